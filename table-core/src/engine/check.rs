@@ -1,0 +1,135 @@
+use super::size::{entity_size, utf16};
+use crate::model::{Key, PropertyRef, ValueRef};
+use crate::query::Query;
+use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, limits};
+
+/// Refuses an operation that the service would refuse, or that would leave in the clear what is
+/// marked to be encrypted.
+///
+/// # Errors
+/// The limit, name, value or mark that is wrong.
+pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
+    check_key(profile, operation.key())?;
+    let Some(entity) = operation.entity() else { return Ok(()) };
+    let mut count = 0;
+    for property in entity.properties() {
+        check_property(profile, &property)?;
+        count += 1;
+    }
+    if count > profile.custom_properties {
+        return Err(Error::limit(
+            format!("properties of {}", entity.key()),
+            profile.custom_properties,
+            count,
+        ));
+    }
+    let bytes = entity_size(entity.key(), entity.properties());
+    if bytes > profile.entity_bytes {
+        return Err(Error::limit(
+            format!("bytes of the entity {}", entity.key()),
+            profile.entity_bytes,
+            bytes,
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a group that the service would refuse.
+///
+/// # Errors
+/// The rule of groups that is broken, or a [`check_operation`] error with its index.
+pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result<()> {
+    if group.is_empty() {
+        return Err(Error::invalid_group("the group transaction is empty"));
+    }
+    let partition = group.partition().as_str();
+    for (index, operation) in group.operations().iter().enumerate() {
+        if operation.key().partition() != partition {
+            let reason = format!("{} is not in the partition '{partition}'", operation.key());
+            return Err(Error::in_transaction(index, Error::invalid_group(reason)));
+        }
+        check_operation(profile, operation).map_err(|e| Error::in_transaction(index, e))?;
+    }
+    Ok(())
+}
+
+/// Refuses a query that the service would refuse.
+///
+/// # Errors
+/// Too many comparisons, or a `top` of zero.
+pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
+    if query.top == Some(0) {
+        return Err(Error::invalid_request("top must be at least 1"));
+    }
+    let comparisons = query.filter.as_ref().map_or(0, |f| f.comparisons());
+    match profile.filter_comparisons {
+        Some(allowed) if comparisons > allowed => {
+            Err(Error::limit("comparisons in a filter", allowed, comparisons))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
+    for (name, text) in [("PartitionKey", key.partition()), ("RowKey", key.row())] {
+        let units = utf16(text);
+        if units > profile.key_units {
+            return Err(Error::limit(name, profile.key_units, units));
+        }
+    }
+    match profile.row_key_bytes {
+        Some(allowed) if key.row().len() > allowed => {
+            Err(Error::limit("bytes of the RowKey", allowed, key.row().len()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Result<()> {
+    let name = property.name();
+    if let Some(reason) = name_problem(profile, name) {
+        return Err(Error::invalid_name("property name", name, reason));
+    }
+    if utf16(name) > limits::PROPERTY_NAME_CHARS {
+        return Err(Error::limit(
+            format!("characters of the property name '{name}'"),
+            limits::PROPERTY_NAME_CHARS,
+            utf16(name),
+        ));
+    }
+    if property.is_encrypted() && !profile.encrypts {
+        let what = format!("the encrypted property '{name}'; put an encrypting store in front of it");
+        return Err(Error::unsupported(profile.name, what));
+    }
+    check_value(profile, name, property.value())
+}
+
+fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
+    let mut chars = name.chars();
+    let starts = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
+    if !starts || !chars.all(|c| c == '_' || c.is_alphanumeric()) {
+        return Some("it must be an identifier: a letter or '_', then letters, digits or '_'");
+    }
+    if matches!(name, "PartitionKey" | "RowKey" | "Timestamp") {
+        return Some("it is set by the key or by the store, not as a property");
+    }
+    profile.reserved_properties.contains(&name).then_some("the service reserves it")
+}
+
+fn check_value(profile: &ServiceProfile, name: &str, value: ValueRef<'_>) -> Result<()> {
+    let too_long = |unit: &str, allowed, actual| {
+        Err(Error::limit(format!("{unit} of the property '{name}'"), allowed, actual))
+    };
+    match value {
+        ValueRef::Binary(v) if v.len() > limits::BINARY_BYTES => {
+            too_long("bytes", limits::BINARY_BYTES, v.len())
+        }
+        ValueRef::String(v) if utf16(v) > limits::STRING_UNITS => {
+            too_long("UTF-16 units", limits::STRING_UNITS, utf16(v))
+        }
+        ValueRef::DateTime(v) if v.get() < profile.datetime_min => {
+            Err(Error::invalid_value(name, format!("{v} is before 1601-01-01, the earliest DateTime")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,55 @@
+use crate::model::{ETag, Entity, Key, Properties, Ticks};
+use crate::store::{Error, Result};
+
+/// A new version of an entity: its number and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Never used twice in a store: the ETag.
+    pub version: u64,
+    /// When the write happened: the Timestamp.
+    pub time: Ticks,
+}
+
+/// A stored row without its key.
+///
+/// As bytes: version (`u64`), time (ticks, `i64`), packed properties; little-endian.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The version and time of the last write.
+    pub stamp: Stamp,
+    /// The properties.
+    pub properties: Properties,
+}
+
+const HEADER: usize = 16;
+
+impl Record {
+    /// The stored bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let packed = self.properties.as_packed();
+        let mut out = Vec::with_capacity(HEADER + packed.len());
+        out.extend_from_slice(&self.stamp.version.to_le_bytes());
+        out.extend_from_slice(&self.stamp.time.get().to_le_bytes());
+        out.extend_from_slice(packed);
+        out
+    }
+
+    /// Back from [`to_bytes`](Self::to_bytes).
+    ///
+    /// # Errors
+    /// The bytes are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let damaged = || Error::corrupt("the header of a stored row is damaged");
+        let (version, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (time, packed) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let time = Ticks::new(i64::from_le_bytes(*time)).ok_or_else(damaged)?;
+        let stamp = Stamp { version: u64::from_le_bytes(*version), time };
+        Ok(Self { stamp, properties: Properties::from_packed(packed.to_vec())? })
+    }
+
+    /// The row as an entity.
+    pub fn into_entity(self, key: Key) -> Entity {
+        let etag = ETag::from_version(self.stamp.version);
+        Entity::from_parts(key, self.properties).with_system(Some(etag), Some(self.stamp.time))
+    }
+}

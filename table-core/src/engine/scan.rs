@@ -1,0 +1,158 @@
+use std::ops::Bound;
+
+use super::Record;
+use crate::model::{Entity, Key, Properties, TableName, key_order};
+use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, Select};
+use crate::store::{Result, ServiceProfile};
+
+/// Rows looked at for one page, at most: a filter that matches little answers a short page with a
+/// continuation rather than hold the store for long, as the service does after 5 seconds.
+const MAX_VISITED: usize = 10_000;
+
+/// One page of a query over ordered rows: tells which rows to visit, takes them, makes the page.
+#[derive(Debug)]
+pub struct Scan<'a> {
+    table: &'a TableName,
+    query: &'a Query,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    limit: usize,
+    visited: usize,
+    items: Vec<Entity>,
+    next: Option<Key>,
+}
+
+/// What a [`Scan`] wants after a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanStep {
+    /// The next row.
+    Continue,
+    /// No more: the page is full.
+    Done,
+}
+
+impl<'a> Scan<'a> {
+    /// A page of `query`, from the start or from a continuation.
+    ///
+    /// # Errors
+    /// The continuation belongs to another query or is not a local one.
+    pub fn new(
+        profile: &ServiceProfile,
+        table: &'a TableName,
+        query: &'a Query,
+        from: Option<&Continuation>,
+    ) -> Result<Self> {
+        let bounds = query.bounds();
+        let start = match from {
+            None => lower(&bounds),
+            Some(c) => {
+                let Position { first, second } = c.position(table, query)?;
+                let second = second.as_deref().unwrap_or_default();
+                Bound::Included(Key::new(first, second)?.to_sortable())
+            }
+        };
+        let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
+        let to = upper(&bounds);
+        Ok(Self { table, query, from: start, to, limit, visited: 0, items: Vec::new(), next: None })
+    }
+
+    /// The sortable keys to visit, in order; `None` if there can be none.
+    pub fn range(&self) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+        let (from, to) = (as_slice(&self.from), as_slice(&self.to));
+        let empty = match (from, to) {
+            (Bound::Included(a), Bound::Included(b)) => a > b,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+            _ => false,
+        };
+        (!empty).then_some((from, to))
+    }
+
+    /// Takes a row by its stored bytes.
+    ///
+    /// # Errors
+    /// The row is damaged.
+    pub fn offer(&mut self, key: &[u8], record: &[u8]) -> Result<ScanStep> {
+        let key = Key::from_sortable(key).ok_or_else(|| crate::Error::corrupt("a stored key is damaged"))?;
+        if self.items.len() == self.limit || self.visited == MAX_VISITED {
+            self.next = Some(key);
+            return Ok(ScanStep::Done);
+        }
+        self.visited += 1;
+        let record = Record::from_bytes(record)?;
+        if matches(self.query.filter.as_ref(), &key, &record) {
+            self.items.push(project(record, self.query.select.as_ref()).into_entity(key));
+        }
+        Ok(ScanStep::Continue)
+    }
+
+    /// The page.
+    pub fn finish(self) -> Page<Entity> {
+        let position =
+            |key: Key| Position { first: key.partition().to_owned(), second: Some(key.row().to_owned()) };
+        let continuation = self.next.map(|key| Continuation::new(self.table, self.query, position(key)));
+        Page { items: self.items, continuation }
+    }
+}
+
+/// Keeps only the selected properties.
+pub(crate) fn project(mut record: Record, select: Option<&Select>) -> Record {
+    let Some(select) = select else { return record };
+    let mut kept = Properties::new();
+    for property in record.properties.iter().filter(|p| select.contains(p.name())) {
+        kept.push(property.name(), property.value(), property.is_encrypted());
+    }
+    record.properties = kept;
+    record
+}
+
+fn matches(filter: Option<&Filter>, key: &Key, record: &Record) -> bool {
+    filter.is_none_or(|f| f.matches_parts(key, Some(record.stamp.time), &record.properties))
+}
+
+/// The smallest key within the bounds.
+fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
+    match (&bounds.partition.from, single(&bounds.partition)) {
+        (_, Some(partition)) => match &bounds.row.from {
+            Bound::Unbounded => Bound::Included(key_order::sortable_key(partition, "")),
+            Bound::Included(row) => Bound::Included(key_order::sortable_key(partition, row)),
+            Bound::Excluded(row) => Bound::Excluded(key_order::sortable_key(partition, row)),
+        },
+        (Bound::Unbounded, None) => Bound::Unbounded,
+        (Bound::Included(partition), None) => Bound::Included(edge(partition, 0)),
+        (Bound::Excluded(partition), None) => Bound::Included(edge(partition, 1)),
+    }
+}
+
+/// The end of the keys within the bounds.
+fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
+    match (&bounds.partition.to, single(&bounds.partition)) {
+        (_, Some(partition)) => match &bounds.row.to {
+            Bound::Unbounded => Bound::Excluded(edge(partition, 1)),
+            Bound::Included(row) => Bound::Included(key_order::sortable_key(partition, row)),
+            Bound::Excluded(row) => Bound::Excluded(key_order::sortable_key(partition, row)),
+        },
+        (Bound::Unbounded, None) => Bound::Unbounded,
+        (Bound::Included(partition), None) => Bound::Excluded(edge(partition, 1)),
+        (Bound::Excluded(partition), None) => Bound::Excluded(edge(partition, 0)),
+    }
+}
+
+/// Before (0) or after (1) every key of a partition: keys separate the partition by a zero byte.
+fn edge(partition: &str, side: u8) -> Vec<u8> {
+    let mut out = Vec::with_capacity(partition.len() + 1);
+    key_order::push_sortable(&mut out, partition);
+    out.push(side);
+    out
+}
+
+/// The partition, if the range is one.
+fn single(range: &Range) -> Option<&str> {
+    match (&range.from, &range.to) {
+        (Bound::Included(a), Bound::Included(b)) if a == b => Some(a),
+        _ => None,
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}

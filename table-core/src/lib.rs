@@ -1,0 +1,11 @@
+//! Typed entities over partition-key/row-key tables: the model, the queries, the semantics of the
+//! service, one async storage trait, and an in-memory store with the whole of them.
+
+pub mod engine;
+pub mod memory;
+pub mod model;
+pub mod query;
+pub mod store;
+pub mod typed;
+
+pub use store::{Error, Result};

@@ -1,0 +1,142 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+
+use super::table::MemoryTable;
+use crate::engine::{self, Stamp};
+use crate::model::{Entity, Key, TableName, Ticks};
+use crate::query::{Continuation, Page, Query, Select};
+use crate::store::{ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+
+/// A store in memory with the semantics of the service: for tests, caches and programs whose data
+/// may end with them.
+///
+/// Cheap to clone; clones share the data. Any number of tasks may use it at once: readers of a
+/// table run together, writers of one table one after another.
+///
+/// ```
+/// use table_core::memory::MemoryStore;
+/// use table_core::model::{Entity, TableName};
+/// use table_core::store::{Operation, TableStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// let store = MemoryStore::new();
+/// let table = TableName::new("Employees")?;
+/// store.create_table(&table).await?;
+/// let entity = Entity::new("Sales", "empid_000223")?.with("FirstName", "Ken");
+/// store.write(&table, Operation::Insert(entity.clone())).await?;
+/// let read = store.get(&table, entity.key(), None).await?;
+/// assert_eq!(read.unwrap().properties(), entity.properties());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    profile: ServiceProfile,
+    tables: RwLock<BTreeMap<String, Arc<MemoryTable>>>,
+    version: AtomicU64,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::with_profile(ServiceProfile::LOCAL)
+    }
+}
+
+impl MemoryStore {
+    /// An empty store with the limits of Azure Table Storage.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty store with other limits. It always sorts.
+    pub fn with_profile(profile: ServiceProfile) -> Self {
+        let shared = Shared { profile, tables: RwLock::default(), version: AtomicU64::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    fn stamp(&self) -> Stamp {
+        // Relaxed: the table's lock orders the versions of a row.
+        Stamp { version: self.shared.version.fetch_add(1, Ordering::Relaxed) + 1, time: Ticks::now() }
+    }
+
+    fn identity(&self, table: &TableName) -> String {
+        if self.shared.profile.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
+    }
+
+    fn table(&self, table: &TableName) -> Result<Arc<MemoryTable>> {
+        let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let missing = || ErrorKind::TableNotFound { table: table.to_string() }.into();
+        tables.get(&self.identity(table)).cloned().ok_or_else(missing)
+    }
+}
+
+#[async_trait]
+impl TableStore for MemoryStore {
+    fn profile(&self) -> &ServiceProfile {
+        &self.shared.profile
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        use std::collections::btree_map::Entry;
+        let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        match tables.entry(self.identity(table)) {
+            Entry::Occupied(_) => Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()),
+            Entry::Vacant(entry) => {
+                entry.insert(Arc::new(MemoryTable::new(table.clone())));
+                Ok(())
+            }
+        }
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
+        match tables.remove(&self.identity(table)) {
+            Some(_) => Ok(()),
+            None => Err(ErrorKind::TableNotFound { table: table.to_string() }.into()),
+        }
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        let start = from.map(|c| c.tables_position(prefix)).transpose()?;
+        let start = start.map_or("", |p| p.first.as_str());
+        let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let names = tables.range(start.to_owned()..).map(|(id, table)| (id.as_str(), &table.name));
+        Ok(engine::list_page(&self.shared.profile, prefix, names))
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.table(table)?.get(key, select)
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        engine::check_query(&self.shared.profile, query)?;
+        self.table(table)?.query(&self.shared.profile, query, from)
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        engine::check_operation(&self.shared.profile, &operation)?;
+        self.table(table)?.write(operation, || self.stamp())
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        engine::check_group(&self.shared.profile, &group)?;
+        self.table(table)?.transact(group.into_operations(), || self.stamp())
+    }
+}

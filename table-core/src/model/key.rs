@@ -1,0 +1,196 @@
+use std::cmp::Ordering;
+use std::fmt;
+
+use super::key_order;
+use crate::store::{Error, Result, limits};
+
+/// Whether the service forbids this character in a key.
+///
+/// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#characters-disallowed-in-key-fields>
+pub(crate) const fn is_forbidden(c: char) -> bool {
+    matches!(c, '/' | '\\' | '#' | '?' | '\u{0}'..='\u{1F}' | '\u{7F}'..='\u{9F}')
+}
+
+fn check(name: &'static str, text: &str) -> Result<()> {
+    if let Some((at, bad)) = text.char_indices().find(|(_, c)| is_forbidden(*c)) {
+        let reason = format!("the character {bad:?} at byte {at} is not allowed in a key");
+        return Err(Error::invalid_key(name, text, reason));
+    }
+    // A char is at least one unit per 3 bytes: short texts need no count.
+    if text.len() > limits::KEY_UNITS {
+        let units = text.encode_utf16().count();
+        if units > limits::KEY_UNITS {
+            return Err(Error::limit(name, limits::KEY_UNITS, units));
+        }
+    }
+    Ok(())
+}
+
+macro_rules! key_text {
+    ($name:ident, $wire:literal, $doc:literal) => {
+        #[doc = $doc]
+        ///
+        /// Validated: at most 512 UTF-16 code units, no control characters and none of `/ \ # ?`.
+        /// Ordered as the service orders keys, by UTF-16 code unit.
+        #[derive(Clone, PartialEq, Eq, Hash)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Checks and wraps the text.
+            ///
+            /// # Errors
+            /// The text is too long or has a forbidden character.
+            pub fn new(text: impl Into<Box<str>>) -> Result<Self> {
+                let text = text.into();
+                check($wire, &text)?;
+                Ok(Self(text))
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                key_order::compare(&self.0, &other.0)
+            }
+        }
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+key_text!(
+    PartitionKey,
+    "PartitionKey",
+    "The key of a partition: what is kept together, and the scope of a group transaction."
+);
+key_text!(RowKey, "RowKey", "The key of an entity within its partition, by which the partition is sorted.");
+
+/// The whole key of an entity, validated. Keys order by partition, then row, as the service does.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Both texts in one allocation: keys are made for every row that is read.
+    text: Box<str>,
+    split: u32,
+}
+
+impl Key {
+    /// A key from its two texts.
+    ///
+    /// # Errors
+    /// One of them is too long or has a forbidden character.
+    ///
+    /// ```
+    /// use table_core::model::Key;
+    /// let key = Key::new("Sales", "empid_000223")?;
+    /// assert_eq!((key.partition(), key.row()), ("Sales", "empid_000223"));
+    /// assert!(Key::new("a/b", "").unwrap_err().to_string().contains("'/'"));
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    pub fn new(partition: impl AsRef<str>, row: impl AsRef<str>) -> Result<Self> {
+        let (partition, row) = (partition.as_ref(), row.as_ref());
+        check("PartitionKey", partition)?;
+        check("RowKey", row)?;
+        Ok(Self::join(partition, row))
+    }
+
+    /// The partition key.
+    pub fn partition(&self) -> &str {
+        &self.text[..self.split as usize]
+    }
+
+    /// The row key.
+    pub fn row(&self) -> &str {
+        &self.text[self.split as usize..]
+    }
+
+    /// The partition key as a validated text of its own.
+    pub fn partition_key(&self) -> PartitionKey {
+        PartitionKey(self.partition().into())
+    }
+
+    /// The row key as a validated text of its own.
+    pub fn row_key(&self) -> RowKey {
+        RowKey(self.row().into())
+    }
+
+    /// The key as bytes that sort as the service sorts; see [`key_order::sortable_key`].
+    pub fn to_sortable(&self) -> Vec<u8> {
+        key_order::sortable_key(self.partition(), self.row())
+    }
+
+    /// Back from [`Key::to_sortable`]; `None` if the bytes are no key.
+    pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
+        let split = bytes.iter().position(|b| *b == 0)?;
+        let mut joined = Vec::with_capacity(bytes.len() - 1);
+        joined.extend_from_slice(&bytes[..split]);
+        joined.extend_from_slice(&bytes[split + 1..]);
+        let text = key_order::from_sortable_vec(joined)?;
+        text.is_char_boundary(split).then(|| Self { text: text.into(), split: split as u32 })
+    }
+
+    fn join(partition: &str, row: &str) -> Self {
+        let mut text = String::with_capacity(partition.len() + row.len());
+        text.push_str(partition);
+        text.push_str(row);
+        Self { text: text.into(), split: partition.len() as u32 }
+    }
+}
+
+impl From<(&PartitionKey, &RowKey)> for Key {
+    fn from((partition, row): (&PartitionKey, &RowKey)) -> Self {
+        Self::join(partition.as_str(), row.as_str())
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        key_order::compare(self.partition(), other.partition())
+            .then_with(|| key_order::compare(self.row(), other.row()))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// `('partition', 'row')`, with quotes doubled as on the wire.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted = |text: &str| text.replace('\'', "''");
+        write!(f, "('{}', '{}')", quoted(self.partition()), quoted(self.row()))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,91 @@
+//! The service's order of keys: ordinal by UTF-16 code unit, which is not Rust's order of `str`.
+//!
+//! Code points above U+FFFF are two surrogates (U+D800 to U+DFFF) in UTF-16, so they sort *before*
+//! U+E000 to U+FFFF. In UTF-8 they start with `F0`…`F4`, after the `EE` and `EF` that start
+//! U+E000…U+FFFF. Raising those two lead bytes to `FE` and `FF` gives bytes in the service's order,
+//! of the same length, that can be mapped back.
+
+use std::cmp::Ordering;
+
+/// Compares two texts as the service orders keys.
+///
+/// ```
+/// use table_core::model::key_order;
+/// assert!("\u{1F600}" > "\u{E000}");
+/// assert!(key_order::compare("\u{1F600}", "\u{E000}").is_lt());
+/// ```
+pub fn compare(a: &str, b: &str) -> Ordering {
+    a.bytes().map(raise).cmp(b.bytes().map(raise))
+}
+
+/// Appends the bytes of `text` in the service's order.
+pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
+    out.extend(text.bytes().map(raise));
+}
+
+/// The text whose sortable bytes these are; `None` if they are not.
+pub fn from_sortable(bytes: &[u8]) -> Option<String> {
+    from_sortable_vec(bytes.to_vec())
+}
+
+/// [`from_sortable`] in place.
+pub(crate) fn from_sortable_vec(mut bytes: Vec<u8>) -> Option<String> {
+    bytes.iter_mut().for_each(|b| *b = lower(*b));
+    String::from_utf8(bytes).ok()
+}
+
+/// The sortable bytes of a whole key: partition, a zero byte, row.
+///
+/// Keys cannot contain U+0000, so the zero sorts a partition before every longer one.
+pub fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(partition.len() + row.len() + 1);
+    push_sortable(&mut out, partition);
+    out.push(0);
+    push_sortable(&mut out, row);
+    out
+}
+
+/// The smallest text greater than every text that starts with `prefix`; `None` for the empty
+/// prefix and for one of nothing but U+FFFF, where there is no end.
+///
+/// The last character is stepped to its successor in the service's order.
+pub fn prefix_end(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        if let Some(next) = successor(last) {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// The next character in UTF-16 order that keys may hold.
+fn successor(c: char) -> Option<char> {
+    match c {
+        '\u{D7FF}' => Some('\u{10000}'),
+        '\u{10FFFF}' => Some('\u{E000}'),
+        '\u{FFFF}' => None,
+        _ => (u32::from(c) + 1..).map_while(|n| (n <= 0x0010_FFFF).then_some(n)).find_map(legal),
+    }
+}
+
+fn legal(code: u32) -> Option<char> {
+    char::from_u32(code).filter(|c| !super::key::is_forbidden(*c))
+}
+
+const fn raise(byte: u8) -> u8 {
+    match byte {
+        0xEE => 0xFE,
+        0xEF => 0xFF,
+        other => other,
+    }
+}
+
+const fn lower(byte: u8) -> u8 {
+    match byte {
+        0xFE => 0xEE,
+        0xFF => 0xEF,
+        other => other,
+    }
+}

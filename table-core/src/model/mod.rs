@@ -1,0 +1,18 @@
+//! What is stored: the eight EDM types, keys, property bags, entities and their ETags.
+
+mod entity;
+mod etag;
+mod key;
+pub mod key_order;
+mod properties;
+mod table_name;
+mod ticks;
+mod value;
+
+pub use entity::Entity;
+pub use etag::{ETag, IfMatch};
+pub use key::{Key, PartitionKey, RowKey};
+pub use properties::{Properties, PropertiesIter, PropertyRef};
+pub use table_name::TableName;
+pub use ticks::Ticks;
+pub use value::{EdmType, EdmValue, ValueRef};

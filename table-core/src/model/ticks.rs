@@ -1,0 +1,111 @@
+use std::fmt;
+
+use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+
+/// A point in time as .NET ticks: 100 ns intervals since 0001-01-01T00:00:00Z.
+///
+/// This is the resolution of an `Edm.DateTime`: converting from [`DateTime<Utc>`] drops what is
+/// finer, so compare the converted values, or take the time from [`Ticks::now`].
+///
+/// ```
+/// use table_core::model::Ticks;
+/// let epoch = chrono::DateTime::UNIX_EPOCH;
+/// assert_eq!(Ticks::from(epoch).get(), 621_355_968_000_000_000);
+/// assert_eq!(Ticks::from(epoch).to_datetime(), epoch);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticks(i64);
+
+const PER_SECOND: i64 = 10_000_000;
+const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
+
+impl Ticks {
+    /// 0001-01-01T00:00:00Z, `DateTime.MinValue` of .NET.
+    pub const MIN: Self = Self(0);
+    /// 9999-12-31T23:59:59.9999999Z, `DateTime.MaxValue` of .NET.
+    pub const MAX: Self = Self(3_155_378_975_999_999_999);
+
+    /// Ticks from their number, if it lies between [`Ticks::MIN`] and [`Ticks::MAX`].
+    pub const fn new(ticks: i64) -> Option<Self> {
+        if ticks < Self::MIN.0 || ticks > Self::MAX.0 { None } else { Some(Self(ticks)) }
+    }
+
+    /// The current time, already at the stored resolution.
+    pub fn now() -> Self {
+        Self::from(Utc::now())
+    }
+
+    /// The number of ticks.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The same moment as a `chrono` time.
+    pub fn to_datetime(self) -> DateTime<Utc> {
+        let unix = self.0 - UNIX_EPOCH;
+        let nanos = unix.rem_euclid(PER_SECOND) * 100;
+        DateTime::from_timestamp(unix.div_euclid(PER_SECOND), nanos as u32).unwrap_or_default()
+    }
+
+    /// The moment `ticks` before `DateTime.MaxValue`: newer times give smaller numbers.
+    pub const fn inverted(self) -> i64 {
+        Self::MAX.0 - self.0
+    }
+
+    /// Back from [`Ticks::inverted`].
+    pub const fn from_inverted(inverted: i64) -> Option<Self> {
+        if inverted < 0 || inverted > Self::MAX.0 { None } else { Some(Self(Self::MAX.0 - inverted)) }
+    }
+
+    /// The time without a zone, for data recorded in local time.
+    pub fn to_naive(self) -> NaiveDateTime {
+        self.to_datetime().naive_utc()
+    }
+}
+
+/// Saturates at [`Ticks::MIN`] and [`Ticks::MAX`]; drops what is finer than 100 ns.
+impl From<DateTime<Utc>> for Ticks {
+    fn from(time: DateTime<Utc>) -> Self {
+        let ticks = time
+            .timestamp()
+            .saturating_mul(PER_SECOND)
+            .saturating_add(i64::from(time.timestamp_subsec_nanos() / 100))
+            .saturating_add(UNIX_EPOCH);
+        Self(ticks.clamp(Self::MIN.0, Self::MAX.0))
+    }
+}
+
+impl From<NaiveDateTime> for Ticks {
+    fn from(time: NaiveDateTime) -> Self {
+        Self::from(time.and_utc())
+    }
+}
+
+impl From<Ticks> for DateTime<Utc> {
+    fn from(ticks: Ticks) -> Self {
+        ticks.to_datetime()
+    }
+}
+
+impl std::ops::Add<TimeDelta> for Ticks {
+    type Output = Self;
+
+    fn add(self, delta: TimeDelta) -> Self {
+        Self::from(self.to_datetime() + delta)
+    }
+}
+
+/// The service's text form: `2013-01-01T05:15:00.1234567Z`.
+impl fmt::Display for Ticks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.to_datetime().to_rfc3339_opts(SecondsFormat::Secs, true);
+        let seconds = seconds.trim_end_matches('Z');
+        write!(f, "{seconds}.{:07}Z", self.0 % PER_SECOND)
+    }
+}
+
+impl fmt::Debug for Ticks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

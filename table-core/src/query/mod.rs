@@ -1,0 +1,16 @@
+//! Queries: filters, projections, access paths, pages.
+
+mod access;
+mod bounds;
+mod evaluate;
+mod filter;
+mod page;
+mod parse;
+mod print;
+mod select;
+
+pub use access::{AccessPath, Explanation};
+pub use bounds::{KeyBounds, Range};
+pub use filter::{Comparison, Filter};
+pub use page::{Continuation, Page, Position};
+pub use select::{Query, Select};

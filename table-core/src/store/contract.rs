@@ -1,0 +1,115 @@
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{GroupTransaction, Operation, Result, ServiceProfile, Written};
+use crate::model::{Entity, Key, TableName};
+use crate::query::{Continuation, Page, Query, Select};
+
+/// A store of tables: the narrow waist between programs and backends.
+///
+/// Implement it for a backend or an adapter; use it through
+/// [`TableStoreExt`](super::TableStoreExt) and [`Table`](crate::typed::Table).
+///
+/// # Atomicity
+/// Each write and each group transaction happens wholly or not at all. Nothing spans partitions.
+///
+/// # Ordering
+/// A page's entities are sorted if the profile's [`KeyOrder`](super::KeyOrder) says so. A read that
+/// starts after a write was answered sees it. A query is not a snapshot: each page is read when
+/// it is asked for, and an entity written meanwhile is seen in the old state or the new one.
+///
+/// # Pages
+/// A page may be short, even empty, and still carry a continuation; only its absence is the end.
+///
+/// # Errors
+/// Every error says whether the operation took effect. A missing entity is `None` for
+/// [`get`](Self::get), a missing table is an error. What the profile forbids is refused before
+/// anything is sent.
+///
+/// # Encryption
+/// A store whose profile does not encrypt refuses a marked property.
+///
+/// # Cancellation
+/// Dropping a future leaves the operation either undone or done, as if the answer had been lost.
+///
+/// # Wrappers
+/// Adapters forward every method: add `#[deny(clippy::missing_trait_methods)]`.
+#[async_trait]
+pub trait TableStore: Debug + Send + Sync + 'static {
+    /// What the store allows and promises.
+    fn profile(&self) -> &ServiceProfile;
+
+    /// Creates a table. One request.
+    async fn create_table(&self, table: &TableName) -> Result<()>;
+
+    /// Deletes a table with its entities. One request.
+    async fn delete_table(&self, table: &TableName) -> Result<()>;
+
+    /// The tables whose names start with `prefix`, sorted by name. One request a page.
+    async fn list_tables(&self, prefix: Option<&str>, from: Option<&Continuation>)
+    -> Result<Page<TableName>>;
+
+    /// The entity with this key, or `None`. One request.
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>>;
+
+    /// A page of the entities that match. One request.
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>>;
+
+    /// One write to one entity. One request.
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written>;
+
+    /// Several writes to one partition, all or none. One request; answers in the group's order.
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>>;
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: TableStore + ?Sized> TableStore for Arc<S> {
+    fn profile(&self) -> &ServiceProfile {
+        (**self).profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        (**self).create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        (**self).delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        (**self).list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        (**self).get(table, key, select).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        (**self).query(table, query, from).await
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        (**self).write(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        (**self).transact(table, group).await
+    }
+}

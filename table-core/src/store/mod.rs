@@ -1,0 +1,16 @@
+//! The storage contract: what every backend and every adapter implements, and what it reports.
+
+mod contract;
+mod error;
+mod ext;
+mod group;
+pub mod limits;
+mod operation;
+mod profile;
+
+pub use contract::TableStore;
+pub use error::{DecodeError, Error, ErrorKind, Outcome, Result, ServiceAnswer};
+pub use ext::TableStoreExt;
+pub use group::GroupTransaction;
+pub use operation::{Operation, OperationKind, Written};
+pub use profile::{KeyOrder, ServiceProfile};

@@ -1,0 +1,169 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::{Discriminator, Schema};
+use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
+use crate::query::{Filter, Select};
+use crate::store::Result;
+
+/// What can be read from an entity: entities, projections, resolvers, and [`Entity`] itself.
+///
+/// Derive it with `TableEntity` or `EntityResolver`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read from a table",
+    note = "derive `TableEntity` (a struct) or `EntityResolver` (an enum over several) for it"
+)]
+pub trait FromEntity: Sized + Send + 'static {
+    /// The properties that decoding needs; `None` for all.
+    fn select() -> Option<Select>;
+
+    /// The condition that keeps other types' rows out; `None` if every row can be read.
+    fn type_filter() -> Option<Filter>;
+
+    /// Reads an entity.
+    ///
+    /// # Errors
+    /// A property is missing, or of another type, or the schema version is newer than this type.
+    fn from_entity(entity: Entity) -> Result<Self>;
+}
+
+impl FromEntity for Entity {
+    fn select() -> Option<Select> {
+        None
+    }
+
+    fn type_filter() -> Option<Filter> {
+        None
+    }
+
+    fn from_entity(entity: Entity) -> Result<Self> {
+        Ok(entity)
+    }
+}
+
+/// A struct stored as an entity. Derive it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a table entity",
+    note = "derive it: `#[derive(TableEntity)]`, with `#[partition_key]` and `#[row_key]` fields"
+)]
+pub trait TableEntity: FromEntity + Sync {
+    /// The partial update of this type: its fields without keys, each optional.
+    type Patch: EntityPatch<Entity = Self>;
+
+    /// What the derive macro knows of the type.
+    const SCHEMA: &'static Schema;
+
+    /// The key that the fields give.
+    ///
+    /// # Errors
+    /// A key part does not fit its width, or the key is too long.
+    fn entity_key(&self) -> Result<EntityKey<Self>>;
+
+    /// The entity to store.
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored.
+    fn to_entity(&self) -> Result<Entity>;
+
+    /// The version it was read in, if a field keeps it (`#[etag]`).
+    fn etag(&self) -> Option<&ETag>;
+}
+
+/// A partial update for a merge. Derived with the entity.
+pub trait EntityPatch: Send + Sync + 'static {
+    /// The entity it patches.
+    type Entity: TableEntity<Patch = Self>;
+
+    /// The properties that are set.
+    ///
+    /// # Errors
+    /// A value cannot be stored.
+    fn to_properties(&self) -> Result<Properties>;
+}
+
+/// The key of an entity of type `T`: made by `T::key(…)`.
+pub struct EntityKey<T> {
+    key: Key,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> EntityKey<T> {
+    /// Claims that a key belongs to the type: reading will tell.
+    pub const fn new(key: Key) -> Self {
+        Self { key, of: PhantomData }
+    }
+
+    /// The key.
+    pub const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The key, taken out.
+    pub fn into_key(self) -> Key {
+        self.key
+    }
+}
+
+/// A partition that holds entities of type `T`: made by `T::partition(…)`.
+pub struct PartitionOf<T> {
+    partition: PartitionKey,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> PartitionOf<T> {
+    /// Claims that a partition belongs to the type.
+    pub const fn new(partition: PartitionKey) -> Self {
+        Self { partition, of: PhantomData }
+    }
+
+    /// The partition key.
+    pub const fn partition_key(&self) -> &PartitionKey {
+        &self.partition
+    }
+}
+
+macro_rules! wrapper {
+    ($name:ident, $field:ident) => {
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                Self { $field: self.$field.clone(), of: PhantomData }
+            }
+        }
+
+        impl<T> PartialEq for $name<T> {
+            fn eq(&self, other: &Self) -> bool {
+                self.$field == other.$field
+            }
+        }
+
+        impl<T> Eq for $name<T> {}
+
+        impl<T> fmt::Debug for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.$field, f)
+            }
+        }
+
+        impl<T> fmt::Display for $name<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.$field, f)
+            }
+        }
+    };
+}
+
+wrapper!(EntityKey, key);
+wrapper!(PartitionOf, partition);
+
+impl Discriminator {
+    /// The condition that keeps other types' rows out of a query.
+    pub fn filter(&self, type_name: &str) -> Option<Filter> {
+        let prefix = |property: &str, prefix: &str| Some(Filter::starts_with(property, prefix));
+        match self {
+            Self::None => None,
+            Self::Property(name) => Some(Filter::eq(name, type_name)),
+            Self::RowPrefix(text) => prefix(Filter::ROW_KEY, text),
+            Self::PartitionPrefix(text) => prefix(Filter::PARTITION_KEY, text),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Typed mapping: structs as entities, typed keys, fields, patches and the [`Table`] handle.
+
+mod entity;
+mod field;
+mod schema;
+
+pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
+pub use field::{Condition, EncryptedField, Field};
+pub use schema::{Discriminator, PropertySchema, Schema};

@@ -1,0 +1,56 @@
+use crate::model::EdmType;
+
+/// How rows of a type are told from the rows of other types in the same table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discriminator {
+    /// The table holds nothing else.
+    None,
+    /// A property with this name holds [`Schema::type_name`].
+    Property(&'static str),
+    /// The row key starts with this text.
+    RowPrefix(&'static str),
+    /// The partition key starts with this text.
+    PartitionPrefix(&'static str),
+}
+
+/// What the derive macro knows of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// The Rust type, for messages.
+    pub rust_name: &'static str,
+    /// The name that the discriminator holds.
+    pub type_name: &'static str,
+    /// How its rows are told from others.
+    pub discriminator: Discriminator,
+    /// The schema version; stored in [`Schema::VERSION_PROPERTY`] from version 2 on, where absent
+    /// means 1.
+    pub version: u32,
+    /// The template of the partition key, for messages: `"{department}"`.
+    pub partition_key: &'static str,
+    /// The template of the row key, for messages: `"empid_{id:06}"`.
+    pub row_key: &'static str,
+    /// The properties, in the order they are written; flattened structs included.
+    pub properties: &'static [PropertySchema],
+    /// Whether properties without a field are kept, so that reads must not project.
+    pub keeps_rest: bool,
+}
+
+impl Schema {
+    /// The property that holds the discriminator unless another is named.
+    pub const TYPE_PROPERTY: &'static str = "EntityType";
+    /// The property that holds the schema version.
+    pub const VERSION_PROPERTY: &'static str = "EntityVersion";
+}
+
+/// One property of a [`Schema`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PropertySchema {
+    /// The name in the store.
+    pub name: &'static str,
+    /// The type in the store.
+    pub edm_type: EdmType,
+    /// Whether it may be absent.
+    pub optional: bool,
+    /// Whether it carries the *encrypt* mark.
+    pub encrypted: bool,
+}
