@@ -2,8 +2,10 @@
 
 mod entity;
 mod field;
+mod row_prefix;
 mod schema;
 
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 pub use field::{Condition, EncryptedField, Field};
+pub use row_prefix::RowPrefix;
 pub use schema::{Discriminator, PropertySchema, Schema};

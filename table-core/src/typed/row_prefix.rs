@@ -1,0 +1,49 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::store::Result;
+
+/// The start of the row keys of type `T`: made by `T::rows()` and the key parts that follow.
+///
+/// A part that cannot be encoded is reported when the prefix is used, so that parts can be chained.
+pub struct RowPrefix<T> {
+    text: Result<String>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> RowPrefix<T> {
+    /// Claims that row keys of the type start with this text.
+    ///
+    /// ```
+    /// use table_core::model::Entity;
+    /// use table_core::typed::RowPrefix;
+    /// let prefix = RowPrefix::<Entity>::new("empid_");
+    /// assert_eq!(prefix.into_text()?, "empid_");
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    pub fn new(text: impl Into<String>) -> Self {
+        Self::from_result(Ok(text.into()))
+    }
+
+    /// A prefix whose encoding may have failed.
+    pub const fn from_result(text: Result<String>) -> Self {
+        Self { text, of: PhantomData }
+    }
+
+    /// The text.
+    ///
+    /// # Errors
+    /// A key part does not fit its width.
+    pub fn into_text(self) -> Result<String> {
+        self.text
+    }
+}
+
+impl<T> fmt::Debug for RowPrefix<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.text {
+            Ok(text) => write!(f, "RowPrefix({text:?})"),
+            Err(error) => write!(f, "RowPrefix({error})"),
+        }
+    }
+}
