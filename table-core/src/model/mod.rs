@@ -7,6 +7,7 @@ pub mod key_order;
 mod properties;
 mod table_name;
 mod ticks;
+mod ticks_text;
 mod value;
 
 pub use entity::Entity;

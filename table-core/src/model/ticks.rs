@@ -1,6 +1,6 @@
 use std::fmt;
 
-use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 
 /// A point in time as .NET ticks: 100 ns intervals since 0001-01-01T00:00:00Z.
 ///
@@ -16,7 +16,7 @@ use chrono::{DateTime, NaiveDateTime, SecondsFormat, TimeDelta, Utc};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticks(i64);
 
-const PER_SECOND: i64 = 10_000_000;
+pub(super) const PER_SECOND: i64 = 10_000_000;
 const UNIX_EPOCH: i64 = 621_355_968_000_000_000;
 
 impl Ticks {
@@ -92,15 +92,6 @@ impl std::ops::Add<TimeDelta> for Ticks {
 
     fn add(self, delta: TimeDelta) -> Self {
         Self::from(self.to_datetime() + delta)
-    }
-}
-
-/// The service's text form: `2013-01-01T05:15:00.1234567Z`.
-impl fmt::Display for Ticks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.to_datetime().to_rfc3339_opts(SecondsFormat::Secs, true);
-        let seconds = seconds.trim_end_matches('Z');
-        write!(f, "{seconds}.{:07}Z", self.0 % PER_SECOND)
     }
 }
 
