@@ -1,4 +1,4 @@
-use super::{Record, Stamp};
+use super::{Record, RecordRef, Rows, Stamp};
 use crate::model::{ETag, Entity, IfMatch, Key, Properties, TableName};
 use crate::store::{Error, ErrorKind, Operation, Result, Written};
 
@@ -27,7 +27,7 @@ impl Change {
 /// The entity exists already, is missing, or is in another version.
 pub fn apply(
     table: &TableName,
-    current: Option<&Record>,
+    current: Option<RecordRef<'_>>,
     operation: Operation,
     stamp: Stamp,
 ) -> Result<Change> {
@@ -42,17 +42,17 @@ pub fn apply(
             .into()),
         },
         Operation::InsertOrReplace(entity) => Ok(put(entity)),
-        Operation::InsertOrMerge(entity) => Ok(match current {
-            None => put(entity),
+        Operation::InsertOrMerge(entity) => match current {
+            None => Ok(put(entity)),
             Some(current) => merge(current, entity.properties(), stamp),
-        }),
+        },
         Operation::Replace(entity, condition) => {
             matching(table, entity.key(), current, &condition)?;
             Ok(put(entity))
         }
         Operation::Merge(entity, condition) => {
             let current = matching(table, entity.key(), current, &condition)?;
-            Ok(merge(current, entity.properties(), stamp))
+            merge(current, entity.properties(), stamp)
         }
         Operation::Delete(key, condition) => {
             matching(table, &key, current, &condition)?;
@@ -61,39 +61,58 @@ pub fn apply(
     }
 }
 
-/// Decides the operations of a group in order, each against its row by its sortable key.
+/// Decides one operation against its row: the row's stored key, and what happens to it.
+///
+/// # Errors
+/// See [`apply`], and the backend's.
+pub fn apply_to(
+    rows: &impl Rows,
+    table: &TableName,
+    operation: Operation,
+    stamp: Stamp,
+) -> Result<(Vec<u8>, Change)> {
+    let key = rows.key(operation.key());
+    if matches!(operation, Operation::InsertOrReplace(_)) {
+        return Ok((key, apply(table, None, operation, stamp)?));
+    }
+    let change = rows.look(&key, |row| {
+        let current = row.map(RecordRef::parse).transpose()?;
+        apply(table, current, operation, stamp)
+    })?;
+    Ok((key, change))
+}
+
+/// Decides the operations of a group in order, each against its row.
 ///
 /// Nothing is written here: the caller writes all changes at once, or none.
 ///
 /// # Errors
 /// The first operation that fails, with its index.
 pub fn apply_group(
+    rows: &impl Rows,
     table: &TableName,
     operations: Vec<Operation>,
-    mut current: impl FnMut(&[u8]) -> Result<Option<Record>>,
     mut stamp: impl FnMut() -> Stamp,
 ) -> Result<Vec<(Vec<u8>, Change)>> {
-    let mut decide = |operation: Operation| {
-        let key = operation.key().to_sortable();
-        let change = apply(table, current(&key)?.as_ref(), operation, stamp())?;
-        Ok((key, change))
-    };
     let numbered = operations.into_iter().enumerate();
-    numbered.map(|(index, op)| decide(op).map_err(|e| Error::in_transaction(index, e))).collect()
+    let mut decide = |(index, operation)| {
+        apply_to(rows, table, operation, stamp()).map_err(|e| Error::in_transaction(index, e))
+    };
+    numbered.map(&mut decide).collect()
 }
 
-fn merge(current: &Record, patch: &Properties, stamp: Stamp) -> Change {
-    let mut properties = current.properties.clone();
+fn merge(current: RecordRef<'_>, patch: &Properties, stamp: Stamp) -> Result<Change> {
+    let mut properties = current.to_record()?.properties;
     properties.merge(patch);
-    Change::Put(Record { stamp, properties })
+    Ok(Change::Put(Record { stamp, properties }))
 }
 
 fn matching<'a>(
     table: &TableName,
     key: &Key,
-    current: Option<&'a Record>,
+    current: Option<RecordRef<'a>>,
     condition: &IfMatch,
-) -> Result<&'a Record> {
+) -> Result<RecordRef<'a>> {
     let (table, key) = (|| table.to_string(), || key.to_string());
     let Some(current) = current else {
         return Err(ErrorKind::EntityNotFound { table: table(), key: key() }.into());

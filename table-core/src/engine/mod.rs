@@ -5,13 +5,14 @@ mod apply;
 mod check;
 mod list;
 mod record;
+mod rows;
 mod scan;
 mod size;
 
-pub use apply::{Change, apply, apply_group};
+pub use apply::{Change, apply, apply_group, apply_to};
 pub use check::{check_group, check_operation, check_query};
 pub use list::list_page;
-pub use record::{Record, Stamp};
-pub(crate) use scan::project;
-pub use scan::{Scan, ScanStep};
+pub use record::{Record, RecordRef, Stamp};
+pub use rows::Rows;
+pub use scan::{Scan, ScanStep, read_entity};
 pub use size::{entity_size, least_payload};

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use crate::model::{ETag, Entity, Key, Properties, Ticks};
 use crate::store::{Error, Result};
 
@@ -39,17 +41,49 @@ impl Record {
     /// # Errors
     /// The bytes are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let damaged = || Error::corrupt("the header of a stored row is damaged");
-        let (version, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
-        let (time, packed) = rest.split_first_chunk().ok_or_else(damaged)?;
-        let time = Ticks::new(i64::from_le_bytes(*time)).ok_or_else(damaged)?;
-        let stamp = Stamp { version: u64::from_le_bytes(*version), time };
-        Ok(Self { stamp, properties: Properties::from_packed(packed.to_vec())? })
+        RecordRef::parse(bytes)?.to_record()
     }
 
     /// The row as an entity.
     pub fn into_entity(self, key: Key) -> Entity {
         let etag = ETag::from_version(self.stamp.version);
         Entity::from_parts(key, self.properties).with_system(Some(etag), Some(self.stamp.time))
+    }
+}
+
+/// A [`Record`] in the bytes that store it: the stamp is read, the properties are not yet looked at.
+#[derive(Clone, Copy)]
+pub struct RecordRef<'a> {
+    /// The version and time of the last write.
+    pub stamp: Stamp,
+    packed: &'a [u8],
+}
+
+impl<'a> RecordRef<'a> {
+    /// Reads the header of [`Record::to_bytes`].
+    ///
+    /// # Errors
+    /// The header is damaged.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let damaged = || Error::corrupt("the header of a stored row is damaged");
+        let (version, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        let (time, packed) = rest.split_first_chunk().ok_or_else(damaged)?;
+        let time = Ticks::new(i64::from_le_bytes(*time)).ok_or_else(damaged)?;
+        Ok(Self { stamp: Stamp { version: u64::from_le_bytes(*version), time }, packed })
+    }
+
+    /// An owned copy.
+    ///
+    /// # Errors
+    /// The properties are damaged.
+    pub fn to_record(self) -> Result<Record> {
+        Ok(Record { stamp: self.stamp, properties: Properties::from_packed(self.packed.to_vec())? })
+    }
+}
+
+/// Without the values, which may be secret.
+impl fmt::Debug for RecordRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordRef").field("stamp", &self.stamp).finish_non_exhaustive()
     }
 }

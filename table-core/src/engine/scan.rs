@@ -1,7 +1,7 @@
 use std::ops::Bound;
 
 use super::Record;
-use crate::model::{Entity, Key, Properties, TableName, key_order};
+use crate::model::{Entity, Key, TableName, key_order};
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, Select};
 use crate::store::{Result, ServiceProfile};
 
@@ -94,14 +94,18 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Keeps only the selected properties.
-pub(crate) fn project(mut record: Record, select: Option<&Select>) -> Record {
-    let Some(select) = select else { return record };
-    let mut kept = Properties::new();
-    for property in record.properties.iter().filter(|p| select.contains(p.name())) {
-        kept.push(property.name(), property.value(), property.is_encrypted());
+/// The entity of a stored row, with the selected properties only.
+///
+/// # Errors
+/// The row is damaged.
+pub fn read_entity(key: Key, record: &[u8], select: Option<&Select>) -> Result<Entity> {
+    Ok(project(Record::from_bytes(record)?, select).into_entity(key))
+}
+
+fn project(mut record: Record, select: Option<&Select>) -> Record {
+    if let Some(select) = select {
+        record.properties.retain(|property| select.contains(property.name()));
     }
-    record.properties = kept;
     record
 }
 

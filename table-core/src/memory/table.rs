@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::engine::{Change, Record, Scan, ScanStep, Stamp, apply, apply_group, project};
+use crate::engine::{self, Change, Scan, ScanStep, Stamp, apply_group, apply_to, read_entity};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, Select};
 use crate::store::{Operation, Result, ServiceProfile, Written};
@@ -16,14 +16,21 @@ pub(super) struct MemoryTable {
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
+impl engine::Rows for Rows {
+    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+        look(self.get(key).map(Vec::as_slice))
+    }
+}
+
 impl MemoryTable {
     pub(super) fn new(name: TableName) -> Self {
         Self { name, rows: RwLock::default() }
     }
 
     pub(super) fn get(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let record = record(&self.read(), &key.to_sortable())?;
-        Ok(record.map(|r| project(r, select).into_entity(key.clone())))
+        let rows = self.read();
+        let row = rows.get(&key.to_sortable());
+        row.map(|bytes| read_entity(key.clone(), bytes, select)).transpose()
     }
 
     pub(super) fn query(
@@ -45,9 +52,8 @@ impl MemoryTable {
     }
 
     pub(super) fn write(&self, operation: Operation, stamp: impl FnOnce() -> Stamp) -> Result<Written> {
-        let key = operation.key().to_sortable();
         let mut rows = self.write_lock();
-        let change = apply(&self.name, record(&rows, &key)?.as_ref(), operation, stamp())?;
+        let (key, change) = apply_to(&*rows, &self.name, operation, stamp())?;
         let written = change.written();
         store(&mut rows, key, change);
         Ok(written)
@@ -59,7 +65,7 @@ impl MemoryTable {
         stamp: impl FnMut() -> Stamp,
     ) -> Result<Vec<Written>> {
         let mut rows = self.write_lock();
-        let changes = apply_group(&self.name, operations, |key| record(&rows, key), stamp)?;
+        let changes = apply_group(&*rows, &self.name, operations, stamp)?;
         let written = changes.iter().map(|(_, change)| change.written()).collect();
         changes.into_iter().for_each(|(key, change)| store(&mut rows, key, change));
         Ok(written)
@@ -73,10 +79,6 @@ impl MemoryTable {
     fn write_lock(&self) -> RwLockWriteGuard<'_, Rows> {
         self.rows.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn record(rows: &Rows, key: &[u8]) -> Result<Option<Record>> {
-    rows.get(key).map(|bytes| Record::from_bytes(bytes)).transpose()
 }
 
 fn store(rows: &mut Rows, key: Vec<u8>, change: Change) {

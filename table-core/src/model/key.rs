@@ -144,6 +144,13 @@ impl Key {
         key_order::sortable_key(self.partition(), self.row())
     }
 
+    /// Appends [`to_sortable`](Self::to_sortable) to `out`.
+    pub fn push_sortable(&self, out: &mut Vec<u8>) {
+        key_order::push_sortable(out, self.partition());
+        out.push(0);
+        key_order::push_sortable(out, self.row());
+    }
+
     /// Back from [`Key::to_sortable`]; `None` if the bytes are no key.
     pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
         let split = bytes.iter().position(|b| *b == 0)?;
