@@ -1,4 +1,6 @@
+use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::EdmType;
@@ -29,7 +31,7 @@ pub struct ServiceAnswer {
 }
 
 /// Why an operation failed: the meaning, whatever the backend.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The table does not exist.
@@ -204,13 +206,17 @@ pub struct DecodeError {
 }
 
 /// A failed operation: its meaning, whether it took effect, and its cause.
+///
+/// It can be cloned, for the many who wait on one request.
+#[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     outcome: Outcome,
     answer: Option<ServiceAnswer>,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
@@ -229,7 +235,7 @@ impl Error {
     /// The same error with its cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(source.into().into());
         self
     }
 
@@ -405,6 +411,13 @@ impl Error {
     /// See [`ErrorKind::Unsupported`].
     pub fn unsupported(service: &'static str, what: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unsupported { service, what: what.into() })
+    }
+}
+
+/// For conversions that cannot fail, where others can.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

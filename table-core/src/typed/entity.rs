@@ -20,6 +20,9 @@ pub trait FromEntity: Sized + Send + 'static {
     /// The condition that keeps other types' rows out; `None` if every row can be read.
     fn type_filter() -> Option<Filter>;
 
+    /// The properties that are encrypted in the store: a table of this type needs an encrypting one.
+    fn encrypted() -> Vec<&'static str>;
+
     /// Reads an entity.
     ///
     /// # Errors
@@ -34,6 +37,10 @@ impl FromEntity for Entity {
 
     fn type_filter() -> Option<Filter> {
         None
+    }
+
+    fn encrypted() -> Vec<&'static str> {
+        Vec::new()
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {
@@ -98,6 +105,12 @@ impl<T> EntityKey<T> {
         &self.key
     }
 
+    /// Claims that the key also belongs to another type: a projection, or an enum over several.
+    #[must_use]
+    pub fn cast<U>(self) -> EntityKey<U> {
+        EntityKey::new(self.key)
+    }
+
     /// The key, taken out.
     pub fn into_key(self) -> Key {
         self.key
@@ -114,6 +127,12 @@ impl<T> PartitionOf<T> {
     /// Claims that a partition belongs to the type.
     pub const fn new(partition: PartitionKey) -> Self {
         Self { partition, of: PhantomData }
+    }
+
+    /// Claims that the partition also holds entities of another type.
+    #[must_use]
+    pub fn cast<U>(self) -> PartitionOf<U> {
+        PartitionOf::new(self.partition)
     }
 
     /// The partition key.

@@ -30,12 +30,24 @@ impl<T> RowPrefix<T> {
         Self { text, of: PhantomData }
     }
 
+    /// Claims that row keys of another type start so as well.
+    #[must_use]
+    pub fn cast<U>(self) -> RowPrefix<U> {
+        RowPrefix::from_result(self.text)
+    }
+
     /// The text.
     ///
     /// # Errors
     /// A key part does not fit its width.
     pub fn into_text(self) -> Result<String> {
         self.text
+    }
+}
+
+impl<T> Clone for RowPrefix<T> {
+    fn clone(&self) -> Self {
+        Self::from_result(self.text.clone())
     }
 }
 
