@@ -5,6 +5,7 @@ pub mod engine;
 pub mod memory;
 pub mod model;
 pub mod query;
+pub mod queue;
 pub mod store;
 pub mod typed;
 
