@@ -1,0 +1,70 @@
+use crate::model::{Entity, TableName};
+use crate::query::{AccessPath, Page};
+use crate::store::{OperationKind, Written};
+
+/// What adapters know of a request before it is sent.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) kind: OperationKind,
+    pub(super) table: Option<&'a TableName>,
+    /// How a read finds its entities; writes name theirs.
+    pub(super) path: Option<AccessPath>,
+    /// The key, for an adapter that shows keys.
+    pub(super) key: Option<String>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) const fn new(kind: OperationKind, table: &'a TableName) -> Self {
+        Self { kind, table: Some(table), path: None, key: None }
+    }
+
+    pub(super) const fn list_tables() -> Self {
+        Self { kind: OperationKind::ListTables, table: None, path: None, key: None }
+    }
+
+    pub(super) fn at(mut self, path: AccessPath) -> Self {
+        self.path = Some(path);
+        self
+    }
+
+    pub(super) fn key(mut self, key: Option<String>) -> Self {
+        self.key = key;
+        self
+    }
+}
+
+/// What a request answers.
+pub(super) trait Answer {
+    /// The entities returned or written; names, for a listing of tables.
+    fn items(&self) -> u64;
+}
+
+impl Answer for () {
+    fn items(&self) -> u64 {
+        0
+    }
+}
+
+impl<T> Answer for Page<T> {
+    fn items(&self) -> u64 {
+        self.items.len() as u64
+    }
+}
+
+impl Answer for Option<Entity> {
+    fn items(&self) -> u64 {
+        self.is_some().into()
+    }
+}
+
+impl Answer for Written {
+    fn items(&self) -> u64 {
+        1
+    }
+}
+
+impl Answer for Vec<Written> {
+    fn items(&self) -> u64 {
+        self.len() as u64
+    }
+}

@@ -1,0 +1,77 @@
+use super::*;
+use crate::memory::MemoryStore;
+use crate::model::{Entity, Key, PartitionKey, TableName};
+use crate::query::{AccessPath, Query};
+use crate::store::{GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore};
+
+fn table() -> TableName {
+    TableName::new("Employees").unwrap()
+}
+
+fn insert(row: &str) -> Operation {
+    Operation::Insert(Entity::new("Sales", row).unwrap())
+}
+
+async fn metered() -> Metered<MemoryStore> {
+    let store = Metered::new(MemoryStore::new(), RequestMeter::new());
+    store.create_table(&table()).await.unwrap();
+    store.meter().reset();
+    store
+}
+
+#[tokio::test]
+async fn every_operation_counts_once() {
+    let store = metered().await;
+    let other = TableName::new("Other").unwrap();
+    store.create_table(&other).await.unwrap();
+    store.list_tables(None, None).await.unwrap();
+    store.write(&table(), insert("a")).await.unwrap();
+    store.get(&table(), &Key::new("Sales", "a").unwrap(), None).await.unwrap();
+    store.query(&table(), &Query::new(), None).await.unwrap();
+    let mut group = GroupTransaction::new(PartitionKey::new("Sales").unwrap(), &ServiceProfile::LOCAL);
+    group.push(insert("b")).unwrap();
+    group.push(insert("c")).unwrap();
+    store.transact(&table(), group).await.unwrap();
+    store.delete_table(&other).await.unwrap();
+
+    let counts = store.meter().snapshot();
+    assert_eq!(counts.total(), 7);
+    assert!(counts.iter().all(|(_, count)| count.requests == 1 && count.failed == 0));
+    assert_eq!(counts.sum(|r| r.kind == OperationKind::Transact).entities, 2);
+    assert_eq!(counts.sum(|r| r.kind == OperationKind::ListTables).entities, 2);
+    assert_eq!(counts.of_path(AccessPath::Point), 1);
+    assert_eq!(counts.costliest_path(), Some(Query::new().access_path()));
+    assert_eq!(counts.of_table(&TableName::new("employees").unwrap()), 4);
+}
+
+#[tokio::test]
+async fn failed_attempts_count() {
+    let store = metered().await;
+    store.write(&table(), insert("a")).await.unwrap();
+    store.write(&table(), insert("a")).await.unwrap_err();
+    let count = store.meter().snapshot().sum(|_| true);
+    assert_eq!(count, Count { requests: 2, failed: 1, entities: 1 });
+}
+
+#[tokio::test]
+async fn a_block_is_measured_alone() {
+    let store = metered().await;
+    store.write(&table(), insert("a")).await.unwrap();
+    let (_, cost) = store.meter().measure(store.write(&table(), insert("b"))).await;
+    assert_eq!((cost.total(), store.meter().total()), (1, 2));
+    let (_, cost) = store.meter().measure(async {}).await;
+    assert_eq!(cost, RequestCounts::default());
+}
+
+#[tokio::test]
+async fn prints_as_a_table() {
+    let store = metered().await;
+    store.write(&table(), insert("a")).await.unwrap();
+    store.list_tables(None, None).await.unwrap();
+    let expected = "\
+table      operation    access path  requests  failed  entities
+-          list_tables  -                   1       0         1
+Employees  insert       -                   1       0         1
+";
+    assert_eq!(store.meter().snapshot().to_string(), expected);
+}
