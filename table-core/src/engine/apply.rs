@@ -1,6 +1,7 @@
+use super::check::check_size;
 use super::{Record, RecordRef, Rows, Stamp};
-use crate::model::{ETag, Entity, IfMatch, Key, Properties, TableName};
-use crate::store::{Error, ErrorKind, Operation, Result, Written};
+use crate::model::{ETag, Entity, IfMatch, Key, TableName};
+use crate::store::{Error, ErrorKind, Operation, Result, ServiceProfile, Written};
 
 /// What an operation does to its row.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,9 +24,12 @@ impl Change {
 
 /// Decides an operation: what it does to its row, or why it fails.
 ///
+/// The operation itself must have passed [`check_operation`](super::check_operation).
+///
 /// # Errors
-/// The entity exists already, is missing, or is in another version.
+/// The entity exists already, is missing, is in another version, or a merge makes it too large.
 pub fn apply(
+    profile: &ServiceProfile,
     table: &TableName,
     current: Option<RecordRef<'_>>,
     operation: Operation,
@@ -44,7 +48,7 @@ pub fn apply(
         Operation::InsertOrReplace(entity) => Ok(put(entity)),
         Operation::InsertOrMerge(entity) => match current {
             None => Ok(put(entity)),
-            Some(current) => merge(current, entity.properties(), stamp),
+            Some(current) => merge(profile, current, &entity, stamp),
         },
         Operation::Replace(entity, condition) => {
             matching(table, entity.key(), current, &condition)?;
@@ -52,7 +56,7 @@ pub fn apply(
         }
         Operation::Merge(entity, condition) => {
             let current = matching(table, entity.key(), current, &condition)?;
-            merge(current, entity.properties(), stamp)
+            merge(profile, current, &entity, stamp)
         }
         Operation::Delete(key, condition) => {
             matching(table, &key, current, &condition)?;
@@ -67,17 +71,18 @@ pub fn apply(
 /// See [`apply`], and the backend's.
 pub fn apply_to(
     rows: &impl Rows,
+    profile: &ServiceProfile,
     table: &TableName,
     operation: Operation,
     stamp: Stamp,
 ) -> Result<(Vec<u8>, Change)> {
     let key = rows.key(operation.key());
     if matches!(operation, Operation::InsertOrReplace(_)) {
-        return Ok((key, apply(table, None, operation, stamp)?));
+        return Ok((key, apply(profile, table, None, operation, stamp)?));
     }
     let change = rows.look(&key, |row| {
         let current = row.map(RecordRef::parse).transpose()?;
-        apply(table, current, operation, stamp)
+        apply(profile, table, current, operation, stamp)
     })?;
     Ok((key, change))
 }
@@ -90,20 +95,22 @@ pub fn apply_to(
 /// The first operation that fails, with its index.
 pub fn apply_group(
     rows: &impl Rows,
+    profile: &ServiceProfile,
     table: &TableName,
     operations: Vec<Operation>,
     mut stamp: impl FnMut() -> Stamp,
 ) -> Result<Vec<(Vec<u8>, Change)>> {
     let numbered = operations.into_iter().enumerate();
     let mut decide = |(index, operation)| {
-        apply_to(rows, table, operation, stamp()).map_err(|e| Error::in_transaction(index, e))
+        apply_to(rows, profile, table, operation, stamp()).map_err(|e| Error::in_transaction(index, e))
     };
     numbered.map(&mut decide).collect()
 }
 
-fn merge(current: RecordRef<'_>, patch: &Properties, stamp: Stamp) -> Result<Change> {
+fn merge(profile: &ServiceProfile, current: RecordRef<'_>, patch: &Entity, stamp: Stamp) -> Result<Change> {
     let mut properties = current.to_record()?.properties;
-    properties.merge(patch);
+    properties.merge(patch.properties());
+    check_size(profile, patch.key(), &properties)?;
     Ok(Change::Put(Record { stamp, properties }))
 }
 

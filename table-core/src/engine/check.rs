@@ -1,5 +1,7 @@
-use super::size::{entity_size, utf16};
-use crate::model::{Key, PropertyRef, ValueRef};
+use std::collections::HashSet;
+
+use super::size::{entity_size, least_payload, utf16};
+use crate::model::{Key, PartitionKey, Properties, PropertyRef, ValueRef};
 use crate::query::Query;
 use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, limits};
 
@@ -11,25 +13,22 @@ use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, l
 pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
     check_key(profile, operation.key())?;
     let Some(entity) = operation.entity() else { return Ok(()) };
-    let mut count = 0;
     for property in entity.properties() {
         check_property(profile, &property)?;
-        count += 1;
     }
+    check_size(profile, entity.key(), entity.properties())
+}
+
+/// Refuses an entity with too many properties or too many bytes: as it is sent, and as it is
+/// after a merge.
+pub(super) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
+    let count = properties.len();
     if count > profile.custom_properties {
-        return Err(Error::limit(
-            format!("properties of {}", entity.key()),
-            profile.custom_properties,
-            count,
-        ));
+        return Err(Error::limit(format!("properties of {key}"), profile.custom_properties, count));
     }
-    let bytes = entity_size(entity.key(), entity.properties());
+    let bytes = entity_size(key, properties);
     if bytes > profile.entity_bytes {
-        return Err(Error::limit(
-            format!("bytes of the entity {}", entity.key()),
-            profile.entity_bytes,
-            bytes,
-        ));
+        return Err(Error::limit(format!("bytes of the entity {key}"), profile.entity_bytes, bytes));
     }
     Ok(())
 }
@@ -42,13 +41,34 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     if group.is_empty() {
         return Err(Error::invalid_group("the group transaction is empty"));
     }
-    let partition = group.partition().as_str();
+    if group.len() > profile.group_operations {
+        return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
+    }
+    let bytes = group.operations().iter().map(least_payload).sum();
+    if bytes > profile.group_bytes {
+        return Err(Error::limit("bytes in a group transaction", profile.group_bytes, bytes));
+    }
+    let mut seen = HashSet::with_capacity(group.len());
     for (index, operation) in group.operations().iter().enumerate() {
-        if operation.key().partition() != partition {
-            let reason = format!("{} is not in the partition '{partition}'", operation.key());
-            return Err(Error::in_transaction(index, Error::invalid_group(reason)));
-        }
-        check_operation(profile, operation).map_err(|e| Error::in_transaction(index, e))?;
+        check_member(group.partition(), operation, &mut seen)
+            .and_then(|()| check_operation(profile, operation))
+            .map_err(|e| Error::in_transaction(index, e))?;
+    }
+    Ok(())
+}
+
+/// The rules of a group, again: its operations can be changed after they were pushed.
+fn check_member<'a>(
+    partition: &PartitionKey,
+    operation: &'a Operation,
+    seen: &mut HashSet<&'a Key>,
+) -> Result<()> {
+    let key = operation.key();
+    if key.partition() != partition.as_str() {
+        return Err(Error::invalid_group(format!("{key} is not in the partition '{partition}'")));
+    }
+    if !seen.insert(key) {
+        return Err(Error::invalid_group(format!("{key} comes twice")));
     }
     Ok(())
 }

@@ -14,5 +14,5 @@ pub use check::{check_group, check_operation, check_query};
 pub use list::list_page;
 pub use record::{Record, RecordRef, Stamp};
 pub use rows::Rows;
-pub use scan::{Scan, ScanStep, read_entity};
+pub use scan::{Scan, ScanStep, SortableRange, read_entity};
 pub use size::{entity_size, least_payload};

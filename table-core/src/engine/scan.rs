@@ -3,7 +3,7 @@ use std::ops::Bound;
 use super::Record;
 use crate::model::{Entity, Key, TableName, key_order};
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, Select};
-use crate::store::{Result, ServiceProfile};
+use crate::store::{Error, ErrorKind, Result, ServiceProfile};
 
 /// Rows looked at for one page, at most: a filter that matches little answers a short page with a
 /// continuation rather than hold the store for long, as the service does after 5 seconds.
@@ -21,6 +21,9 @@ pub struct Scan<'a> {
     items: Vec<Entity>,
     next: Option<Key>,
 }
+
+/// A range of keys as sortable bytes.
+pub type SortableRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// What a [`Scan`] wants after a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,10 @@ impl<'a> Scan<'a> {
             Some(c) => {
                 let Position { first, second } = c.position(table, query)?;
                 let second = second.as_deref().unwrap_or_default();
-                Bound::Included(Key::new(first, second)?.to_sortable())
+                let key = Key::new(first, second).map_err(|e| {
+                    Error::new(ErrorKind::InvalidContinuation("it holds no key".to_owned())).with_source(e)
+                })?;
+                Bound::Included(key.to_sortable())
             }
         };
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
@@ -57,7 +63,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The sortable keys to visit, in order; `None` if there can be none.
-    pub fn range(&self) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+    pub fn range(&self) -> Option<SortableRange<'_>> {
         let (from, to) = (as_slice(&self.from), as_slice(&self.to));
         let empty = match (from, to) {
             (Bound::Included(a), Bound::Included(b)) => a > b,
@@ -72,7 +78,7 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The row is damaged.
     pub fn offer(&mut self, key: &[u8], record: &[u8]) -> Result<ScanStep> {
-        let key = Key::from_sortable(key).ok_or_else(|| crate::Error::corrupt("a stored key is damaged"))?;
+        let key = Key::from_sortable(key).ok_or_else(|| Error::corrupt("a stored key is damaged"))?;
         if self.items.len() == self.limit || self.visited == MAX_VISITED {
             self.next = Some(key);
             return Ok(ScanStep::Done);
@@ -142,7 +148,11 @@ fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
 }
 
 /// Before (0) or after (1) every key of a partition: keys separate the partition by a zero byte.
+///
+/// A filter may hold what a key cannot, U+0000: such a text sorts right after the partition that
+/// is its beginning.
 fn edge(partition: &str, side: u8) -> Vec<u8> {
+    let (partition, side) = partition.split_once('\0').map_or((partition, side), |(start, _)| (start, 1));
     let mut out = Vec::with_capacity(partition.len() + 1);
     key_order::push_sortable(&mut out, partition);
     out.push(side);

@@ -132,11 +132,11 @@ impl TableStore for MemoryStore {
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         engine::check_operation(&self.shared.profile, &operation)?;
-        self.table(table)?.write(operation, || self.stamp())
+        self.table(table)?.write(&self.shared.profile, operation, || self.stamp())
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.shared.profile, &group)?;
-        self.table(table)?.transact(group.into_operations(), || self.stamp())
+        self.table(table)?.transact(&self.shared.profile, group.into_operations(), || self.stamp())
     }
 }

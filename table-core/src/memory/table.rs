@@ -51,9 +51,14 @@ impl MemoryTable {
         Ok(scan.finish())
     }
 
-    pub(super) fn write(&self, operation: Operation, stamp: impl FnOnce() -> Stamp) -> Result<Written> {
+    pub(super) fn write(
+        &self,
+        profile: &ServiceProfile,
+        operation: Operation,
+        stamp: impl FnOnce() -> Stamp,
+    ) -> Result<Written> {
         let mut rows = self.write_lock();
-        let (key, change) = apply_to(&*rows, &self.name, operation, stamp())?;
+        let (key, change) = apply_to(&*rows, profile, &self.name, operation, stamp())?;
         let written = change.written();
         store(&mut rows, key, change);
         Ok(written)
@@ -61,11 +66,12 @@ impl MemoryTable {
 
     pub(super) fn transact(
         &self,
+        profile: &ServiceProfile,
         operations: Vec<Operation>,
         stamp: impl FnMut() -> Stamp,
     ) -> Result<Vec<Written>> {
         let mut rows = self.write_lock();
-        let changes = apply_group(&*rows, &self.name, operations, stamp)?;
+        let changes = apply_group(&*rows, profile, &self.name, operations, stamp)?;
         let written = changes.iter().map(|(_, change)| change.written()).collect();
         changes.into_iter().for_each(|(key, change)| store(&mut rows, key, change));
         Ok(written)

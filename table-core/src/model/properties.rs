@@ -111,8 +111,7 @@ impl Properties {
     pub fn push(&mut self, name: &str, value: ValueRef<'_>, encrypt: bool) {
         let mark = if encrypt { MARK } else { 0 };
         self.packed.push(value.edm_type() as u8 | mark);
-        // A name over 255 characters is refused by the limits; a longer one must not corrupt the buffer.
-        let name = &name.as_bytes()[..name.len().min(usize::from(u16::MAX))];
+        let name = storable_name(name).as_bytes();
         self.packed.extend_from_slice(&(name.len() as u16).to_le_bytes());
         self.packed.extend_from_slice(name);
         self.push_value(value);
@@ -173,6 +172,14 @@ impl Properties {
             }
         }
     }
+}
+
+/// What of a name fits the `u16` of its length, cut between characters: a name over 255 characters
+/// is refused by the limits, but must not make the rest of the buffer unreadable before that.
+fn storable_name(name: &str) -> &str {
+    let longest = usize::from(u16::MAX).min(name.len());
+    let end = (0..=longest).rev().find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or_default()]
 }
 
 fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {

@@ -87,11 +87,13 @@ impl From<Ticks> for DateTime<Utc> {
     }
 }
 
+/// Saturates at [`Ticks::MIN`] and [`Ticks::MAX`].
 impl std::ops::Add<TimeDelta> for Ticks {
     type Output = Self;
 
     fn add(self, delta: TimeDelta) -> Self {
-        Self::from(self.to_datetime() + delta)
+        let edge = if delta < TimeDelta::zero() { Self::MIN } else { Self::MAX };
+        self.to_datetime().checked_add_signed(delta).map_or(edge, Self::from)
     }
 }
 
