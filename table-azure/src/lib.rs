@@ -1,1 +1,3 @@
-//! Under construction.
+//! Azure Table Storage and Azure Cosmos DB for Table over REST.
+
+pub mod wire;

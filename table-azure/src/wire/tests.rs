@@ -1,0 +1,169 @@
+use proptest::prelude::*;
+use table_core::model::{EdmValue, Entity, Properties, Ticks, ValueRef};
+use uuid::Uuid;
+
+use super::*;
+
+fn any_value() -> impl Strategy<Value = EdmValue> {
+    prop_oneof![
+        any::<Vec<u8>>().prop_map(EdmValue::Binary),
+        any::<bool>().prop_map(EdmValue::Boolean),
+        (0..=Ticks::MAX.get()).prop_map(|t| EdmValue::DateTime(Ticks::new(t).unwrap())),
+        any::<f64>().prop_map(EdmValue::Double),
+        prop_oneof![Just(f64::INFINITY), Just(f64::NEG_INFINITY), Just(-0.0), Just(1.0), Just(1e300)]
+            .prop_map(EdmValue::Double),
+        any::<u128>().prop_map(|n| EdmValue::Guid(Uuid::from_u128(n))),
+        any::<i32>().prop_map(EdmValue::Int32),
+        any::<i64>().prop_map(EdmValue::Int64),
+        any::<String>().prop_map(EdmValue::String),
+    ]
+}
+
+/// Names that the service allows, and some that it does not but that JSON can carry.
+fn any_name() -> impl Strategy<Value = String> {
+    prop_oneof!["P[A-Za-z0-9_]{0,20}", "P\\PC{0,6}", Just("P\"\\\u{1F600}".to_owned())]
+        .prop_filter("metadata", |name| !name.contains('@'))
+}
+
+fn any_entity() -> impl Strategy<Value = Entity> {
+    let key = "[^/\\\\#?\\p{Cc}]{0,20}";
+    (key, key, proptest::collection::vec((any_name(), any_value()), 0..20)).prop_map(|(p, r, values)| {
+        let (key, _) = Entity::new(p, r).unwrap().into_parts();
+        Entity::from_parts(key, values.into_iter().collect::<Properties>())
+    })
+}
+
+proptest! {
+    #[test]
+    fn entities_come_back(entity in any_entity()) {
+        let json = encode_entity(&entity);
+        let back = decode_entity(&json).unwrap();
+        prop_assert_eq!(back.key(), entity.key());
+        // Bytes, not `==`: NaN is not equal to itself, and -0.0 is equal to 0.0.
+        let bits = |e: &Entity| e.properties().as_packed().to_vec();
+        if !entity.properties().iter().any(|p| matches!(p.value(), ValueRef::Double(d) if d.is_nan())) {
+            prop_assert_eq!(bits(&back), bits(&entity));
+        }
+    }
+
+    #[test]
+    fn encoded_entities_are_json(entity in any_entity()) {
+        let tree: serde_json::Value = serde_json::from_slice(&encode_entity(&entity)).unwrap();
+        prop_assert_eq!(tree["PartitionKey"].as_str(), Some(entity.key().partition()));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in any::<Vec<u8>>()) {
+        let _ = (decode_entity(&bytes), decode_entities(&bytes), decode_table_names(&bytes));
+    }
+
+    #[test]
+    fn damaged_entities_are_read_or_refused(entity in any_entity(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut json = encode_entity(&entity);
+        let at = at.index(json.len());
+        json[at] = byte;
+        let _ = decode_entity(&json);
+        let _ = decode_entity(&json[..at]);
+    }
+}
+
+fn value(json: &str) -> Option<EdmValue> {
+    let json = format!(r#"{{"PartitionKey":"p","RowKey":"r",{json}}}"#);
+    decode_entity(json.as_bytes()).unwrap().get("X").map(ValueRef::to_owned)
+}
+
+fn refused(json: &str) -> String {
+    let json = format!(r#"{{"PartitionKey":"p","RowKey":"r",{json}}}"#);
+    let error = decode_entity(json.as_bytes()).unwrap_err();
+    std::error::Error::source(&error).unwrap().to_string()
+}
+
+#[test]
+fn nan_is_a_double() {
+    let read = value(r#""X@odata.type":"Edm.Double","X":"NaN""#);
+    assert!(matches!(read, Some(EdmValue::Double(d)) if d.is_nan()));
+    let written = encode_entity(&Entity::new("p", "r").unwrap().with("X", f64::NAN));
+    assert!(String::from_utf8(written).unwrap().ends_with(r#""X@odata.type":"Edm.Double","X":"NaN"}"#));
+}
+
+#[test]
+fn annotations_count_before_and_after_and_far_from_their_values() {
+    let long = Some(EdmValue::Int64(7));
+    assert_eq!(value(r#""X@odata.type":"Edm.Int64","X":"7""#), long);
+    assert_eq!(value(r#""X":"7","X@odata.type":"Edm.Int64""#), long);
+    assert_eq!(value(r#""X":"7","Y":1,"X@odata.type":"Edm.Int64""#), long);
+    assert_eq!(value(r#""X@odata.type":"Edm.Int64","Y@odata.type":"Edm.Guid","Z":1,"X":"7""#), long);
+    assert_eq!(value(r#""X":7,"X@odata.type":"Edm.Int64""#), long);
+    assert_eq!(value(r#""X":1,"X@odata.type":"Edm.Double""#), Some(EdmValue::Double(1.0)));
+    assert_eq!(value(r#""X":"AQI=","X@odata.type":"Edm.Binary""#), Some(EdmValue::Binary(vec![1, 2])));
+    assert_eq!(value(r#""X":"7","X@odata.type":"Edm.String""#), Some("7".into()));
+}
+
+#[test]
+fn untyped_values_are_what_json_says() {
+    assert_eq!(value(r#""X":1"#), Some(EdmValue::Int32(1)));
+    assert_eq!(value(r#""X":1.0"#), Some(EdmValue::Double(1.0)));
+    assert_eq!(value(r#""X":1e3"#), Some(EdmValue::Double(1000.0)));
+    assert_eq!(value(r#""X":2147483648"#), Some(EdmValue::Int64(2_147_483_648)));
+    assert_eq!(value(r#""X":true"#), Some(EdmValue::Boolean(true)));
+    assert_eq!(value(r#""X":"2013-01-01T00:00:00Z""#), Some("2013-01-01T00:00:00Z".into()));
+}
+
+#[test]
+fn null_is_absent() {
+    assert_eq!(value(r#""X":null"#), None);
+    assert_eq!(value(r#""X@odata.type":"Edm.Int64","X":null"#), None);
+    assert_eq!(value(r#""X":null,"X@odata.type":"Edm.Int64""#), None);
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_by_name_and_not_shown() {
+    for (edm_type, json) in [
+        ("Edm.Int64", "\"se7en\""),
+        ("Edm.Int32", "1.5"),
+        ("Edm.Int32", "2147483648"),
+        ("Edm.DateTime", "\"se7en\""),
+        ("Edm.Guid", "\"se7en\""),
+        ("Edm.Binary", "\"se7en!\""),
+        ("Edm.Double", "\"se7en\""),
+        ("Edm.Double", "true"),
+        ("Edm.String", "7"),
+        ("Edm.Boolean", "7"),
+    ] {
+        for order in [
+            format!(r#""X@odata.type":"{edm_type}","X":{json}"#),
+            format!(r#""X":{json},"X@odata.type":"{edm_type}""#),
+        ] {
+            let message = refused(&order);
+            assert!(message.contains("property 'X'") && message.contains(edm_type), "{order}: {message}");
+            assert!(!message.contains("se7en"), "{message}");
+        }
+    }
+    assert!(refused(r#""X@odata.type":"Edm.Decimal","X":1"#).contains("Edm.Decimal"));
+    assert!(refused(r#""X":[1]"#).contains("property 'X'"));
+    assert!(refused(r#""X":{"a":1}"#).contains("property 'X'"));
+}
+
+#[test]
+fn system_properties_are_the_entitys() {
+    let json = br#"{"odata.metadata":"http://h/$metadata#T/@Element","odata.type":"a.T","odata.id":"x",
+        "odata.etag":"W/\"datetime'2013-01-01T00%3A00%3A00.1234567Z'\"","odata.editLink":"x",
+        "PartitionKey":"p","RowKey":"r\u0027","Timestamp@odata.type":"Edm.DateTime",
+        "Timestamp":"2013-01-01T00:00:00.1234567Z","X":"x"}"#;
+    let entity = decode_entity(json).unwrap();
+    assert_eq!(entity.key().to_string(), "('p', 'r''')");
+    assert_eq!(entity.etag().unwrap().to_string(), "W/\"datetime'2013-01-01T00%3A00%3A00.1234567Z'\"");
+    assert_eq!(entity.timestamp().unwrap().to_string(), "2013-01-01T00:00:00.1234567Z");
+    assert_eq!(entity.properties().iter().map(|p| p.name()).collect::<Vec<_>>(), ["X"]);
+}
+
+#[test]
+fn pages_list_their_items() {
+    let json = br#"{"odata.metadata":"m","value":[{"PartitionKey":"p","RowKey":"1"},{"PartitionKey":"p","RowKey":"2"}]}"#;
+    let rows: Vec<_> = decode_entities(json).unwrap().iter().map(|e| e.key().row().to_owned()).collect();
+    assert_eq!(rows, ["1", "2"]);
+    let tables = decode_table_names(br#"{"value":[{"TableName":"abc","odata.id":"x"}]}"#).unwrap();
+    assert_eq!(tables[0].as_str(), "abc");
+    assert!(decode_entities(b"{}").is_err());
+    assert!(decode_entities(br#"{"value":[]} x"#).is_err());
+}
