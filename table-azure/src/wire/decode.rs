@@ -33,9 +33,16 @@ pub fn decode_entity(json: &[u8]) -> Result<Entity> {
 
 /// Runs a seed over a whole document.
 pub(super) fn from_slice<'de, S: DeserializeSeed<'de>>(json: &'de [u8], seed: S) -> Result<S::Value> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let value = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|e| Error::new(ErrorKind::Service("JSON that cannot be read".to_owned())).with_source(e))
+    // Once for the document: cheaper than serde_json's check of every text in it.
+    let json = std::str::from_utf8(json).map_err(unreadable)?;
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let value = seed.deserialize(&mut deserializer).map_err(unreadable)?;
+    deserializer.end().map_err(unreadable)?;
+    Ok(value)
+}
+
+fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::Service("JSON that cannot be read".to_owned())).with_source(cause)
 }
 
 /// Reads an entity, with room for this many bytes of packed properties at first.
