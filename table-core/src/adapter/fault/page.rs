@@ -1,0 +1,24 @@
+use crate::model::{Entity, TableName};
+use crate::query::{Continuation, Page, Position, Query};
+use crate::store::ServiceProfile;
+
+/// Keeps the first `len` entities of a page; the continuation goes on with the next.
+pub(super) fn cut_entities(page: &mut Page<Entity>, len: usize, table: &TableName, query: &Query) {
+    let Some(next) = page.items.get(len).map(Entity::key) else { return };
+    let position = Position { first: next.partition().to_owned(), second: Some(next.row().to_owned()) };
+    page.continuation = Some(Continuation::new(table, query, position));
+    page.items.truncate(len);
+}
+
+/// Keeps the first `len` names of a page; the continuation goes on with the next.
+pub(super) fn cut_tables(
+    page: &mut Page<TableName>,
+    len: usize,
+    profile: &ServiceProfile,
+    prefix: Option<&str>,
+) {
+    let Some(next) = page.items.get(len) else { return };
+    let first = if profile.case_sensitive_tables { next.to_string() } else { next.to_lowercase() };
+    page.continuation = Some(Continuation::of_tables(prefix, Position { first, second: None }));
+    page.items.truncate(len);
+}

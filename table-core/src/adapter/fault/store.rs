@@ -1,0 +1,151 @@
+use async_trait::async_trait;
+
+use super::late::{LateWrite, LateWrites};
+use super::{CrashPoint, Fault, FaultInjector, kind, page};
+use crate::adapter::call::Call;
+use crate::model::{Entity, Key, TableName};
+use crate::query::{AccessPath, Continuation, Page, Query, Select};
+use crate::store::{GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written};
+
+/// A store whose requests go wrong as its [`FaultInjector`] says.
+#[derive(Debug)]
+pub struct Faulty<S> {
+    store: S,
+    faults: FaultInjector,
+    late: LateWrites,
+}
+
+impl<S: TableStore> Faulty<S> {
+    /// Lets requests to `store` go wrong.
+    pub fn new(store: S, faults: FaultInjector) -> Self {
+        Self { store, faults, late: LateWrites::default() }
+    }
+
+    /// The injector.
+    pub const fn faults(&self) -> &FaultInjector {
+        &self.faults
+    }
+
+    /// The wrapped store, to look at without faults.
+    pub const fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// Lets every write that is still held up by [`Fault::LateEffect`] arrive now.
+    pub async fn settle(&self) {
+        self.late.arrive(u64::MAX, &self.store).await;
+    }
+
+    async fn next(&self, call: &Call<'_>) -> (u64, Option<Fault>) {
+        let (request, fault) = self.faults.next(call);
+        self.late.arrive(request, &self.store).await;
+        (request, fault)
+    }
+
+    async fn run<T>(
+        &self,
+        call: Call<'_>,
+        fault: Option<Fault>,
+        request: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        match fault {
+            None | Some(Fault::ShortPage(_)) => request.await,
+            Some(Fault::FailBefore) => Err(kind::not_sent()),
+            // The write of a late effect is already put aside.
+            Some(Fault::LoseRequest | Fault::LateEffect { .. }) => Err(kind::lost(call.kind)),
+            Some(Fault::LoseAnswer) => {
+                let _unseen = request.await;
+                Err(kind::lost(call.kind))
+            }
+            Some(Fault::Throttle { retry_after }) => Err(kind::throttled(retry_after)),
+            Some(Fault::TableBeingDeleted) => Err(kind::being_deleted(call.table)),
+            Some(Fault::Delay(time)) => {
+                tokio::time::sleep(time).await;
+                request.await
+            }
+            Some(Fault::DelayAnswer(time)) => {
+                let answer = request.await;
+                tokio::time::sleep(time).await;
+                answer
+            }
+            Some(Fault::Crash(CrashPoint::Before)) => Err(kind::crashed()),
+            Some(Fault::Crash(CrashPoint::After)) => {
+                let _unseen = request.await;
+                Err(kind::crashed().with_outcome(kind::lost(call.kind).outcome()))
+            }
+        }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<S: TableStore> TableStore for Faulty<S> {
+    fn profile(&self) -> &ServiceProfile {
+        self.store.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        let call = Call::new(OperationKind::CreateTable, table);
+        let (_, fault) = self.next(&call).await;
+        self.run(call, fault, self.store.create_table(table)).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let call = Call::new(OperationKind::DeleteTable, table);
+        let (_, fault) = self.next(&call).await;
+        self.run(call, fault, self.store.delete_table(table)).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        let call = Call::list_tables();
+        let (_, fault) = self.next(&call).await;
+        let mut page = self.run(call, fault, self.store.list_tables(prefix, from)).await?;
+        if let Some(Fault::ShortPage(len)) = fault {
+            page::cut_tables(&mut page, len, self.profile(), prefix);
+        }
+        Ok(page)
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let call = Call::new(OperationKind::Get, table).at(AccessPath::Point);
+        let (_, fault) = self.next(&call).await;
+        self.run(call, fault, self.store.get(table, key, select)).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let call = Call::new(OperationKind::Query, table).at(query.access_path());
+        let (_, fault) = self.next(&call).await;
+        let mut page = self.run(call, fault, self.store.query(table, query, from)).await?;
+        if let Some(Fault::ShortPage(len)) = fault {
+            page::cut_entities(&mut page, len, table, query);
+        }
+        Ok(page)
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let call = Call::new(operation.kind(), table);
+        let (request, fault) = self.next(&call).await;
+        if let Some(Fault::LateEffect { requests }) = fault {
+            self.late.push(request + requests, LateWrite::One(table.clone(), operation.clone()));
+        }
+        self.run(call, fault, self.store.write(table, operation)).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        let call = Call::new(OperationKind::Transact, table);
+        let (request, fault) = self.next(&call).await;
+        if let Some(Fault::LateEffect { requests }) = fault {
+            self.late.push(request + requests, LateWrite::Group(table.clone(), group.clone()));
+        }
+        self.run(call, fault, self.store.transact(table, group)).await
+    }
+}
