@@ -76,12 +76,14 @@ fn check_member<'a>(
 /// Refuses a query that the service would refuse.
 ///
 /// # Errors
-/// Too many comparisons, or a `top` of zero.
+/// Too many comparisons, a name that filter text cannot hold, or a `top` of zero.
 pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
     if query.top == Some(0) {
         return Err(Error::invalid_request("top must be at least 1"));
     }
-    let comparisons = query.filter.as_ref().map_or(0, |f| f.comparisons());
+    let Some(filter) = &query.filter else { return Ok(()) };
+    filter.check_names()?;
+    let comparisons = filter.comparisons();
     match profile.filter_comparisons {
         Some(allowed) if comparisons > allowed => {
             Err(Error::limit("comparisons in a filter", allowed, comparisons))

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::Query;
+use super::{Filter, KeyBounds, Query};
 
 /// How a query finds its entities: the guide's classification, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,16 +29,24 @@ impl fmt::Display for AccessPath {
     }
 }
 
-/// How a query will run, and what would be cheaper.
-#[derive(Clone, Debug)]
-pub struct Explanation {
-    /// The access path.
-    pub path: AccessPath,
-}
-
 impl Query {
     /// How the query finds its entities.
+    ///
+    /// Only what every match must satisfy leads to keys: the parts joined by `and`. The service reads
+    /// the whole partition, or table, for an `or` of keys, and so it counts here; what
+    /// [`bounds`](Self::bounds) knows in addition makes a local scan shorter.
     pub fn access_path(&self) -> AccessPath {
-        self.bounds().access_path()
+        self.filter.as_ref().map_or(KeyBounds::ALL, seekable).access_path()
+    }
+}
+
+/// The keys that the parts joined by `and` leave.
+fn seekable(filter: &Filter) -> KeyBounds {
+    match filter {
+        Filter::And(a, b) => seekable(a).intersect(seekable(b)),
+        Filter::Compare { property, comparison, value } => {
+            KeyBounds::of_comparison(property, *comparison, value, false)
+        }
+        Filter::Or(..) | Filter::Not(_) => KeyBounds::ALL,
     }
 }

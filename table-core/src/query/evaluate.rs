@@ -1,14 +1,104 @@
+//! What a filter means.
+//!
+//! | a comparison of | with | `eq` | `ne` | `gt` `ge` `lt` `le` |
+//! |---|---|---|---|---|
+//! | a missing property | anything | no | no | no |
+//! | a property | a literal of the same type | by value | by value | by value |
+//! | an Int64 or Double property | an Int32 literal | as numbers | as numbers | as numbers |
+//! | a Double property | an Int64 literal | as numbers | as numbers | as numbers |
+//! | a property | a literal of any other type | no | yes | no |
+//! | NaN | NaN or a number | no | yes | no |
+//!
+//! `and`, `or` and `not` are those of two-valued logic: `not` holds where its operand does not, for an
+//! entity without the property too.
+//!
+//! Text is compared by UTF-16 code unit, the order of keys; Binary byte by byte; Guid as its text sorts;
+//! false before true. Names are case-sensitive. `PartitionKey`, `RowKey` and `Timestamp` are
+//! properties like others.
+//!
+//! Where that comes from: the service says only that a literal must have the property's type for
+//! valid results. It leaves out entities without the property under `ne`
+//! (<https://github.com/Azure/Azurite/issues/1929>) and returns them under `not`
+//! (<https://github.com/Azure/azure-storage-net/issues/696>); a DateTime is `ne ''`
+//! (<https://github.com/Azure/azure-sdk-for-net/issues/38590>); an Int32 literal finds an Int64, and an
+//! Int64 literal does not find an Int32
+//! (<https://github.com/microsoft/AzureStorageExplorer/issues/5346>): the literal is widened, never the
+//! property. The rest is assumed to follow the same two rules, and the tests say so.
+
+use std::cmp::Ordering;
+
 use super::Filter;
-use crate::model::{Entity, Key, Properties, Ticks};
+use crate::model::{Entity, Key, Properties, Ticks, ValueRef, key_order};
 
 impl Filter {
     /// Whether an entity matches, as the service would decide.
+    ///
+    /// No comparison holds for a missing property, `ne` included, and so `not` of one does. A literal
+    /// of another type than the property is `ne` to it and neither before nor after, except that an
+    /// integer literal is widened to the property's Int64 or Double.
+    ///
+    /// ```
+    /// use table_core::model::Entity;
+    /// use table_core::query::Filter;
+    /// let entity = Entity::new("Sales", "223")?.with("Age", 41);
+    /// assert!(Filter::gt("Age", 40).matches(&entity));
+    /// assert!(!Filter::ne("Name", "Ken").matches(&entity));
+    /// assert!((!Filter::eq("Name", "Ken")).matches(&entity));
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
     pub fn matches(&self, entity: &Entity) -> bool {
         self.matches_parts(entity.key(), entity.timestamp(), entity.properties())
     }
 
-    /// [`matches`](Self::matches) on the parts that a store has at hand.
-    pub fn matches_parts(&self, _key: &Key, _timestamp: Option<Ticks>, _properties: &Properties) -> bool {
-        true
+    /// [`matches`](Self::matches) on the parts that a store has at hand. Allocates nothing.
+    pub fn matches_parts(&self, key: &Key, timestamp: Option<Ticks>, properties: &Properties) -> bool {
+        self.holds(&Row { key, timestamp, properties })
+    }
+
+    fn holds(&self, row: &Row<'_>) -> bool {
+        match self {
+            Self::Compare { property, comparison, value } => {
+                row.get(property).is_some_and(|found| comparison.holds(order(found, value.as_ref())))
+            }
+            Self::And(a, b) => a.holds(row) && b.holds(row),
+            Self::Or(a, b) => a.holds(row) || b.holds(row),
+            Self::Not(inner) => !inner.holds(row),
+        }
+    }
+}
+
+struct Row<'a> {
+    key: &'a Key,
+    timestamp: Option<Ticks>,
+    properties: &'a Properties,
+}
+
+impl<'a> Row<'a> {
+    fn get(&self, name: &str) -> Option<ValueRef<'a>> {
+        match name {
+            Filter::PARTITION_KEY => Some(ValueRef::String(self.key.partition())),
+            Filter::ROW_KEY => Some(ValueRef::String(self.key.row())),
+            Filter::TIMESTAMP => self.timestamp.map(ValueRef::DateTime),
+            _ => self.properties.get(name),
+        }
+    }
+}
+
+/// The order of a property and a literal, if they have one.
+fn order(property: ValueRef<'_>, literal: ValueRef<'_>) -> Option<Ordering> {
+    use ValueRef::*;
+    match (property, literal) {
+        (String(a), String(b)) => Some(key_order::compare(a, b)),
+        (Int32(a), Int32(b)) => Some(a.cmp(&b)),
+        (Int64(a), Int64(b)) => Some(a.cmp(&b)),
+        (Int64(a), Int32(b)) => Some(a.cmp(&i64::from(b))),
+        (Double(a), Double(b)) => a.partial_cmp(&b),
+        (Double(a), Int32(b)) => a.partial_cmp(&f64::from(b)),
+        (Double(a), Int64(b)) => a.partial_cmp(&(b as f64)),
+        (DateTime(a), DateTime(b)) => Some(a.cmp(&b)),
+        (Boolean(a), Boolean(b)) => Some(a.cmp(&b)),
+        (Guid(a), Guid(b)) => Some(a.cmp(&b)),
+        (Binary(a), Binary(b)) => Some(a.cmp(b)),
+        _ => None,
     }
 }

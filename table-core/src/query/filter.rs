@@ -1,4 +1,9 @@
+use std::cmp::Ordering;
+use std::fmt;
+
+use super::names::name_problem;
 use crate::model::{EdmValue, key_order};
+use crate::store::{Error, Result};
 
 /// The operator of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,10 +22,77 @@ pub enum Comparison {
     LessThanOrEqual,
 }
 
+impl Comparison {
+    /// The operator in filter text, for example `ge`.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Self::Equal => "eq",
+            Self::NotEqual => "ne",
+            Self::GreaterThan => "gt",
+            Self::GreaterThanOrEqual => "ge",
+            Self::LessThan => "lt",
+            Self::LessThanOrEqual => "le",
+        }
+    }
+
+    /// The operator with this keyword, which is case-sensitive.
+    pub fn from_keyword(keyword: &str) -> Option<Self> {
+        use Comparison::*;
+        [Equal, NotEqual, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
+            .into_iter()
+            .find(|c| c.keyword() == keyword)
+    }
+
+    /// The operator after its sides are exchanged.
+    pub(super) const fn mirrored(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::GreaterThan => Self::LessThan,
+            Self::GreaterThanOrEqual => Self::LessThanOrEqual,
+            Self::LessThan => Self::GreaterThan,
+            Self::LessThanOrEqual => Self::GreaterThanOrEqual,
+        }
+    }
+
+    /// The operator that holds exactly where this one does not, between values that have an order.
+    pub(super) const fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::GreaterThan => Self::LessThanOrEqual,
+            Self::GreaterThanOrEqual => Self::LessThan,
+            Self::LessThan => Self::GreaterThanOrEqual,
+            Self::LessThanOrEqual => Self::GreaterThan,
+        }
+    }
+
+    /// Whether it holds, given the order of the property and the literal; `None` where they have none.
+    pub(super) fn holds(self, order: Option<Ordering>) -> bool {
+        match self {
+            Self::Equal => order == Some(Ordering::Equal),
+            Self::NotEqual => order != Some(Ordering::Equal),
+            Self::GreaterThan => order == Some(Ordering::Greater),
+            Self::GreaterThanOrEqual => order.is_some_and(Ordering::is_ge),
+            Self::LessThan => order == Some(Ordering::Less),
+            Self::LessThanOrEqual => order.is_some_and(Ordering::is_le),
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.keyword())
+    }
+}
+
 /// A condition on entities, as the service's `$filter` expresses it.
 ///
 /// Build it from names, parse it from text ([`str::parse`]), or take it from typed fields. It
 /// prints back to the text it is parsed from, with parentheses only where they are needed.
+/// [`matches`](Self::matches) says what it means where a property is missing or of another type.
+///
+/// A chain of `and` or `or` is as deep as it is long, and is walked recursively: parsed text is
+/// bounded, and for thousands of keys there are point reads.
 ///
 /// ```
 /// use table_core::query::Filter;
@@ -122,6 +194,20 @@ impl Filter {
             Self::And(a, b) | Self::Or(a, b) => a.comparisons() + b.comparisons(),
             Self::Not(inner) => inner.comparisons(),
         }
+    }
+
+    /// Refuses a name that filter text cannot hold: printed, it would mean something else.
+    ///
+    /// # Errors
+    /// The first name that is no identifier, or is a word of the filter language.
+    pub fn check_names(&self) -> Result<()> {
+        let mut result = Ok(());
+        self.for_each_property(&mut |name| {
+            if let (Ok(()), Some(reason)) = (&result, name_problem(name)) {
+                result = Err(Error::invalid_name("property name in a filter", name, reason));
+            }
+        });
+        result
     }
 
     /// Calls `visit` with the name of every property compared, from left to right.

@@ -1,9 +1,70 @@
 use std::fmt;
 
 use super::Filter;
+use crate::model::ValueRef;
 
+/// The service's `$filter` text, not yet URL-encoded; [`str::parse`] reads it back.
+///
+/// Parentheses stand where the grouping needs them, and always after `not`, which OData binds
+/// tighter than a comparison. A name that is no property name is printed as it is:
+/// [`check_names`](Filter::check_names) refuses it.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        match self {
+            Self::Compare { property, comparison, value } => {
+                write!(f, "{property} {comparison} {}", Literal(value.as_ref()))
+            }
+            Self::And(a, b) => {
+                grouped(f, a, matches!(**a, Self::Or(..)))?;
+                f.write_str(" and ")?;
+                grouped(f, b, matches!(**b, Self::And(..) | Self::Or(..)))
+            }
+            Self::Or(a, b) => {
+                grouped(f, a, false)?;
+                f.write_str(" or ")?;
+                grouped(f, b, matches!(**b, Self::Or(..)))
+            }
+            Self::Not(inner) => {
+                f.write_str("not ")?;
+                grouped(f, inner, true)
+            }
+        }
     }
+}
+
+fn grouped(f: &mut fmt::Formatter<'_>, filter: &Filter, parentheses: bool) -> fmt::Result {
+    if parentheses { write!(f, "({filter})") } else { write!(f, "{filter}") }
+}
+
+/// A value as a literal of its own type.
+struct Literal<'a>(ValueRef<'a>);
+
+impl fmt::Display for Literal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ValueRef::Binary(bytes) => binary(f, bytes),
+            ValueRef::Boolean(v) => write!(f, "{v}"),
+            ValueRef::DateTime(v) => write!(f, "datetime'{v}'"),
+            ValueRef::Double(v) => double(f, v),
+            ValueRef::Guid(v) => write!(f, "guid'{}'", v.as_hyphenated()),
+            ValueRef::Int32(v) => write!(f, "{v}"),
+            ValueRef::Int64(v) => write!(f, "{v}L"),
+            ValueRef::String(v) => write!(f, "'{}'", v.replace('\'', "''")),
+        }
+    }
+}
+
+/// The shortest digits that read back to the same number, always with a point or an exponent.
+fn double(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
+    match value {
+        f64::INFINITY => f.write_str("INF"),
+        f64::NEG_INFINITY => f.write_str("-INF"),
+        _ => write!(f, "{value:?}"),
+    }
+}
+
+fn binary(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    f.write_str("X'")?;
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+    f.write_str("'")
 }

@@ -1,0 +1,8 @@
+//! Unit and property tests of the whole of `query`; `arbitrary` makes the values they share.
+
+mod access;
+mod arbitrary;
+mod bounds;
+mod evaluate;
+mod parse;
+mod print;
