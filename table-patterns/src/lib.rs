@@ -1,0 +1,8 @@
+//! The patterns of Microsoft's *Table design guide*, over any
+//! [`TableStore`](table_core::store::TableStore).
+//!
+//! Each module documents the problem, the key layout, the guarantees, the failure windows and the
+//! cost in requests. `docs/cookbook.md` maps the guide's sections to them.
+
+pub mod clock;
+pub mod queue;

@@ -1,0 +1,108 @@
+//! Rows of a queue: what their keys and properties mean.
+
+use std::time::Duration;
+
+use table_core::model::{ETag, Entity, Key, PartitionKey, Ticks, ValueRef};
+use table_core::queue::{Message, MessageId, Receipt};
+use table_core::store::{Error, ErrorKind, Result};
+
+use crate::clock::after;
+
+/// The resolution of [`Ticks`].
+pub(super) const TICK: Duration = Duration::from_nanos(100);
+
+pub(super) const MESSAGE: &str = "m_";
+pub(super) const POISON: &str = "p_";
+
+const BODY: &str = "Body";
+const COUNT: &str = "DequeueCount";
+const INSERTED: &str = "Inserted";
+
+/// A message as a row of its queue.
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) key: Key,
+    pub(super) etag: Option<ETag>,
+    pub(super) id: MessageId,
+    pub(super) body: String,
+    pub(super) count: u32,
+    pub(super) inserted: Ticks,
+}
+
+/// The row key of a message in a state, at a time.
+pub(super) fn row_key(state: &str, at: Ticks, id: &MessageId) -> String {
+    format!("{state}{:019}_{id}", at.get())
+}
+
+/// The first row key of a state that is not before `at`.
+pub(super) fn row_key_from(state: &str, at: Ticks) -> String {
+    format!("{state}{:019}", at.get())
+}
+
+impl Row {
+    pub(super) fn read(entity: &Entity) -> Result<Self> {
+        let damaged = |property: &str, expected: &str| {
+            Error::decode("queue message", entity.key(), property, expected, "something else")
+        };
+        let Some(ValueRef::String(body)) = entity.get(BODY) else { return Err(damaged(BODY, "Edm.String")) };
+        let Some(ValueRef::Int32(count)) = entity.get(COUNT) else { return Err(damaged(COUNT, "Edm.Int32")) };
+        let Some(ValueRef::DateTime(inserted)) = entity.get(INSERTED) else {
+            return Err(damaged(INSERTED, "Edm.DateTime"));
+        };
+        let id =
+            entity.key().row().splitn(3, '_').nth(2).ok_or_else(|| damaged("RowKey", "state_ticks_id"))?;
+        Ok(Self {
+            key: entity.key().clone(),
+            etag: entity.etag().cloned(),
+            id: MessageId::new(id),
+            body: body.to_owned(),
+            count: u32::try_from(count).map_err(|_| damaged(COUNT, "a count"))?,
+            inserted,
+        })
+    }
+
+    pub(super) fn to_entity(&self) -> Entity {
+        Entity::from(self.key.clone())
+            .with(BODY, self.body.as_str())
+            .with(COUNT, i32::try_from(self.count).unwrap_or(i32::MAX))
+            .with(INSERTED, self.inserted)
+    }
+
+    /// The same message under another key: a tick later where the key would be the same, since a
+    /// group transaction cannot delete and insert one key.
+    pub(super) fn moved(&self, partition: &PartitionKey, state: &str, at: Ticks) -> Result<Self> {
+        let mut key = Key::new(partition, row_key(state, at, &self.id))?;
+        if key == self.key {
+            key = Key::new(partition, row_key(state, after(at, TICK), &self.id))?;
+        }
+        Ok(Self { key, etag: None, ..self.clone() })
+    }
+
+    pub(super) fn to_message(&self) -> Message {
+        Message::new(self.id.clone(), self.body.clone(), self.count, self.inserted)
+    }
+}
+
+/// A receipt names one version of one row.
+pub(super) fn receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
+    Receipt::new(id, format!("{}\n{etag}", key.row()))
+}
+
+/// Back from [`receipt`].
+pub(super) fn open(partition: &PartitionKey, receipt: &Receipt) -> Result<(Key, ETag)> {
+    let parts = receipt.token().split_once('\n');
+    let (row, etag) = parts.ok_or_else(|| Error::invalid_request("this receipt is not of a table queue"))?;
+    Ok((Key::new(partition, row)?, ETag::from(etag)))
+}
+
+/// A row that is gone or changed voids the receipt, whatever the storage calls it.
+pub(super) fn void(error: Error) -> Error {
+    let ErrorKind::EntityNotFound { table, key } = error.root().kind() else { return error };
+    let kind = ErrorKind::PreconditionFailed { table: table.clone(), key: key.clone() };
+    Error::new(kind).with_outcome(error.outcome())
+}
+
+/// Whether another worker was quicker.
+pub(super) fn is_lost(error: &Error) -> bool {
+    !error.is_ambiguous() && (error.is_entity_not_found() || error.is_precondition_failed())
+}

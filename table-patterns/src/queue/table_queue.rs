@@ -1,0 +1,243 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use table_core::model::{ETag, IfMatch, Key, PartitionKey, TableName, Ticks};
+use table_core::query::{Filter, Query};
+use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
+use table_core::store::{
+    Error, ErrorKind, GroupTransaction, Operation, Result, TableStore, TableStoreExt, Written,
+};
+use uuid::Uuid;
+
+use super::rows::{MESSAGE, POISON, Row, TICK, is_lost, open, receipt, row_key, row_key_from, void};
+use crate::clock::{Clock, SystemClock, after};
+
+/// Messages moved in one group transaction: a delete and an insert each, of 100 operations.
+const MOVES: usize = 50;
+
+/// How a [`TableQueue`] behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct QueueOptions {
+    /// A message received more often than this is set aside as poison.
+    pub max_dequeues: u32,
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for QueueOptions {
+    /// Poison after 5 receives; the system's clock.
+    fn default() -> Self {
+        Self { max_dequeues: 5, clock: Arc::new(SystemClock) }
+    }
+}
+
+/// A [`WorkQueue`] in one partition of a table. See the [module](super).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::{sync::Arc, time::Duration};
+/// use table_core::{memory::MemoryStore, queue::WorkQueue};
+/// use table_patterns::queue::TableQueue;
+///
+/// let queue = TableQueue::open(Arc::new(MemoryStore::new()), "Work", "thumbnails").await?;
+/// queue.send("photo 17", Duration::ZERO).await?;
+/// let message = queue.receive(1, Duration::from_secs(30)).await?.remove(0);
+/// assert_eq!((message.body.as_str(), message.dequeue_count), ("photo 17", 1));
+/// queue.delete(message.receipt.as_ref().unwrap()).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct TableQueue {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    partition: PartitionKey,
+    options: QueueOptions,
+}
+
+impl TableQueue {
+    /// Opens a queue and makes its table if it is missing. One request.
+    ///
+    /// # Errors
+    /// The table's or queue's name is not legal; the storage's.
+    pub async fn open(store: Arc<dyn TableStore>, table: &str, queue: &str) -> Result<Self> {
+        Self::open_with(store, table, queue, QueueOptions::default()).await
+    }
+
+    /// [`open`](Self::open) with options.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub async fn open_with(
+        store: Arc<dyn TableStore>,
+        table: &str,
+        queue: &str,
+        options: QueueOptions,
+    ) -> Result<Self> {
+        let (table, partition) = (TableName::new(table)?, PartitionKey::new(queue)?);
+        store.create_table_if_missing(&table).await?;
+        Ok(Self { store, table, partition, options })
+    }
+
+    /// The messages set aside as poison, at most `max`. One request a page.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub async fn poison(&self, max: usize) -> Result<Vec<Message>> {
+        let rows = self.rows(POISON, None, max).await?;
+        Ok(rows.iter().map(|row| self.message(row)).collect())
+    }
+
+    /// Puts a poison message back, visible at once and counted from zero. One request.
+    ///
+    /// # Errors
+    /// Precondition failed: the receipt, from [`poison`](Self::poison), is void.
+    pub async fn requeue(&self, message: &Message) -> Result<Receipt> {
+        let Some(receipt) = &message.receipt else {
+            return Err(Error::invalid_request("only a message from `poison` can be put back"));
+        };
+        let (key, etag) = open(&self.partition, receipt)?;
+        let row = self.row_of(message, key, etag, 0);
+        self.shift(&row, MESSAGE, Duration::ZERO).await
+    }
+
+    fn row_of(&self, message: &Message, key: Key, etag: ETag, count: u32) -> Row {
+        let (id, body) = (message.id.clone(), message.body.clone());
+        Row { key, etag: Some(etag), id, body, count, inserted: message.inserted }
+    }
+
+    fn message(&self, row: &Row) -> Message {
+        let message = row.to_message();
+        match &row.etag {
+            Some(etag) => message.with_receipt(receipt(row.id.clone(), &row.key, etag)),
+            None => message,
+        }
+    }
+
+    /// Rows of a state, oldest first where the store sorts, up to and including those due by `until`.
+    async fn rows(&self, state: &str, until: Option<Ticks>, max: usize) -> Result<Vec<Row>> {
+        let end = until.map_or_else(
+            || Filter::starts_with(Filter::ROW_KEY, state),
+            |until| {
+                let next = after(until, TICK);
+                Filter::ge(Filter::ROW_KEY, state).and(Filter::lt(Filter::ROW_KEY, row_key_from(state, next)))
+            },
+        );
+        let filter = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str()).and(end);
+        let query = Query::new().with_filter(filter).with_top(max);
+        let entities = self.store.query_all(&self.table, &query).await?;
+        entities.iter().map(Row::read).collect()
+    }
+
+    /// Moves rows in one group transaction; `None` if another worker moved one of them first.
+    async fn shift_together(&self, moves: &[(Row, Row)]) -> Result<Option<Vec<Written>>> {
+        let mut group = GroupTransaction::new(self.partition.clone(), self.store.profile());
+        for (from, to) in moves {
+            let condition = from.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
+            group.push(Operation::Delete(from.key.clone(), condition))?;
+            group.push(Operation::Insert(to.to_entity()))?;
+        }
+        match self.store.transact(&self.table, group).await {
+            Ok(written) => Ok(Some(written)),
+            Err(error) if is_lost(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves one row to another state and time; its new receipt.
+    async fn shift(&self, from: &Row, state: &str, delay: Duration) -> Result<Receipt> {
+        let at = after(self.options.clock.now(), delay);
+        let to = from.moved(&self.partition, state, at)?;
+        let lost = || {
+            let (table, key) = (self.table.to_string(), from.key.to_string());
+            Error::from(ErrorKind::PreconditionFailed { table, key })
+        };
+        let written = self.shift_together(&[(from.clone(), to.clone())]).await?.ok_or_else(lost)?;
+        issued(&to, written.get(1))
+    }
+
+    /// Takes rows: in one group, or one by one where another worker was quicker.
+    async fn take(&self, rows: &[Row], visibility: Duration) -> Result<Vec<Message>> {
+        let at = after(self.options.clock.now(), visibility);
+        let moves = rows.iter().map(|row| self.taken(row, at)).collect::<Result<Vec<_>>>()?;
+        if let Some(written) = self.shift_together(&moves).await? {
+            return received(&moves, &written);
+        }
+        let mut messages = Vec::new();
+        for one in moves.chunks(1) {
+            if let Some(written) = self.shift_together(one).await? {
+                messages.extend(received(one, &written)?);
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Where a row goes when it is received: later, or aside.
+    fn taken(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
+        let state = if row.count >= self.options.max_dequeues { POISON } else { MESSAGE };
+        let mut to = row.moved(&self.partition, state, at)?;
+        to.count = row.count.saturating_add(1);
+        Ok((row.clone(), to))
+    }
+}
+
+/// The messages of moves that were made; poison is not received.
+fn received(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
+    let inserts = written.iter().skip(1).step_by(2);
+    let live = moves.iter().zip(inserts).filter(|((_, to), _)| to.key.row().starts_with(MESSAGE));
+    live.map(|((_, to), w)| Ok(to.to_message().with_receipt(issued(to, Some(w))?))).collect()
+}
+
+fn issued(row: &Row, written: Option<&Written>) -> Result<Receipt> {
+    let etag = written.and_then(|w| w.etag.as_ref());
+    let etag = etag.ok_or_else(|| Error::from(ErrorKind::Service("a write without an ETag".to_owned())))?;
+    Ok(receipt(row.id.clone(), &row.key, etag))
+}
+
+#[async_trait]
+impl WorkQueue for TableQueue {
+    async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
+        if body.len() > MESSAGE_BYTES {
+            return Err(Error::limit("bytes of a message", MESSAGE_BYTES, body.len()));
+        }
+        let now = self.options.clock.now();
+        let id = MessageId::new(Uuid::new_v4().simple().to_string());
+        let key = Key::new(&self.partition, row_key(MESSAGE, after(now, delay), &id))?;
+        let row = Row { key, etag: None, id, body: body.to_owned(), count: 0, inserted: now };
+        let written = self.store.write(&self.table, Operation::Insert(row.to_entity())).await?;
+        issued(&row, Some(&written))
+    }
+
+    async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        let rows = self.rows(MESSAGE, Some(self.options.clock.now()), max).await?;
+        let mut messages = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(MOVES) {
+            messages.extend(self.take(rows, visibility).await?);
+        }
+        Ok(messages)
+    }
+
+    async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
+        let (key, etag) = open(&self.partition, receipt)?;
+        let entity = self.store.get_existing(&self.table, &key).await.map_err(void)?;
+        let row = Row { etag: Some(etag), ..Row::read(&entity)? };
+        self.shift(&row, MESSAGE, visibility).await
+    }
+
+    async fn delete(&self, receipt: &Receipt) -> Result<()> {
+        let (key, etag) = open(&self.partition, receipt)?;
+        let operation = Operation::Delete(key, IfMatch::Exactly(etag));
+        self.store.write(&self.table, operation).await.map(drop).map_err(void)
+    }
+
+    async fn peek(&self, max: usize) -> Result<Vec<Message>> {
+        let rows = self.rows(MESSAGE, Some(self.options.clock.now()), max.max(1)).await?;
+        Ok(rows.iter().take(max).map(Row::to_message).collect())
+    }
+}

@@ -1,0 +1,140 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::memory::MemoryStore;
+use table_core::model::Ticks;
+use table_core::queue::{MESSAGE_BYTES, WorkQueue};
+use table_core::store::Result;
+use tokio::time::advance;
+
+use super::{QueueOptions, TableQueue};
+use crate::clock::TokioClock;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn queue() -> Result<TableQueue> {
+    let options = QueueOptions { max_dequeues: 2, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
+    TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_hidden_while_it_is_worked_on_and_comes_back() -> Result<()> {
+    let queue = queue().await?;
+    queue.send("one", Duration::ZERO).await?;
+    assert_eq!(queue.receive(9, LEASE).await?.len(), 1);
+    assert!(queue.receive(9, LEASE).await?.is_empty());
+    advance(LEASE).await;
+    let again = queue.receive(9, LEASE).await?;
+    assert_eq!((again[0].body.as_str(), again[0].dequeue_count), ("one", 2));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_message_waits() -> Result<()> {
+    let queue = queue().await?;
+    queue.send("later", LEASE).await?;
+    assert!(queue.peek(9).await?.is_empty());
+    advance(LEASE).await;
+    assert_eq!(queue.peek(9).await?[0].body, "later");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_comes_first() -> Result<()> {
+    let queue = queue().await?;
+    for body in ["a", "b", "c"] {
+        queue.send(body, Duration::ZERO).await?;
+        advance(Duration::from_millis(1)).await;
+    }
+    let bodies: Vec<_> = queue.receive(2, LEASE).await?.into_iter().map(|m| m.body).collect();
+    assert_eq!(bodies, ["a", "b"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receipt_is_void_once_the_message_was_renewed() -> Result<()> {
+    let queue = queue().await?;
+    queue.send("one", Duration::ZERO).await?;
+    let first = queue.receive(1, LEASE).await?.remove(0).receipt.unwrap();
+    let second = queue.renew(&first, LEASE * 2).await?;
+    assert!(queue.delete(&first).await.unwrap_err().is_precondition_failed());
+    assert!(queue.renew(&first, LEASE).await.unwrap_err().is_precondition_failed());
+    queue.delete(&second).await?;
+    advance(LEASE * 3).await;
+    assert!(queue.receive(1, LEASE).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sender_can_take_a_message_back() -> Result<()> {
+    let queue = queue().await?;
+    let receipt = queue.send("one", LEASE).await?;
+    queue.delete(&receipt).await?;
+    advance(LEASE).await;
+    assert!(queue.receive(1, LEASE).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_a_message_back_shows_it_at_once() -> Result<()> {
+    let queue = queue().await?;
+    queue.send("one", Duration::ZERO).await?;
+    let receipt = queue.receive(1, LEASE).await?.remove(0).receipt.unwrap();
+    queue.renew(&receipt, Duration::ZERO).await?;
+    assert_eq!(queue.peek(1).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_keeps_coming_back_is_set_aside_and_can_be_put_back() -> Result<()> {
+    let queue = queue().await?;
+    queue.send("bad", Duration::ZERO).await?;
+    for _ in 0..2 {
+        assert_eq!(queue.receive(1, LEASE).await?.len(), 1);
+        advance(LEASE).await;
+    }
+    assert!(queue.receive(1, LEASE).await?.is_empty());
+    let poison = queue.poison(9).await?;
+    assert_eq!((poison[0].body.as_str(), poison[0].dequeue_count), ("bad", 3));
+    queue.requeue(&poison[0]).await?;
+    assert!(queue.poison(9).await?.is_empty());
+    assert_eq!(queue.receive(1, LEASE).await?[0].dequeue_count, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_message_over_the_limit_is_refused() -> Result<()> {
+    let error = queue().await?.send(&"x".repeat(MESSAGE_BYTES + 1), LEASE).await.unwrap_err();
+    assert!(error.is_limit_exceeded(), "{error}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn competing_workers_share_the_messages_without_repetition() -> Result<()> {
+    let queue = TableQueue::open(Arc::new(MemoryStore::new()), "Work", "jobs").await?;
+    for n in 0..200 {
+        queue.send(&n.to_string(), Duration::ZERO).await?;
+    }
+    let worker = |queue: TableQueue| async move {
+        let mut done = Vec::new();
+        loop {
+            let messages = queue.receive(7, LEASE).await?;
+            if messages.is_empty() && queue.peek(1).await?.is_empty() {
+                return Ok::<_, table_core::Error>(done);
+            }
+            for message in messages {
+                queue.delete(message.receipt.as_ref().unwrap()).await?;
+                done.push(message.body);
+            }
+        }
+    };
+    let workers: Vec<_> = (0..8).map(|_| tokio::spawn(worker(queue.clone()))).collect();
+    let mut done = Vec::new();
+    for one in workers {
+        done.extend(one.await.unwrap()?);
+    }
+    assert_eq!(done.len(), 200);
+    assert_eq!(done.into_iter().collect::<BTreeSet<_>>().len(), 200);
+    Ok(())
+}
