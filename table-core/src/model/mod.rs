@@ -4,16 +4,22 @@ mod entity;
 mod etag;
 mod key;
 pub mod key_order;
+mod key_part;
 mod properties;
 mod table_name;
 mod ticks;
 mod ticks_text;
 mod value;
+mod value_error;
 
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};
+pub use key_part::{
+    KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
+};
 pub use properties::{Properties, PropertiesIter, PropertyRef};
 pub use table_name::TableName;
 pub use ticks::Ticks;
 pub use value::{EdmType, EdmValue, ValueRef};
+pub use value_error::ValueError;

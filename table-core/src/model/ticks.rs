@@ -1,6 +1,8 @@
 use std::fmt;
 
-use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, TimeDelta, Utc};
+
+use super::ValueError;
 
 /// A point in time as .NET ticks: 100 ns intervals since 0001-01-01T00:00:00Z.
 ///
@@ -33,6 +35,15 @@ impl Ticks {
     /// The current time, already at the stored resolution.
     pub fn now() -> Self {
         Self::from(Utc::now())
+    }
+
+    /// The ticks of a time; what is finer than 100 ns is dropped.
+    ///
+    /// # Errors
+    /// The year is none of 1 to 9999, where [`From`] saturates.
+    pub fn checked(time: DateTime<Utc>) -> Result<Self, ValueError> {
+        let fits = (1..=9999).contains(&time.year());
+        fits.then(|| Self::from(time)).ok_or_else(|| ValueError::new("a year from 1 to 9999", time))
     }
 
     /// The number of ticks.

@@ -1,16 +1,33 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::property::written;
+use super::{Comparable, Operand, Plain};
 use crate::query::{Comparison, Filter};
+use crate::store::{Error, Result};
 
 /// A property of `E` that holds a `V`, for filters: `Employee::AGE.gt(30)`.
 ///
 /// The derive macro makes one constant per stored field. An encrypted field gets an
-/// [`EncryptedField`] instead, which has no comparisons.
-pub struct Field<E, V> {
+/// [`EncryptedField`] instead, which has no comparisons. An absent property matches no comparison
+/// but [`ne`](Self::ne) where the service says so.
+///
+/// ```
+/// use table_core::typed::Field;
+/// struct Employee;
+/// const AGE: Field<Employee, u32> = Field::new("Age");
+/// const CITY: Field<Employee, String> = Field::new("City");
+/// let filter = AGE.gt(30).and(CITY.starts_with("New")).into_filter()?;
+/// assert_eq!(filter.comparisons(), 3);
+/// # Ok::<(), table_core::Error>(())
+/// ```
+pub struct Field<E, V, C = Plain> {
     name: &'static str,
-    of: PhantomData<fn() -> (E, V)>,
+    of: Of<E, V, C>,
 }
+
+/// Neither owns an `E`, a `V` nor a `C`.
+type Of<E, V, C> = PhantomData<fn() -> (E, V, C)>;
 
 /// A property of `E` that is encrypted: it can be selected, never compared.
 pub struct EncryptedField<E> {
@@ -19,12 +36,15 @@ pub struct EncryptedField<E> {
 }
 
 /// A filter on entities of type `E`.
+///
+/// A value that cannot be stored cannot be compared either: the error comes with
+/// [`into_filter`](Self::into_filter), when the query is run.
 pub struct Condition<E> {
-    filter: Filter,
+    filter: Result<Filter>,
     of: PhantomData<fn() -> E>,
 }
 
-impl<E, V> Field<E, V> {
+impl<E, V, C> Field<E, V, C> {
     /// The field with this name in the store.
     pub const fn new(name: &'static str) -> Self {
         Self { name, of: PhantomData }
@@ -33,6 +53,53 @@ impl<E, V> Field<E, V> {
     /// The name in the store.
     pub const fn name(&self) -> &'static str {
         self.name
+    }
+}
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident $comparison:ident;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(self, value: impl Operand<V>) -> Condition<E> {
+            self.compare(Comparison::$comparison, value)
+        }
+    )*};
+}
+
+impl<E, V, C: Comparable<V>> Field<E, V, C> {
+    comparisons! {
+        /// The property equals the value.
+        eq Equal;
+        /// The property differs from the value.
+        ne NotEqual;
+        /// The property is greater than the value.
+        gt GreaterThan;
+        /// The property is the value or greater.
+        ge GreaterThanOrEqual;
+        /// The property is less than the value.
+        lt LessThan;
+        /// The property is the value or less.
+        le LessThanOrEqual;
+    }
+
+    /// A comparison with the operator as a value.
+    #[must_use]
+    pub fn compare(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E> {
+        let value = written(|sink| C::write(&value.into_operand(), sink));
+        let filter = match value {
+            Ok(Some(value)) => Ok(Filter::compare(self.name, comparison, value)),
+            Ok(None) => Err(Error::invalid_value(self.name, "an absent value cannot be compared")),
+            Err(error) => Err(Error::invalid_value(self.name, error.to_string())),
+        };
+        Condition { filter, of: PhantomData }
+    }
+}
+
+impl<E, V: super::Text> Field<E, V> {
+    /// The text starts with `prefix`. Two comparisons.
+    #[must_use]
+    pub fn starts_with(self, prefix: &str) -> Condition<E> {
+        Condition::new(Filter::starts_with(self.name, prefix))
     }
 }
 
@@ -51,24 +118,32 @@ impl<E> EncryptedField<E> {
 impl<E> Condition<E> {
     /// Claims that a filter is about `E`.
     pub const fn new(filter: Filter) -> Self {
-        Self { filter, of: PhantomData }
+        Self { filter: Ok(filter), of: PhantomData }
     }
 
     /// Both hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self::new(self.filter.and(other.filter))
+        self.join(other, Filter::and)
     }
 
     /// One of them holds.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
-        Self::new(self.filter.or(other.filter))
+        self.join(other, Filter::or)
     }
 
     /// The filter.
-    pub fn into_filter(self) -> Filter {
+    ///
+    /// # Errors
+    /// A value of a comparison cannot be stored.
+    pub fn into_filter(self) -> Result<Filter> {
         self.filter
+    }
+
+    fn join(self, other: Self, how: fn(Filter, Filter) -> Filter) -> Self {
+        let filter = self.filter.and_then(|left| Ok(how(left, other.filter?)));
+        Self { filter, of: PhantomData }
     }
 }
 
@@ -76,13 +151,16 @@ impl<E> std::ops::Not for Condition<E> {
     type Output = Self;
 
     fn not(self) -> Self {
-        Self::new(!self.filter)
+        Self { filter: self.filter.map(|f| !f), of: PhantomData }
     }
 }
 
 impl<E> fmt::Debug for Condition<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Condition({})", self.filter)
+        match &self.filter {
+            Ok(filter) => write!(f, "Condition({filter})"),
+            Err(error) => write!(f, "Condition({error})"),
+        }
     }
 }
 
@@ -92,12 +170,8 @@ impl<E> fmt::Debug for EncryptedField<E> {
     }
 }
 
-impl<E, V> fmt::Debug for Field<E, V> {
+impl<E, V, C> fmt::Debug for Field<E, V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Field({})", self.name)
     }
 }
-
-// The comparisons (eq, ne, gt, ge, lt, le, starts_with) join when `Property` does.
-#[allow(dead_code)]
-type Pending = Comparison;

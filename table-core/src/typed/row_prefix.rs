@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 
 use crate::store::Result;
 
-/// The start of the row keys of type `T`: made by `T::rows()` and the key parts that follow.
+/// The start of the row keys of type `T`: made by `T::row_prefix()` and the key parts that follow.
 ///
 /// A part that cannot be encoded is reported when the prefix is used, so that parts can be chained.
 pub struct RowPrefix<T> {

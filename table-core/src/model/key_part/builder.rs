@@ -1,0 +1,86 @@
+use super::{KeyPart, KeyWriter};
+use crate::store::{Error, Result};
+
+/// How a template places a part: its width, and the character that ends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartFormat {
+    /// The width that the template chose.
+    pub width: Option<usize>,
+    /// The separator after the part, which its text must not contain.
+    pub stop: Option<char>,
+}
+
+impl PartFormat {
+    /// A part in its own width, at the end of its key.
+    pub const PLAIN: Self = Self { width: None, stop: None };
+
+    /// The width in ASCII characters of a part of type `P`, if it has one.
+    pub(super) fn width_of<P: KeyPart>(self) -> Option<usize> {
+        self.width.or(P::WIDTH)
+    }
+}
+
+/// Writes a key from literal texts and parts.
+///
+/// ```
+/// use table_core::model::{KeyBuilder, PartFormat};
+/// let six = PartFormat { width: Some(6), ..PartFormat::PLAIN };
+/// let key = KeyBuilder::new("RowKey", "empid_{id:06}").literal("empid_").part("id", &223u32, six)?;
+/// assert_eq!(key.finish(), "empid_000223");
+/// # Ok::<(), table_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct KeyBuilder {
+    which: &'static str,
+    template: &'static str,
+    writer: KeyWriter,
+}
+
+impl KeyBuilder {
+    /// An empty key; its name and template are for messages.
+    pub const fn new(which: &'static str, template: &'static str) -> Self {
+        let writer = KeyWriter { out: String::new(), format: PartFormat::PLAIN };
+        Self { which, template, writer }
+    }
+
+    /// Appends text of the template.
+    #[must_use]
+    pub fn literal(mut self, text: &str) -> Self {
+        self.writer.out.push_str(text);
+        self
+    }
+
+    /// Appends a part.
+    ///
+    /// # Errors
+    /// The value does not fit its width or range.
+    pub fn part<P: KeyPart>(mut self, name: &str, value: &P, format: PartFormat) -> Result<Self> {
+        let start = self.writer.out.len();
+        self.writer.format = format;
+        value.encode(&mut self.writer).map_err(|e| self.invalid(name, e))?;
+        let written = self.writer.out.len() - start;
+        match format.width_of::<P>() {
+            Some(width) if width != written => {
+                Err(self.invalid(name, format_args!("expected {width} characters, wrote {written}")))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Appends the start of a text part, to look for what begins with it.
+    #[must_use]
+    pub fn text_prefix(mut self, prefix: &str, format: PartFormat) -> Self {
+        self.writer.format = format;
+        self.writer.text(prefix);
+        self
+    }
+
+    /// The text, to be validated as a key.
+    pub fn finish(self) -> String {
+        self.writer.out
+    }
+
+    fn invalid(&self, name: &str, reason: impl std::fmt::Display) -> Error {
+        Error::invalid_key(self.which, self.template, format!("{name}: {reason}"))
+    }
+}

@@ -1,0 +1,78 @@
+//! Parts of keys: values as text that sorts and can be read back.
+//!
+//! `docs/key-encoding.md` lists every encoding. A key is described by a template such as
+//! `"{department}_{id:06}"`, which the derive macro checks; [`KeyBuilder`] writes such a key and
+//! [`KeyParser`] reads it.
+
+mod builder;
+mod escape;
+mod number;
+mod parser;
+mod text;
+mod time;
+mod writer;
+
+pub use std::cmp::Reverse;
+
+pub use builder::{KeyBuilder, PartFormat};
+pub use number::ReverseKeyPart;
+pub use parser::KeyParser;
+pub use text::TextKeyPart;
+pub use writer::{KeyText, KeyWriter};
+
+use super::ValueError;
+
+/// A value that can be part of a PartitionKey or RowKey.
+///
+/// Derive it for unit enums (text) and for newtypes over a key part. Encodings are canonical:
+/// `decode` accepts exactly what `encode` writes, so that a key and its parts tell the same.
+///
+/// ```
+/// use table_core::model::{KeyPart, KeyText, KeyWriter, ValueError};
+///
+/// /// A grid square, three letters and digits wide.
+/// struct Square([char; 3]);
+///
+/// impl KeyPart for Square {
+///     const WIDTH: Option<usize> = Some(3);
+///
+///     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
+///         out.text(&self.0.iter().collect::<String>());
+///         Ok(())
+///     }
+///
+///     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
+///         let text = text.text()?;
+///         let chars: Vec<char> = text.chars().collect();
+///         chars.try_into().map(Self).map_err(|_| ValueError::new("3 characters", text))
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be part of a key",
+    label = "not a key part",
+    note = "integers, `bool`, `String`, `Uuid`, `NaiveDate`, times and `Reverse` of numbers and times can; \
+            derive `KeyPart` for a newtype or a unit enum",
+    note = "an `Option` cannot: every entity has its whole key"
+)]
+pub trait KeyPart: Sized {
+    /// How many ASCII characters every value takes; `None` if that varies.
+    const WIDTH: Option<usize>;
+    /// Whether a template may choose the width: `{id:06}`.
+    const PADS: bool = false;
+
+    /// Writes the value.
+    ///
+    /// # Errors
+    /// The value does not fit the width or the range of the encoding.
+    fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError>;
+
+    /// Reads the value back.
+    ///
+    /// # Errors
+    /// The text is not the encoding of a value.
+    fn decode(text: &KeyText<'_>) -> Result<Self, ValueError>;
+}
+
+#[cfg(test)]
+mod tests;

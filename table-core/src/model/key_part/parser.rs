@@ -1,0 +1,100 @@
+use super::{KeyPart, KeyText, PartFormat};
+use crate::model::{Key, ValueError};
+use crate::store::{Error, Result};
+
+/// Reads a key back that a [`KeyBuilder`](super::KeyBuilder) wrote.
+///
+/// ```
+/// use table_core::model::{Key, KeyParser, PartFormat};
+/// let key = Key::new("Sales", "empid_000223")?;
+/// let six = PartFormat { width: Some(6), ..PartFormat::PLAIN };
+/// let mut parser = KeyParser::row("Employee", "empid_{id:06}", &key);
+/// parser.literal("empid_")?;
+/// assert_eq!(parser.part::<u32>("id", six)?, 223);
+/// parser.finish()?;
+/// # Ok::<(), table_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct KeyParser<'a> {
+    entity: &'static str,
+    which: &'static str,
+    template: &'static str,
+    key: &'a Key,
+    rest: &'a str,
+}
+
+impl<'a> KeyParser<'a> {
+    /// Starts at the partition key of an entity; its name and the template are for messages.
+    pub fn partition(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
+        Self { entity, which: "PartitionKey", template, key, rest: key.partition() }
+    }
+
+    /// Starts at the row key of an entity; its name and the template are for messages.
+    pub fn row(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
+        Self { entity, which: "RowKey", template, key, rest: key.row() }
+    }
+
+    /// Takes text of the template.
+    ///
+    /// # Errors
+    /// The key goes on with something else.
+    pub fn literal(&mut self, text: &str) -> Result<()> {
+        match self.rest.strip_prefix(text) {
+            Some(rest) => {
+                self.rest = rest;
+                Ok(())
+            }
+            None => {
+                Err(self.mismatch(&ValueError::new(format!("{text:?}"), format_args!("{:?}", self.rest))))
+            }
+        }
+    }
+
+    /// Takes a part.
+    ///
+    /// # Errors
+    /// The text is not the encoding of a value.
+    pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
+        let end = match (format.width_of::<P>(), format.stop) {
+            // Beyond the end, or amid a character: not the text of any value.
+            (Some(width), _) if !self.rest.is_char_boundary(width) => self.rest.len(),
+            (Some(width), _) => width,
+            (None, Some(stop)) => self.rest.find(stop).unwrap_or(self.rest.len()),
+            (None, None) => self.rest.len(),
+        };
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        P::decode(&KeyText { text, format }).map_err(|e| {
+            let expected = format!("{} for {name}", e.expected());
+            self.mismatch(&ValueError::new(expected, e.found()))
+        })
+    }
+
+    /// Takes a part that was read before, from the other key or earlier in this one.
+    ///
+    /// # Errors
+    /// It is not the same value.
+    pub fn again<P: KeyPart + PartialEq>(&mut self, name: &str, format: PartFormat, first: &P) -> Result<()> {
+        if self.part::<P>(name, format)? == *first {
+            return Ok(());
+        }
+        Err(self
+            .mismatch(&ValueError::new(format!("the same {name} wherever the key has it"), "another value")))
+    }
+
+    /// Checks that nothing is left.
+    ///
+    /// # Errors
+    /// The key is longer than the template.
+    pub fn finish(self) -> Result<()> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(self.mismatch(&ValueError::new("the end of the key", format_args!("{:?}", self.rest))))
+    }
+
+    fn mismatch(&self, error: &ValueError) -> Error {
+        let expected = format!("{} as in {:?}", error.expected(), self.template);
+        Error::decode(self.entity, self.key, self.which, expected, error.found())
+    }
+}

@@ -1,0 +1,106 @@
+use super::PartFormat;
+use super::escape;
+use crate::model::ValueError;
+
+/// Where a [`KeyPart`](super::KeyPart) writes itself.
+#[derive(Debug)]
+pub struct KeyWriter {
+    pub(crate) out: String,
+    pub(crate) format: PartFormat,
+}
+
+/// The piece of a key that holds one [`KeyPart`](super::KeyPart).
+#[derive(Clone, Copy, Debug)]
+pub struct KeyText<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) format: PartFormat,
+}
+
+/// The digits of the largest `u64`.
+const MOST_DIGITS: usize = 20;
+
+impl KeyWriter {
+    /// Writes text, escaping what a key or the separator after the part forbids. A prefix of the
+    /// text is written as a prefix.
+    pub fn text(&mut self, text: &str) {
+        escape::push(&mut self.out, text, self.format.stop);
+    }
+
+    /// Writes a number with leading zeros, as wide as the template says, otherwise `digits` wide.
+    ///
+    /// # Errors
+    /// It has more digits.
+    pub fn number(&mut self, value: u64, digits: usize) -> Result<(), ValueError> {
+        self.digits(value, digits, |d| d)
+    }
+
+    /// [`number`](Self::number) with every digit subtracted from nine, so that larger numbers sort
+    /// first.
+    ///
+    /// # Errors
+    /// It has more digits.
+    pub fn number_reversed(&mut self, value: u64, digits: usize) -> Result<(), ValueError> {
+        self.digits(value, digits, |d| 9 - d)
+    }
+
+    fn digits(&mut self, value: u64, digits: usize, turn: fn(u8) -> u8) -> Result<(), ValueError> {
+        let width = self.format.width.unwrap_or(digits).min(MOST_DIGITS);
+        let (mut text, mut rest) = ([0; MOST_DIGITS], value);
+        for place in text[..width].iter_mut().rev() {
+            *place = (rest % 10) as u8;
+            rest /= 10;
+        }
+        if rest > 0 {
+            return Err(ValueError::new(format!("at most {width} digits"), value));
+        }
+        self.out.extend(text[..width].iter().map(|d| char::from(b'0' + turn(*d))));
+        Ok(())
+    }
+}
+
+impl<'a> KeyText<'a> {
+    /// The text as it stands in the key.
+    pub const fn as_str(&self) -> &'a str {
+        self.text
+    }
+
+    /// Back from [`KeyWriter::text`].
+    ///
+    /// # Errors
+    /// Something is escaped that need not be, or the other way round.
+    pub fn text(&self) -> Result<String, ValueError> {
+        escape::read(self.text, self.format.stop)
+    }
+
+    /// Back from [`KeyWriter::number`].
+    ///
+    /// # Errors
+    /// The text is not that many digits, or too large for a `u64`.
+    pub fn number(&self, digits: usize) -> Result<u64, ValueError> {
+        self.digits(digits, |d| d)
+    }
+
+    /// Back from [`KeyWriter::number_reversed`].
+    ///
+    /// # Errors
+    /// The text is not that many digits, or too large for a `u64`.
+    pub fn number_reversed(&self, digits: usize) -> Result<u64, ValueError> {
+        self.digits(digits, |d| 9 - d)
+    }
+
+    /// Any other text, as an error.
+    pub fn expected(&self, what: impl Into<std::borrow::Cow<'static, str>>) -> ValueError {
+        ValueError::new(what, format_args!("{:?}", self.text))
+    }
+
+    fn digits(&self, digits: usize, turn: fn(u8) -> u8) -> Result<u64, ValueError> {
+        let width = self.format.width.unwrap_or(digits);
+        let wrong = || self.expected(format!("a number of {width} digits"));
+        if self.text.len() != width || !self.text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let digits = self.text.bytes().map(|b| u64::from(turn(b - b'0')));
+        let add = |n: u64, d| n.checked_mul(10)?.checked_add(d);
+        digits.into_iter().try_fold(0, add).ok_or_else(wrong)
+    }
+}

@@ -1,0 +1,169 @@
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::property_impls::text;
+use super::{Property, PropertySink};
+use crate::model::{EdmType, KeyPart, KeyText, KeyWriter, PartFormat, ValueError, ValueRef};
+
+/// A way to store a `T` as one property: [`Plain`], [`Json`], [`Padded`], or your own, named by
+/// `#[entity(with = MyCodec)]`.
+///
+/// ```
+/// use std::time::Duration;
+/// use table_core::model::{EdmType, ValueError, ValueRef};
+/// use table_core::typed::{Codec, Property, PropertySink};
+///
+/// /// A duration as milliseconds.
+/// struct Millis;
+///
+/// impl Codec<Duration> for Millis {
+///     const TYPE: EdmType = EdmType::Int64;
+///     type Value = Duration;
+///
+///     fn write(value: &Duration, sink: PropertySink<'_>) -> Result<(), ValueError> {
+///         let millis = i64::try_from(value.as_millis());
+///         millis.map_err(|_| ValueError::new("at most 2^63 ms", format!("{value:?}")))?.write(sink)
+///     }
+///
+///     fn read(value: ValueRef<'_>) -> Result<Duration, ValueError> {
+///         u64::read(value).map(Duration::from_millis)
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not store a `{T}`",
+    note = "`Json` stores what implements serde's `Serialize` and `DeserializeOwned`, `Padded` an unsigned \
+            integer; others implement `Codec<{T}>`"
+)]
+pub trait Codec<T> {
+    /// The type in the store.
+    const TYPE: EdmType;
+    /// Whether it may be absent.
+    const OPTIONAL: bool = false;
+    /// What filters and patches take: mostly `T` itself.
+    type Value: Send + Sync + 'static;
+
+    /// Puts the value into the sink, or nothing to be absent.
+    ///
+    /// # Errors
+    /// The store has no such value.
+    fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError>;
+
+    /// Reads a stored value.
+    ///
+    /// # Errors
+    /// It has another type, or is out of range.
+    fn read(value: ValueRef<'_>) -> Result<T, ValueError>;
+
+    /// The value of an absent property, if it may be absent.
+    fn missing() -> Option<T> {
+        None
+    }
+}
+
+/// A [`Codec`] whose stored values compare as the values do, so that filters may compare them.
+#[diagnostic::on_unimplemented(
+    message = "a property stored by `{Self}` cannot be compared in a filter",
+    note = "its text in the store does not compare as the value does; implement `Comparable` for your own \
+            codec if it does"
+)]
+pub trait Comparable<T>: Codec<T> {}
+
+/// Stores a [`Property`] as it is: the codec of a field without another.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain;
+
+impl<T: Property> Codec<T> for Plain {
+    const TYPE: EdmType = T::TYPE;
+    const OPTIONAL: bool = T::OPTIONAL;
+    type Value = T::Value;
+
+    fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        value.write(sink)
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<T, ValueError> {
+        T::read(value)
+    }
+
+    fn missing() -> Option<T> {
+        T::missing()
+    }
+}
+
+impl<T: Property> Comparable<T> for Plain {}
+
+/// Stores a value as JSON text: `#[entity(json)]`. A value that is `null` in JSON is absent.
+#[derive(Clone, Copy, Debug)]
+pub struct Json;
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json {
+    const TYPE: EdmType = EdmType::String;
+    type Value = T;
+
+    fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        let json =
+            serde_json::to_string(value).map_err(|e| ValueError::new("a value with a JSON form", e))?;
+        if json != "null" {
+            sink.put(ValueRef::String(&json));
+        }
+        Ok(())
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<T, ValueError> {
+        let describe = || format!("JSON for {}", std::any::type_name::<T>());
+        serde_json::from_str(text(value)?).map_err(|e| ValueError::new(describe(), e))
+    }
+
+    fn missing() -> Option<T> {
+        serde_json::from_str("null").ok()
+    }
+}
+
+/// Stores an unsigned integer as a String with leading zeros, as wide as the type needs: for `u64`
+/// values above `i64::MAX`. Compares as the numbers do.
+#[derive(Clone, Copy, Debug)]
+pub struct Padded;
+
+/// The integers that [`Padded`] stores: `u16`, `u32`, `u64`.
+pub trait PaddedInteger: KeyPart + Send + Sync + 'static {}
+
+impl PaddedInteger for u16 {}
+impl PaddedInteger for u32 {}
+impl PaddedInteger for u64 {}
+
+impl<T: PaddedInteger> Codec<T> for Padded {
+    const TYPE: EdmType = EdmType::String;
+    type Value = T;
+
+    fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        let mut digits = KeyWriter { out: String::new(), format: PartFormat::PLAIN };
+        value.encode(&mut digits)?;
+        sink.put(ValueRef::String(&digits.out));
+        Ok(())
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<T, ValueError> {
+        T::decode(&KeyText { text: text(value)?, format: PartFormat::PLAIN })
+    }
+}
+
+impl<T: PaddedInteger> Comparable<T> for Padded {}
+
+impl<T: PaddedInteger> Codec<Option<T>> for Padded {
+    const TYPE: EdmType = EdmType::String;
+    const OPTIONAL: bool = true;
+    type Value = T;
+
+    fn write(value: &Option<T>, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        value.as_ref().map_or(Ok(()), |value| Self::write(value, sink))
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<Option<T>, ValueError> {
+        Self::read(value).map(Some)
+    }
+
+    fn missing() -> Option<Option<T>> {
+        Some(None)
+    }
+}

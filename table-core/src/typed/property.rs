@@ -1,0 +1,131 @@
+use crate::model::{EdmType, EdmValue, Properties, ValueError, ValueRef};
+
+/// A Rust type that is stored as one property.
+///
+/// Derive it for unit enums (a String) and for newtypes over a property. What is stored has one
+/// type: reading accepts only that, except that an Int32 is accepted where an Int64 is expected,
+/// which loses nothing.
+///
+/// | Rust | stored as |
+/// |---|---|
+/// | `bool` | Boolean |
+/// | `i8`, `i16`, `i32`, `u8`, `u16` | Int32, range-checked when read |
+/// | `i64`, `u32`, `u64` | Int64; a `u64` above `i64::MAX` is an error, see [`Padded`](super::Padded) |
+/// | `f64`, `f32` | Double; a Double that no `f32` equals is an error for an `f32` |
+/// | `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` | String |
+/// | `Vec<u8>` | Binary |
+/// | `Uuid` | Guid |
+/// | `Ticks`, `DateTime<Utc>`, `NaiveDateTime` | DateTime; what is finer than 100 ns is dropped |
+/// | `Option<T>` | as `T`; `None` is an absent property |
+///
+/// ```
+/// use table_core::model::{EdmType, ValueError, ValueRef};
+/// use table_core::typed::{Property, PropertySink};
+///
+/// struct Celsius(f64);
+///
+/// impl Property for Celsius {
+///     const TYPE: EdmType = EdmType::Double;
+///     type Value = Self;
+///
+///     fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
+///         sink.put(ValueRef::Double(self.0));
+///         Ok(())
+///     }
+///
+///     fn read(value: ValueRef<'_>) -> Result<Self, ValueError> {
+///         f64::read(value).map(Self)
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored as a property",
+    label = "not a property type",
+    note = "store it as JSON with `#[entity(json)]`, in another way with `#[entity(with = …)]`, as several \
+            properties with `#[entity(flatten)]`, or not at all with `#[entity(skip)]`",
+    note = "derive `Property` for a newtype or a unit enum"
+)]
+pub trait Property: Sized + Send + Sync + 'static {
+    /// The type in the store.
+    const TYPE: EdmType;
+    /// Whether it may be absent.
+    const OPTIONAL: bool = false;
+    /// What filters and patches take: the type itself, and `T` for an `Option<T>`.
+    type Value: Property;
+
+    /// Puts the value into the sink, or nothing to be absent.
+    ///
+    /// # Errors
+    /// The store has no such value.
+    fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError>;
+
+    /// Reads a stored value.
+    ///
+    /// # Errors
+    /// It has another type, or is out of range.
+    fn read(value: ValueRef<'_>) -> Result<Self, ValueError>;
+
+    /// The value of an absent property, if it may be absent.
+    fn missing() -> Option<Self> {
+        None
+    }
+}
+
+/// Where a [`Property`] puts its value: once, or never.
+#[derive(Debug)]
+pub struct PropertySink<'a> {
+    properties: &'a mut Properties,
+    name: &'a str,
+    encrypt: bool,
+}
+
+impl<'a> PropertySink<'a> {
+    /// A sink that appends a property that is known to be new.
+    pub(crate) const fn new(properties: &'a mut Properties, name: &'a str, encrypt: bool) -> Self {
+        Self { properties, name, encrypt }
+    }
+
+    /// Stores the value.
+    pub fn put(self, value: ValueRef<'_>) {
+        self.properties.push(self.name, value, self.encrypt);
+    }
+}
+
+/// What `write` puts into its sink; `None` if nothing.
+pub(crate) fn written(
+    write: impl FnOnce(PropertySink<'_>) -> Result<(), ValueError>,
+) -> Result<Option<EdmValue>, ValueError> {
+    let mut properties = Properties::new();
+    write(PropertySink::new(&mut properties, "", false))?;
+    Ok(properties.iter().next().map(|p| p.value().to_owned()))
+}
+
+impl<T: Property> Property for Option<T> {
+    const TYPE: EdmType = {
+        assert!(!T::OPTIONAL, "an `Option` of an `Option` cannot be stored: both would be absent");
+        T::TYPE
+    };
+    const OPTIONAL: bool = true;
+    type Value = T::Value;
+
+    fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
+        self.as_ref().map_or(Ok(()), |value| value.write(sink))
+    }
+
+    fn read(value: ValueRef<'_>) -> Result<Self, ValueError> {
+        T::read(value).map(Some)
+    }
+
+    fn missing() -> Option<Self> {
+        Some(None)
+    }
+}
+
+/// A [`Property`] that is text, so that filters may ask for a prefix.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not text, so it has no prefix")]
+pub trait Text: Property {}
+
+impl Text for String {}
+impl Text for Box<str> {}
+impl Text for std::sync::Arc<str> {}
+impl Text for std::borrow::Cow<'static, str> {}

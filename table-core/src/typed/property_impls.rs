@@ -1,0 +1,119 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+use uuid::Uuid;
+
+use super::{Property, PropertySink};
+use crate::model::{EdmType, Ticks, ValueError, ValueRef};
+
+/// Implements [`Property`] for a type from how it is written and read.
+macro_rules! property {
+    ($($rust:ty => $edm:ident, $self:ident: $write:expr, $value:ident: $read:expr;)*) => {$(
+        impl Property for $rust {
+            const TYPE: EdmType = EdmType::$edm;
+            type Value = Self;
+
+            fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
+                let $self = self;
+                sink.put(ValueRef::$edm($write));
+                Ok(())
+            }
+
+            fn read(value: ValueRef<'_>) -> Result<Self, ValueError> {
+                let $value = value;
+                $read
+            }
+        }
+    )*};
+}
+
+property! {
+    bool => Boolean, v: *v, value: match value {
+        ValueRef::Boolean(v) => Ok(v),
+        other => Err(wrong(EdmType::Boolean, other)),
+    };
+    i8 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
+    i16 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
+    i32 => Int32, v: *v, value: int32(value);
+    u8 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
+    u16 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
+    i64 => Int64, v: *v, value: int64(value);
+    u32 => Int64, v: i64::from(*v), value: narrow(int64(value)?);
+    u64 => Int64, v: signed(*v)?, value: narrow(int64(value)?);
+    f64 => Double, v: *v, value: double(value);
+    f32 => Double, v: f64::from(*v), value: single(double(value)?);
+    Vec<u8> => Binary, v: v, value: match value {
+        ValueRef::Binary(v) => Ok(v.to_vec()),
+        other => Err(wrong(EdmType::Binary, other)),
+    };
+    Uuid => Guid, v: *v, value: match value {
+        ValueRef::Guid(v) => Ok(v),
+        other => Err(wrong(EdmType::Guid, other)),
+    };
+    Ticks => DateTime, v: *v, value: ticks(value);
+    DateTime<Utc> => DateTime, v: Ticks::checked(*v)?, value: ticks(value).map(Ticks::to_datetime);
+    NaiveDateTime => DateTime, v: Ticks::checked(v.and_utc())?, value: ticks(value).map(Ticks::to_naive);
+    String => String, v: v, value: text(value).map(str::to_owned);
+    Box<str> => String, v: v, value: text(value).map(Into::into);
+    Arc<str> => String, v: v, value: text(value).map(Into::into);
+    Cow<'static, str> => String, v: v, value: text(value).map(|v| Cow::Owned(v.to_owned()));
+}
+
+#[cold]
+fn wrong(expected: EdmType, found: ValueRef<'_>) -> ValueError {
+    ValueError::new(expected.name(), found.edm_type())
+}
+
+fn int32(value: ValueRef<'_>) -> Result<i32, ValueError> {
+    match value {
+        ValueRef::Int32(v) => Ok(v),
+        other => Err(wrong(EdmType::Int32, other)),
+    }
+}
+
+fn int64(value: ValueRef<'_>) -> Result<i64, ValueError> {
+    match value {
+        ValueRef::Int64(v) => Ok(v),
+        ValueRef::Int32(v) => Ok(v.into()),
+        other => Err(wrong(EdmType::Int64, other)),
+    }
+}
+
+fn double(value: ValueRef<'_>) -> Result<f64, ValueError> {
+    match value {
+        ValueRef::Double(v) => Ok(v),
+        other => Err(wrong(EdmType::Double, other)),
+    }
+}
+
+fn ticks(value: ValueRef<'_>) -> Result<Ticks, ValueError> {
+    match value {
+        ValueRef::DateTime(v) => Ok(v),
+        other => Err(wrong(EdmType::DateTime, other)),
+    }
+}
+
+/// The text of a String, for properties that are stored as one.
+pub(crate) fn text(value: ValueRef<'_>) -> Result<&str, ValueError> {
+    match value {
+        ValueRef::String(v) => Ok(v),
+        other => Err(wrong(EdmType::String, other)),
+    }
+}
+
+fn narrow<N, W: TryInto<N> + Copy + std::fmt::Display>(wide: W) -> Result<N, ValueError> {
+    let range = || format!("a number in the range of {}", std::any::type_name::<N>());
+    wide.try_into().map_err(|_| ValueError::new(range(), wide))
+}
+
+fn single(wide: f64) -> Result<f32, ValueError> {
+    let narrow = wide as f32;
+    let same = wide.is_nan() || f64::from(narrow) == wide;
+    same.then_some(narrow).ok_or_else(|| ValueError::new("a Double that is an f32", wide))
+}
+
+fn signed(value: u64) -> Result<i64, ValueError> {
+    let most = "at most 9223372036854775807 (store larger numbers with `#[entity(with = table_core::typed::Padded)]`)";
+    value.try_into().map_err(|_| ValueError::new(most, value))
+}

@@ -1,0 +1,2 @@
+mod field;
+mod property;

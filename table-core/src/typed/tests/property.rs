@@ -1,0 +1,114 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use crate::model::{EdmType, EdmValue, Ticks, ValueRef};
+use crate::typed::property::written;
+use crate::typed::{Codec, Json, Padded, Plain, Property};
+
+fn store<T, C: Codec<T>>(_: C, value: &T) -> Option<EdmValue> {
+    written(|sink| C::write(value, sink)).unwrap()
+}
+
+/// Checks that a value is stored in its type and reads back.
+fn check<T: Property + PartialEq + std::fmt::Debug>(value: &T, edm: EdmType) {
+    let stored = store(Plain, value).unwrap();
+    assert_eq!((stored.edm_type(), T::TYPE), (edm, edm));
+    assert_eq!(&T::read(stored.as_ref()).unwrap(), value);
+}
+
+#[test]
+fn every_type_reads_back() {
+    check(&true, EdmType::Boolean);
+    check(&i8::MIN, EdmType::Int32);
+    check(&u8::MAX, EdmType::Int32);
+    check(&i16::MIN, EdmType::Int32);
+    check(&u16::MAX, EdmType::Int32);
+    check(&i32::MIN, EdmType::Int32);
+    check(&u32::MAX, EdmType::Int64);
+    check(&i64::MIN, EdmType::Int64);
+    check(&(i64::MAX as u64), EdmType::Int64);
+    check(&0.1f32, EdmType::Double);
+    check(&f64::MIN_POSITIVE, EdmType::Double);
+    check(&String::from("é"), EdmType::String);
+    check::<Box<str>>(&"é".into(), EdmType::String);
+    check::<Arc<str>>(&"é".into(), EdmType::String);
+    check::<Cow<'static, str>>(&"é".into(), EdmType::String);
+    check(&vec![0u8, 255], EdmType::Binary);
+    check(&Uuid::from_u128(7), EdmType::Guid);
+    check(&Ticks::MAX, EdmType::DateTime);
+    check(&DateTime::UNIX_EPOCH, EdmType::DateTime);
+    check::<NaiveDateTime>(&DateTime::UNIX_EPOCH.naive_utc(), EdmType::DateTime);
+    check(&Some(7i32), EdmType::Int32);
+}
+
+#[test]
+fn none_is_absent_and_absent_is_none() {
+    assert_eq!(store(Plain, &None::<i32>), None);
+    assert_eq!(Option::<i32>::missing(), Some(None));
+    assert_eq!(i32::missing(), None);
+}
+
+#[test]
+fn only_the_lossless_widening_is_accepted() {
+    assert_eq!(i64::read(ValueRef::Int32(-1)).unwrap(), -1);
+    assert_eq!(u32::read(ValueRef::Int32(1)).unwrap(), 1);
+    assert!(i32::read(ValueRef::Int64(1)).is_err());
+    assert!(f64::read(ValueRef::Int32(1)).is_err());
+    assert!(String::read(ValueRef::Int32(1)).is_err());
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_that_says_why() {
+    let error = u8::read(ValueRef::Int32(256)).unwrap_err();
+    assert_eq!(error.to_string(), "expected a number in the range of u8, found 256");
+    assert!(u32::read(ValueRef::Int64(-1)).is_err());
+    assert!(u64::read(ValueRef::Int64(-1)).is_err());
+    assert!(f32::read(ValueRef::Double(0.1)).is_err());
+    assert!(f32::read(ValueRef::Double(f64::NAN)).unwrap().is_nan());
+    let error = i32::read(ValueRef::String("7")).unwrap_err();
+    assert_eq!(error.to_string(), "expected Edm.Int32, found Edm.String");
+    assert!(written(|sink| (i64::MAX as u64 + 1).write(sink)).is_err());
+    assert!(written(|sink| DateTime::<Utc>::MAX_UTC.write(sink)).is_err());
+}
+
+#[test]
+fn times_are_stored_at_100_ns() {
+    let fine = DateTime::UNIX_EPOCH + TimeDelta::nanoseconds(199);
+    let stored = store(Plain, &fine).unwrap();
+    let coarse = DateTime::UNIX_EPOCH + TimeDelta::nanoseconds(100);
+    assert_eq!(DateTime::<Utc>::read(stored.as_ref()).unwrap(), coarse);
+}
+
+#[test]
+fn json_null_is_absent() {
+    assert_eq!(store(Json, &vec![1, 2]), Some("[1,2]".into()));
+    assert_eq!(store(Json, &None::<i32>), None);
+    assert_eq!(<Json as Codec<Option<i32>>>::missing(), Some(None));
+    assert_eq!(<Json as Codec<Vec<i32>>>::missing(), None);
+    let error = <Json as Codec<Vec<i32>>>::read(ValueRef::String("[1,")).unwrap_err().to_string();
+    assert!(error.starts_with("expected JSON for alloc::vec::Vec<i32>, found EOF"), "{error}");
+}
+
+#[test]
+fn padded_numbers_sort_as_text() {
+    assert_eq!(store(Padded, &u64::MAX), Some("18446744073709551615".into()));
+    assert_eq!(store(Padded, &Some(7u16)), Some("00007".into()));
+    assert_eq!(store(Padded, &None::<u16>), None);
+    assert!(<Padded as Codec<u64>>::read(ValueRef::String("7")).is_err());
+}
+
+proptest! {
+    #[test]
+    fn numbers_read_back(a: i64, b: f64, c: u32, d: i16, e: u64) {
+        check(&a, EdmType::Int64);
+        check(&b, EdmType::Double);
+        check(&c, EdmType::Int64);
+        check(&d, EdmType::Int32);
+        let padded = store(Padded, &e).unwrap();
+        prop_assert_eq!(<Padded as Codec<u64>>::read(padded.as_ref()).unwrap(), e);
+    }
+}
