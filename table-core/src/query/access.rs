@@ -36,7 +36,12 @@ impl Query {
     /// the whole partition, or table, for an `or` of keys, and so it counts here; what
     /// [`bounds`](Self::bounds) knows in addition makes a local scan shorter.
     pub fn access_path(&self) -> AccessPath {
-        self.filter.as_ref().map_or(KeyBounds::ALL, seekable).access_path()
+        self.seek().access_path()
+    }
+
+    /// The keys that the service reads.
+    pub(super) fn seek(&self) -> KeyBounds {
+        self.filter.as_ref().map_or(KeyBounds::ALL, seekable)
     }
 }
 

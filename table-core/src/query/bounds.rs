@@ -1,17 +1,7 @@
-use std::cmp::Ordering;
-use std::ops::Bound;
+use std::fmt;
 
-use super::{AccessPath, Comparison, Filter, Query};
-use crate::model::{EdmValue, Key, key_order};
-
-/// A range of texts in the service's order of keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// Where it starts.
-    pub from: Bound<String>,
-    /// Where it ends.
-    pub to: Bound<String>,
-}
+use super::{AccessPath, Comparison, Filter, Query, Range};
+use crate::model::{EdmValue, Key};
 
 /// The keys that a filter can match at most: what a store must look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,113 +10,6 @@ pub struct KeyBounds {
     pub partition: Range,
     /// RowKeys, within each partition.
     pub row: Range,
-}
-
-impl Range {
-    /// Everything.
-    pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
-    /// Nothing.
-    pub const EMPTY: Self = Self { from: Bound::Excluded(String::new()), to: Bound::Excluded(String::new()) };
-
-    /// The range of one text.
-    pub fn single(text: &str) -> Self {
-        Self { from: Bound::Included(text.to_owned()), to: Bound::Included(text.to_owned()) }
-    }
-
-    /// The text, if it is the only one.
-    pub fn as_single(&self) -> Option<&str> {
-        match (&self.from, &self.to) {
-            (Bound::Included(a), Bound::Included(b)) if a == b => Some(a),
-            _ => None,
-        }
-    }
-
-    /// Whether the ends leave room for nothing.
-    pub fn is_empty(&self) -> bool {
-        match (&self.from, &self.to) {
-            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-            (Bound::Included(a), Bound::Included(b)) => key_order::compare(a, b).is_gt(),
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
-                key_order::compare(a, b).is_ge()
-            }
-        }
-    }
-
-    /// Whether the text is within.
-    pub fn contains(&self, text: &str) -> bool {
-        let after_start = match &self.from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => key_order::compare(text, from).is_ge(),
-            Bound::Excluded(from) => key_order::compare(text, from).is_gt(),
-        };
-        after_start
-            && match &self.to {
-                Bound::Unbounded => true,
-                Bound::Included(to) => key_order::compare(text, to).is_le(),
-                Bound::Excluded(to) => key_order::compare(text, to).is_lt(),
-            }
-    }
-
-    /// What is in both.
-    pub(super) fn intersect(self, other: Self) -> Self {
-        let from = if compare_starts(&self.from, &other.from).is_ge() { self.from } else { other.from };
-        let to = if compare_ends(&self.to, &other.to).is_le() { self.to } else { other.to };
-        Self { from, to }
-    }
-
-    /// The smallest range around both.
-    pub(super) fn hull(self, other: Self) -> Self {
-        if self.is_empty() || other.is_empty() {
-            return if self.is_empty() { other } else { self };
-        }
-        let from = if compare_starts(&self.from, &other.from).is_le() { self.from } else { other.from };
-        let to = if compare_ends(&self.to, &other.to).is_ge() { self.to } else { other.to };
-        Self { from, to }
-    }
-
-    /// The keys for which a comparison with a text can hold.
-    ///
-    /// No key has a zero character, which separates the two parts of a stored key: a bound that has
-    /// one is cut there, so that it means the same keys.
-    fn of_text(comparison: Comparison, text: &str) -> Self {
-        let (whole, text) = (!text.contains('\0'), text.split('\0').next().unwrap_or_default());
-        let (included, excluded) = (Bound::Included(text.to_owned()), Bound::Excluded(text.to_owned()));
-        match (comparison, whole) {
-            (Comparison::Equal, true) => Self::single(text),
-            (Comparison::Equal, false) => Self::EMPTY,
-            (Comparison::NotEqual, _) => Self::ALL,
-            (Comparison::GreaterThanOrEqual, true) => Self { from: included, ..Self::ALL },
-            (Comparison::GreaterThan | Comparison::GreaterThanOrEqual, _) => {
-                Self { from: excluded, ..Self::ALL }
-            }
-            (Comparison::LessThan, true) => Self { to: excluded, ..Self::ALL },
-            (Comparison::LessThan | Comparison::LessThanOrEqual, _) => Self { to: included, ..Self::ALL },
-        }
-    }
-}
-
-/// Orders starts of ranges: none before all, a text before what comes after it.
-pub(super) fn compare_starts(a: &Bound<String>, b: &Bound<String>) -> Ordering {
-    compare_edges(a, b, Ordering::Less)
-}
-
-/// Orders ends of ranges: what stops before a text before the text, none after all.
-pub(super) fn compare_ends(a: &Bound<String>, b: &Bound<String>) -> Ordering {
-    compare_edges(a, b, Ordering::Greater)
-}
-
-/// `unbounded` is how an end that is not there compares with any other, and how an included text
-/// compares with the same text excluded.
-fn compare_edges(a: &Bound<String>, b: &Bound<String>, unbounded: Ordering) -> Ordering {
-    use Bound::*;
-    match (a, b) {
-        (Unbounded, Unbounded) => Ordering::Equal,
-        (Unbounded, _) => unbounded,
-        (_, Unbounded) => unbounded.reverse(),
-        (Included(x), Included(y)) | (Excluded(x), Excluded(y)) => key_order::compare(x, y),
-        (Included(x), Excluded(y)) => key_order::compare(x, y).then(unbounded),
-        (Excluded(x), Included(y)) => key_order::compare(x, y).then(unbounded.reverse()),
-    }
 }
 
 impl KeyBounds {
@@ -161,6 +44,14 @@ impl KeyBounds {
         Self { partition: self.partition.intersect(other.partition), row: self.row.intersect(other.row) }
     }
 
+    /// The comparisons that mean these bounds; none for every key.
+    pub(super) fn to_filter(&self) -> Option<Filter> {
+        Filter::and_maybe(
+            self.partition.to_filter(Filter::PARTITION_KEY),
+            self.row.to_filter(Filter::ROW_KEY),
+        )
+    }
+
     fn hull(self, other: Self) -> Self {
         if self.is_empty() || other.is_empty() {
             return if self.is_empty() { other } else { self };
@@ -188,6 +79,13 @@ impl KeyBounds {
             Filter::ROW_KEY => Self { partition: Range::ALL, row: range },
             _ => Self::ALL,
         }
+    }
+}
+
+/// `PartitionKey 'Sales', RowKey from 'S' before 'T'`.
+impl fmt::Display for KeyBounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionKey {}, RowKey {}", self.partition, self.row)
     }
 }
 

@@ -3,19 +3,26 @@
 mod access;
 mod bounds;
 mod evaluate;
+mod explain;
 mod filter;
 mod lex;
 mod literal;
 mod names;
 mod page;
 mod parse;
+mod plan;
 mod print;
+mod range;
+mod residual;
 mod select;
 
 pub use access::AccessPath;
-pub use bounds::{KeyBounds, Range};
+pub use bounds::KeyBounds;
+pub use explain::Explanation;
 pub use filter::{Comparison, Filter};
 pub use page::{Continuation, Page, Position};
+pub use plan::Plan;
+pub use range::Range;
 pub use select::{Query, Select};
 
 #[cfg(test)]

@@ -4,5 +4,8 @@ mod access;
 mod arbitrary;
 mod bounds;
 mod evaluate;
+mod explain;
+mod page;
 mod parse;
+mod plan;
 mod print;

@@ -1,0 +1,83 @@
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{AccessPath, Filter, KeyBounds, Plan, Query};
+use crate::store::ServiceProfile;
+
+/// How a query will run on a service, and what would be cheaper. It prints as a few lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// How the service finds the entities.
+    pub path: AccessPath,
+    /// The keys that it reads.
+    pub keys: KeyBounds,
+    /// The properties it compares in each entity read, beside the keys.
+    pub compares: BTreeSet<String>,
+    /// How many comparisons the filter has.
+    pub comparisons: usize,
+    /// How many the service takes; `None` for any number.
+    pub limit: Option<usize>,
+    /// A cheaper way to the same answer.
+    pub plan: Option<Plan>,
+}
+
+impl Explanation {
+    /// Whether the service takes as many comparisons; it refuses the query otherwise.
+    pub fn is_within_limit(&self) -> bool {
+        self.limit.is_none_or(|limit| self.comparisons <= limit)
+    }
+}
+
+impl Query {
+    /// How the query will run on a service of this profile. No request.
+    ///
+    /// ```
+    /// use table_core::query::Query;
+    /// use table_core::store::ServiceProfile;
+    /// let filter = "PartitionKey eq 'Sales' and Age gt 30 and (RowKey eq '1' or RowKey lt '0')".parse()?;
+    /// let explanation = Query::new().with_filter(filter).explain(&ServiceProfile::AZURE_TABLES);
+    /// assert_eq!(explanation.to_string(), "\
+    /// partition scan of PartitionKey 'Sales', RowKey any
+    /// compares Age in each entity read
+    /// 4 comparisons of 15
+    /// cheaper: 2 queries: PartitionKey eq 'Sales' and RowKey lt '0' and Age gt 30; \
+    /// PartitionKey eq 'Sales' and RowKey eq '1' and Age gt 30");
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    pub fn explain(&self, profile: &ServiceProfile) -> Explanation {
+        let mut compares = BTreeSet::new();
+        if let Some(filter) = &self.filter {
+            filter.for_each_property(&mut |name| {
+                if ![Filter::PARTITION_KEY, Filter::ROW_KEY].contains(&name) {
+                    compares.insert(name.to_owned());
+                }
+            });
+        }
+        Explanation {
+            path: self.access_path(),
+            keys: self.seek(),
+            compares,
+            comparisons: self.filter.as_ref().map_or(0, Filter::comparisons),
+            limit: profile.filter_comparisons,
+            plan: self.cheaper_plan(),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.path, self.keys)?;
+        if !self.compares.is_empty() {
+            let names: Vec<&str> = self.compares.iter().map(String::as_str).collect();
+            write!(f, "\ncompares {} in each entity read", names.join(", "))?;
+        }
+        write!(f, "\n{} comparisons", self.comparisons)?;
+        if let Some(limit) = self.limit {
+            write!(f, " of {limit}{}", if self.is_within_limit() { "" } else { ": too many, refused" })?;
+        }
+        match &self.plan {
+            Some(plan) => write!(f, "\ncheaper: {plan}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Bound;
+
+use super::{Comparison, Filter};
+use crate::model::key_order;
+
+/// A range of texts in the service's order of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Where it starts.
+    pub from: Bound<String>,
+    /// Where it ends.
+    pub to: Bound<String>,
+}
+
+impl Range {
+    /// Everything.
+    pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
+    /// Nothing.
+    pub const EMPTY: Self = Self { from: Bound::Excluded(String::new()), to: Bound::Excluded(String::new()) };
+
+    /// The range of one text.
+    pub fn single(text: &str) -> Self {
+        Self { from: Bound::Included(text.to_owned()), to: Bound::Included(text.to_owned()) }
+    }
+
+    /// The text, if it is the only one.
+    pub fn as_single(&self) -> Option<&str> {
+        match (&self.from, &self.to) {
+            (Bound::Included(a), Bound::Included(b)) if a == b => Some(a),
+            _ => None,
+        }
+    }
+
+    /// Whether the ends leave room for nothing.
+    pub fn is_empty(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(a), Bound::Included(b)) => key_order::compare(a, b).is_gt(),
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
+                key_order::compare(a, b).is_ge()
+            }
+        }
+    }
+
+    /// Whether the text is within.
+    pub fn contains(&self, text: &str) -> bool {
+        let after_start = match &self.from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => key_order::compare(text, from).is_ge(),
+            Bound::Excluded(from) => key_order::compare(text, from).is_gt(),
+        };
+        after_start
+            && match &self.to {
+                Bound::Unbounded => true,
+                Bound::Included(to) => key_order::compare(text, to).is_le(),
+                Bound::Excluded(to) => key_order::compare(text, to).is_lt(),
+            }
+    }
+
+    /// What is in both.
+    pub(super) fn intersect(self, other: Self) -> Self {
+        let from = if compare_starts(&self.from, &other.from).is_ge() { self.from } else { other.from };
+        let to = if compare_ends(&self.to, &other.to).is_le() { self.to } else { other.to };
+        Self { from, to }
+    }
+
+    /// The smallest range around both.
+    pub(super) fn hull(self, other: Self) -> Self {
+        if self.is_empty() || other.is_empty() {
+            return if self.is_empty() { other } else { self };
+        }
+        let from = if compare_starts(&self.from, &other.from).is_le() { self.from } else { other.from };
+        let to = if compare_ends(&self.to, &other.to).is_ge() { self.to } else { other.to };
+        Self { from, to }
+    }
+
+    /// The keys for which a comparison with a text can hold.
+    ///
+    /// No key has a zero character, which separates the two parts of a stored key: a bound that has
+    /// one is cut there, so that it means the same keys.
+    pub(super) fn of_text(comparison: Comparison, text: &str) -> Self {
+        let (whole, text) = (!text.contains('\0'), text.split('\0').next().unwrap_or_default());
+        let (included, excluded) = (Bound::Included(text.to_owned()), Bound::Excluded(text.to_owned()));
+        match (comparison, whole) {
+            (Comparison::Equal, true) => Self::single(text),
+            (Comparison::Equal, false) => Self::EMPTY,
+            (Comparison::NotEqual, _) => Self::ALL,
+            (Comparison::GreaterThanOrEqual, true) => Self { from: included, ..Self::ALL },
+            (Comparison::GreaterThan | Comparison::GreaterThanOrEqual, _) => {
+                Self { from: excluded, ..Self::ALL }
+            }
+            (Comparison::LessThan, true) => Self { to: excluded, ..Self::ALL },
+            (Comparison::LessThan | Comparison::LessThanOrEqual, _) => Self { to: included, ..Self::ALL },
+        }
+    }
+
+    /// The comparisons of a property that mean this range; none for everything.
+    pub(super) fn to_filter(&self, property: &str) -> Option<Filter> {
+        if let Some(text) = self.as_single() {
+            return Some(Filter::eq(property, text));
+        }
+        let from = match &self.from {
+            Bound::Unbounded => None,
+            Bound::Included(from) => Some(Filter::ge(property, &**from)),
+            Bound::Excluded(from) => Some(Filter::gt(property, &**from)),
+        };
+        let to = match &self.to {
+            Bound::Unbounded => None,
+            Bound::Included(to) => Some(Filter::le(property, &**to)),
+            Bound::Excluded(to) => Some(Filter::lt(property, &**to)),
+        };
+        Filter::and_maybe(from, to)
+    }
+}
+
+/// `'Sales'`, `from 'S' before 'T'`, `any` or `none`.
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = self.as_single() {
+            return f.write_str(&quoted(text));
+        }
+        if self.is_empty() {
+            return f.write_str("none");
+        }
+        let from = match &self.from {
+            Bound::Unbounded => None,
+            Bound::Included(from) => Some(format!("from {}", quoted(from))),
+            Bound::Excluded(from) => Some(format!("after {}", quoted(from))),
+        };
+        let to = match &self.to {
+            Bound::Unbounded => None,
+            Bound::Included(to) => Some(format!("to {}", quoted(to))),
+            Bound::Excluded(to) => Some(format!("before {}", quoted(to))),
+        };
+        let ends: Vec<String> = from.into_iter().chain(to).collect();
+        f.write_str(if ends.is_empty() { "any" } else { "" })?;
+        f.write_str(&ends.join(" "))
+    }
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Orders starts of ranges: none before all, a text before what comes after it.
+pub(super) fn compare_starts(a: &Bound<String>, b: &Bound<String>) -> Ordering {
+    compare_edges(a, b, Ordering::Less)
+}
+
+/// Orders ends of ranges: what stops before a text before the text, none after all.
+fn compare_ends(a: &Bound<String>, b: &Bound<String>) -> Ordering {
+    compare_edges(a, b, Ordering::Greater)
+}
+
+/// `unbounded` is how an end that is not there compares with any other, and how an included text
+/// compares with the same text excluded.
+fn compare_edges(a: &Bound<String>, b: &Bound<String>, unbounded: Ordering) -> Ordering {
+    use Bound::*;
+    match (a, b) {
+        (Unbounded, Unbounded) => Ordering::Equal,
+        (Unbounded, _) => unbounded,
+        (_, Unbounded) => unbounded.reverse(),
+        (Included(x), Included(y)) | (Excluded(x), Excluded(y)) => key_order::compare(x, y),
+        (Included(x), Excluded(y)) => key_order::compare(x, y).then(unbounded),
+        (Excluded(x), Included(y)) => key_order::compare(x, y).then(unbounded.reverse()),
+    }
+}

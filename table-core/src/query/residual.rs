@@ -1,0 +1,78 @@
+use super::{Comparison, Filter, KeyBounds, Range};
+use crate::model::{EdmValue, key_order};
+
+/// What a filter still asks of entities whose keys are known to lie within bounds.
+pub(super) enum Rest {
+    Always,
+    Never,
+    When(Filter),
+}
+
+/// What is left of a filter within bounds.
+pub(super) fn within(filter: &Filter, part: &KeyBounds) -> Rest {
+    match filter {
+        Filter::Compare { property, comparison, value } => {
+            let known = match &**property {
+                Filter::PARTITION_KEY => known(&part.partition, *comparison, value),
+                Filter::ROW_KEY => known(&part.row, *comparison, value),
+                _ => None,
+            };
+            known.map_or_else(|| Rest::When(filter.clone()), Rest::of)
+        }
+        Filter::And(a, b) => within(a, part).and(|| within(b, part)),
+        Filter::Or(a, b) => within(a, part).or(|| within(b, part)),
+        Filter::Not(inner) => within(inner, part).not(),
+    }
+}
+
+impl Rest {
+    const fn of(holds: bool) -> Self {
+        if holds { Self::Always } else { Self::Never }
+    }
+
+    fn and(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Never => Self::Never,
+            Self::Always => other(),
+            Self::When(a) => match other() {
+                Self::When(b) => Self::When(a.and(b)),
+                Self::Always => Self::When(a),
+                Self::Never => Self::Never,
+            },
+        }
+    }
+
+    fn or(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Always => Self::Always,
+            Self::Never => other(),
+            Self::When(a) => match other() {
+                Self::When(b) => Self::When(a.or(b)),
+                Self::Never => Self::When(a),
+                Self::Always => Self::Always,
+            },
+        }
+    }
+
+    fn not(self) -> Self {
+        match self {
+            Self::Always => Self::Never,
+            Self::Never => Self::Always,
+            Self::When(filter) => Self::When(!filter),
+        }
+    }
+}
+
+/// Whether a comparison holds for every key of the range, or for none; `None` if it depends.
+fn known(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool> {
+    let EdmValue::String(text) = value else { return Some(comparison.holds(None)) };
+    if let Some(key) = range.as_single() {
+        return Some(comparison.holds(Some(key_order::compare(key, text))));
+    }
+    let overlaps = |comparison| !range.clone().intersect(Range::of_text(comparison, text)).is_empty();
+    match (overlaps(comparison), overlaps(comparison.negated())) {
+        (false, _) => Some(false),
+        (_, false) => Some(true),
+        _ => None,
+    }
+}
