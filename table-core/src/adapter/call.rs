@@ -1,6 +1,6 @@
 use crate::model::{Entity, TableName};
 use crate::query::{AccessPath, Page};
-use crate::store::{OperationKind, Written};
+use crate::store::{Error, ErrorKind, OperationKind, Written};
 
 /// What adapters know of a request before it is sent.
 #[derive(Debug)]
@@ -66,5 +66,36 @@ impl Answer for Written {
 impl Answer for Vec<Written> {
     fn items(&self) -> u64 {
         self.len() as u64
+    }
+}
+
+/// The name of the error's meaning, without the keys and names that its text may have.
+pub(super) fn error_name(error: &Error) -> &'static str {
+    match error.root().kind() {
+        ErrorKind::TableNotFound { .. } => "table_not_found",
+        ErrorKind::TableAlreadyExists { .. } => "table_already_exists",
+        ErrorKind::TableBeingDeleted { .. } => "table_being_deleted",
+        ErrorKind::EntityNotFound { .. } => "entity_not_found",
+        ErrorKind::EntityAlreadyExists { .. } => "entity_already_exists",
+        ErrorKind::PreconditionFailed { .. } => "precondition_failed",
+        ErrorKind::LimitExceeded { .. } => "limit_exceeded",
+        ErrorKind::InvalidKey { .. } => "invalid_key",
+        ErrorKind::InvalidName { .. } => "invalid_name",
+        ErrorKind::InvalidValue { .. } => "invalid_value",
+        ErrorKind::InvalidFilter { .. } => "invalid_filter",
+        ErrorKind::InvalidRequest(_) => "invalid_request",
+        ErrorKind::InvalidContinuation(_) => "invalid_continuation",
+        ErrorKind::TransactionFailed { .. } => "transaction_failed",
+        ErrorKind::Throttled { .. } => "throttled",
+        ErrorKind::Timeout { .. } => "timeout",
+        ErrorKind::Decode(_) => "decode",
+        ErrorKind::Encryption(_) => "encryption",
+        ErrorKind::Unauthorized(_) => "unauthorized",
+        ErrorKind::Forbidden(_) => "forbidden",
+        ErrorKind::Unsupported { .. } => "unsupported",
+        ErrorKind::ScanRefused { .. } => "scan_refused",
+        ErrorKind::Transport(_) => "transport",
+        ErrorKind::Storage(_) => "storage",
+        ErrorKind::Service(_) => "service",
     }
 }

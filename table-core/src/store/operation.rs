@@ -122,7 +122,8 @@ impl fmt::Display for OperationKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The entity's new version; `None` after a delete.
+    /// The entity's new version. `None` after a delete, and for an entity of a group transaction whose
+    /// answer was lost and that another writer has changed since: read it again.
     pub etag: Option<ETag>,
 }
 

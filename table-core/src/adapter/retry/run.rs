@@ -1,0 +1,112 @@
+use uuid::Uuid;
+
+use super::Retrying;
+use super::attempts::Attempts;
+use super::evidence::{Evidence, judge, projection};
+use super::job::{Job, Repeat};
+use super::write_id::attach;
+use crate::model::TableName;
+use crate::store::{Error, OperationKind, Outcome, Result, TableStore, Written};
+
+/// What to do after a failed attempt of a write that may have been applied.
+enum Next {
+    Answer(Vec<Written>),
+    Repeat,
+    GiveUp,
+}
+
+impl<S: TableStore> Retrying<S> {
+    /// Repeats a read until it is answered: it changes nothing.
+    pub(super) async fn read<T, F>(&self, kind: OperationKind, request: impl Fn() -> F + Send) -> Result<T>
+    where
+        F: Future<Output = Result<T>> + Send,
+    {
+        let mut attempts = self.attempts(kind);
+        loop {
+            match attempts.run(kind, request()).await {
+                Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Sends a write until its outcome is certain, or nothing more may be done about it.
+    pub(super) async fn change(&self, table: &TableName, mut job: Job) -> Result<Vec<Written>> {
+        let id = self.profile_beside_id().map(|profile| attach(&mut job, profile)).transpose()?;
+        let mut attempts = self.attempts(job.kind());
+        let mut doubt: Option<Error> = None;
+        loop {
+            let failure = match attempts.run(job.kind(), job.send(self.inner(), table)).await {
+                Err(failure) if failure.outcome() != Outcome::Applied => failure,
+                answer => return answer,
+            };
+            if doubt.is_none() && failure.is_ambiguous() {
+                doubt = Some(failure.clone());
+            }
+            let Some(first) = &doubt else {
+                if failure.is_transient() && attempts.another(&failure).await {
+                    continue;
+                }
+                return Err(failure);
+            };
+            match self.resolve(&mut attempts, table, &job, id, &failure).await {
+                Next::Answer(written) => return Ok(written),
+                Next::Repeat => {}
+                Next::GiveUp => return Err(in_doubt(first.clone(), failure)),
+            }
+        }
+    }
+
+    /// Decides about a write of which some attempt may have been applied, or may still be.
+    async fn resolve(
+        &self,
+        attempts: &mut Attempts<'_>,
+        table: &TableName,
+        job: &Job,
+        id: Option<Uuid>,
+        failure: &Error,
+    ) -> Next {
+        match id {
+            None if job.repeat() == Repeat::Insert => return Next::GiveUp,
+            None => {}
+            Some(id) => match self.look(attempts, table, job, id).await {
+                Ok(Evidence::Applied(written)) => return Next::Answer(written),
+                Ok(Evidence::NotSeen) => {}
+                Ok(Evidence::Undecided) | Err(_) => return Next::GiveUp,
+            },
+        }
+        let may_pass = failure.is_ambiguous() || failure.is_transient();
+        if may_pass && attempts.another(failure).await { Next::Repeat } else { Next::GiveUp }
+    }
+
+    /// Reads what the write would have written; a read that fails counts as an attempt.
+    async fn look(
+        &self,
+        attempts: &mut Attempts<'_>,
+        table: &TableName,
+        job: &Job,
+        id: Uuid,
+    ) -> Result<Evidence> {
+        let select = projection();
+        let mut found = Vec::with_capacity(job.operations().len());
+        for operation in job.operations() {
+            found.push(match operation.entity() {
+                None => None,
+                Some(entity) => loop {
+                    let read = self.inner().get(table, entity.key(), Some(&select));
+                    match attempts.run(OperationKind::Get, read).await {
+                        Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
+                        answer => break answer?,
+                    }
+                },
+            });
+        }
+        Ok(judge(job, &found, id, self.policy().absent_insert))
+    }
+}
+
+/// The error of the first attempt that may have been applied. A later one, even a conflict, says
+/// nothing certain about it: our own effect may be what it met.
+fn in_doubt(first: Error, later: Error) -> Error {
+    if later.is_ambiguous() { first } else { first.with_source(later) }
+}

@@ -1,0 +1,121 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::rig::{Rig, entity, key, table};
+use crate::adapter::{Fault, FaultRule, RetryPolicy};
+use crate::query::Query;
+use crate::store::{ErrorKind, Operation, OperationKind, Outcome, TableStore};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::default().with_delays(SECOND, 5 * SECOND)
+}
+
+fn insert() -> Operation {
+    Operation::Insert(entity("new", "ours"))
+}
+
+#[test]
+fn delays_double_up_to_the_longest() {
+    let delays = [1, 2, 3, 4, 40].map(|made| policy().delay(made, 0.0));
+    assert_eq!(delays, [1, 2, 4, 5, 5].map(Duration::from_secs));
+    assert_eq!(policy().with_jitter(0.5).delay(3, 1.0), 2 * SECOND);
+    assert_eq!(policy().with_jitter(0.0).delay(3, 1.0), 4 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_bounded_and_each_counts() {
+    let rig = Rig::new(policy().with_max_attempts(3)).await;
+    rig.below.faults().add(FaultRule::new(Fault::Throttle { retry_after: None }));
+    let error = rig.store.write(&table(), insert()).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Throttled { .. }));
+    assert_eq!(rig.below.faults().requests(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_attempt_repeats_nothing() {
+    let rig = Rig::new(policy().with_max_attempts(1)).await;
+    rig.script(&[Fault::FailBefore]);
+    rig.store.write(&table(), insert()).await.unwrap_err();
+    assert_eq!(rig.below.faults().requests(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_services_delay_is_waited_out() {
+    let rig = Rig::new(policy()).await;
+    rig.script(&[Fault::Throttle { retry_after: Some(17 * SECOND) }]);
+    let start = Instant::now();
+    rig.store.write(&table(), insert()).await.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 17);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_delay_is_begun_that_reaches_the_deadline() {
+    let rig = Rig::new(policy().with_deadline(Some(10 * SECOND))).await;
+    rig.script(&[Fault::Throttle { retry_after: Some(10 * SECOND) }]);
+    let start = Instant::now();
+    let error = rig.store.write(&table(), insert()).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Throttled { .. }));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deadline_cuts_an_attempt_off() {
+    let rig = Rig::new(policy().with_deadline(Some(10 * SECOND)).with_attempt_timeout(None)).await;
+    rig.script(&[Fault::Delay(60 * SECOND)]);
+    let start = Instant::now();
+    let error = rig.store.write(&table(), insert()).await.unwrap_err();
+    assert!(error.is_ambiguous());
+    assert_eq!(start.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_takes_too_long_is_repeated() {
+    let rig = Rig::new(policy().with_attempt_timeout(Some(SECOND))).await;
+    rig.script(&[Fault::Delay(60 * SECOND), Fault::DelayAnswer(60 * SECOND)]);
+    assert!(rig.store.get(&table(), &key("old"), None).await.unwrap().is_some());
+    assert_eq!(rig.below.faults().requests(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_took_too_long_changed_nothing() {
+    let rig = Rig::new(policy().with_max_attempts(1).with_attempt_timeout(Some(SECOND))).await;
+    rig.script(&[Fault::Delay(60 * SECOND)]);
+    let error = rig.store.get(&table(), &key("old"), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "no answer within 1s");
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_takes_too_long_is_ambiguous() {
+    let policy = policy().with_attempt_timeout(Some(SECOND));
+    for (policy, certain) in [(policy.clone(), false), (policy.with_write_ids(), true)] {
+        let rig = Rig::new(policy).await;
+        rig.script(&[Fault::DelayAnswer(60 * SECOND)]);
+        let result = rig.store.write(&table(), insert()).await;
+        assert_eq!(rig.applied(OperationKind::Insert).await, 1);
+        match result {
+            Ok(written) => {
+                assert!(certain);
+                assert_eq!(rig.read("new").await.unwrap().etag(), written.etag.as_ref());
+            }
+            Err(error) => assert!(!certain && error.is_ambiguous()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_read_is_repeated() {
+    for fault in [Fault::FailBefore, Fault::LoseRequest, Fault::LoseAnswer] {
+        let rig = Rig::new(policy()).await;
+        rig.script(&[fault, fault]);
+        assert!(rig.store.get(&table(), &key("old"), None).await.unwrap().is_some());
+        rig.script(&[fault, fault]);
+        assert_eq!(rig.store.query(&table(), &Query::new(), None).await.unwrap().items.len(), 1);
+        rig.script(&[fault, fault]);
+        assert_eq!(rig.store.list_tables(None, None).await.unwrap().items.len(), 1);
+        assert_eq!(rig.below.faults().requests(), 9);
+    }
+}

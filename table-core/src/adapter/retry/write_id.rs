@@ -1,0 +1,63 @@
+use uuid::Uuid;
+
+use super::job::Job;
+use crate::engine;
+use crate::model::{EdmValue, Entity, Key, Properties, ValueRef};
+use crate::query::Page;
+use crate::store::{Error, Operation, Result, ServiceProfile};
+
+/// The reserved property that proves which write an entity comes from: a Guid, fresh for each write.
+///
+/// A [`Retrying`](super::Retrying) store with write ids sets it on every entity it writes, whatever
+/// the caller put there, and removes it from every entity it returns.
+pub const WRITE_ID_PROPERTY: &str = "_WriteId";
+
+/// The profile of what is left to the caller beside the id.
+pub(super) fn profile_beside_id(mut profile: ServiceProfile) -> ServiceProfile {
+    let mut id = Properties::new();
+    id.set(WRITE_ID_PROPERTY, Uuid::nil());
+    if let Ok(empty) = Key::new("", "") {
+        let bytes = |properties| engine::entity_size(&empty, properties);
+        profile.entity_bytes -= bytes(&id) - bytes(&Properties::new());
+    }
+    profile.custom_properties -= 1;
+    profile
+}
+
+/// Sets an id on every entity that the job writes.
+///
+/// # Errors
+/// An entity leaves no room for it by the profile beside the id.
+pub(super) fn attach(job: &mut Job, profile: &ServiceProfile) -> Result<Uuid> {
+    let id = Uuid::new_v4();
+    let grouped = matches!(job, Job::Transact(_));
+    for (index, operation) in job.operations_mut().iter_mut().enumerate() {
+        let checked = attach_one(operation, id, profile);
+        checked.map_err(|e| if grouped { Error::in_transaction(index, e) } else { e })?;
+    }
+    Ok(id)
+}
+
+fn attach_one(operation: &mut Operation, id: Uuid, profile: &ServiceProfile) -> Result<()> {
+    if let Some(entity) = operation.entity_mut() {
+        entity.properties_mut().remove(WRITE_ID_PROPERTY);
+    }
+    engine::check_operation(profile, operation)?;
+    if let Some(entity) = operation.entity_mut() {
+        entity.properties_mut().set(WRITE_ID_PROPERTY, EdmValue::Guid(id));
+    }
+    Ok(())
+}
+
+pub(super) fn carries(entity: Option<&Entity>, id: Uuid) -> bool {
+    entity.and_then(|e| e.get(WRITE_ID_PROPERTY)) == Some(ValueRef::Guid(id))
+}
+
+pub(super) fn strip(mut entity: Entity) -> Entity {
+    entity.properties_mut().remove(WRITE_ID_PROPERTY);
+    entity
+}
+
+pub(super) fn strip_page(page: Page<Entity>) -> Page<Entity> {
+    page.map(strip)
+}
