@@ -1,0 +1,75 @@
+use std::path::Path;
+
+use redb::{Database, ReadOnlyTable, ReadableTable};
+use table_core::Result;
+
+use crate::EmbeddedStore;
+use crate::error::Failure;
+use crate::file::{Contents, Directory, Opener};
+use crate::format::{self, ROWS};
+use crate::shared::{Reading, Shared};
+use crate::store::blocking;
+
+/// Bytes of rows that are copied in one commit.
+const CHUNK: usize = 16 << 20;
+/// Versions that the original may give out after the backup. The copy starts beyond them: an ETag
+/// read from the original then never fits another state of the copy.
+const VERSION_GAP: u64 = 1 << 40;
+
+type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+impl EmbeddedStore {
+    /// Copies the store, as it is at this moment, into a directory without one. The copy is compact,
+    /// and opens as any store.
+    ///
+    /// Reads and writes go on; what they free meanwhile is reused only after the backup. Dropped halfway,
+    /// it goes on; cut short, it leaves a directory without a store.
+    ///
+    /// # Errors
+    /// The directory has a store; the disk failed; or this store had to be reopened or was closed.
+    pub async fn backup(&self, directory: impl AsRef<Path>) -> Result<()> {
+        let inner = self.inner.clone();
+        let _alone = inner.maintenance.lock().await;
+        let (reading, shared) = (inner.shared.reading().await?, inner.shared.clone());
+        let directory = directory.as_ref().to_owned();
+        blocking(move || Ok(copy(&reading, &shared, &directory)?)).await
+    }
+}
+
+fn copy(reading: &Reading, shared: &Shared, target: &Path) -> Result<(), Failure> {
+    let directory = Directory::lock(target)?;
+    if directory.file().exists() {
+        return Err(Failure::BackupExists(target.to_owned()));
+    }
+    let mut contents = Contents::read(&reading.transaction)?;
+    let dropped = std::mem::take(&mut contents.dropped);
+    contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);
+    let rows = reading.transaction.open_table(ROWS).map_err(Failure::read)?;
+    directory.create(&Opener::default(), |database| {
+        contents.write(database)?;
+        copy_rows(&rows, &dropped, database, shared)
+    })
+}
+
+fn copy_rows(rows: &Rows, dropped: &[u64], to: &Database, shared: &Shared) -> Result<(), Failure> {
+    let mut rows = rows.iter().map_err(Failure::read)?.peekable();
+    while rows.peek().is_some() {
+        if shared.is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        let transaction = to.begin_write().map_err(Failure::write)?;
+        let mut table = transaction.open_table(ROWS).map_err(Failure::write)?;
+        let mut bytes = 0;
+        while let Some(row) = rows.next_if(|_| bytes < CHUNK) {
+            let (key, record) = row.map_err(Failure::read)?;
+            if format::table_of(key.value()).is_some_and(|table| dropped.contains(&table)) {
+                continue;
+            }
+            table.insert(key.value(), record.value()).map_err(Failure::write)?;
+            bytes += key.value().len() + record.value().len();
+        }
+        drop(table);
+        transaction.commit().map_err(Failure::write)?;
+    }
+    Ok(())
+}

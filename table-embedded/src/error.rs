@@ -1,0 +1,77 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use table_core::store::{Error, ErrorKind, Outcome};
+
+/// What went wrong in this store, beside the semantics.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(
+        "the store in '{}' is open already, in another process or in this one; close it there, \
+         or use another directory", .0.display()
+    )]
+    InUse(PathBuf),
+    #[error("'{}' is a file, not the directory of a store", .0.display())]
+    NotDirectory(PathBuf),
+    #[error("'{}' exists already; a backup needs a directory without a store", .0.display())]
+    BackupExists(PathBuf),
+    #[error(
+        "'{}' is not the file of a table store; it was left as it is: use another directory", .0.display()
+    )]
+    Foreign(PathBuf),
+    #[error(
+        "'{}' was written in format {found}, and this version reads formats up to {known}; it was left \
+         as it is: use a newer version of the program", .path.display()
+    )]
+    Newer { path: PathBuf, found: u64, known: u64 },
+    #[error("'{}' is damaged: {what}; it was left as it is: restore a backup", .path.display())]
+    Damaged { path: PathBuf, what: String },
+    #[error("{doing} '{}' failed", .path.display())]
+    Io { doing: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("the store is closed; open it again")]
+    Closed,
+    #[error("the writer ended without an answer")]
+    Lost,
+    #[error("a write to the file failed; the store is being reopened")]
+    Write(#[source] Arc<redb::Error>),
+    #[error("the file is not open after a failed write; reopening is tried again")]
+    NotOpen,
+    #[error("reading the file failed")]
+    Read(#[source] redb::Error),
+    #[error("the backup was interrupted, because the store had to be reopened; start it again")]
+    Interrupted,
+    #[error("a failed write made the store unusable, and reopening it failed, which is tried again: {0}")]
+    Reopen(String),
+}
+
+impl Failure {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { doing, path, source }
+    }
+
+    pub(crate) fn read(error: impl Into<redb::Error>) -> Self {
+        Self::Read(error.into())
+    }
+
+    pub(crate) fn write(error: impl Into<redb::Error>) -> Self {
+        Self::Write(Arc::new(error.into()))
+    }
+
+    /// The error of an operation that may have reached the disk.
+    pub(crate) fn ambiguous(self) -> Error {
+        Error::from(self).with_outcome(Outcome::Ambiguous)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let error = Self::new(ErrorKind::Storage(failure.to_string()));
+        match failure {
+            Failure::Io { source, .. } => error.with_source(source),
+            Failure::Write(source) => error.with_source(source),
+            Failure::Read(source) => error.with_source(source),
+            _ => error,
+        }
+    }
+}

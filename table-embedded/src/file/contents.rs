@@ -1,0 +1,99 @@
+use std::path::Path;
+
+use redb::{Database, ReadTransaction, ReadableTable, TableError};
+
+use crate::catalog::Catalog;
+use crate::error::Failure;
+use crate::format::{self, CATALOG, DROPPED, FORMAT, META, ROWS};
+
+/// What a file says about itself, beside its rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Contents {
+    pub(crate) catalog: Catalog,
+    /// Tables whose rows are still to be removed.
+    pub(crate) dropped: Vec<u64>,
+    pub(crate) next_table: u64,
+    pub(crate) version_mark: u64,
+}
+
+impl Contents {
+    /// Of a new store.
+    pub(crate) fn empty() -> Self {
+        Self { catalog: Catalog::default(), dropped: Vec::new(), next_table: 1, version_mark: 0 }
+    }
+
+    /// Of a transaction, in a file whose format was [checked](check_format).
+    pub(crate) fn read(transaction: &ReadTransaction) -> Result<Self, Failure> {
+        let meta = transaction.open_table(META).map_err(Failure::read)?;
+        let number = |name: &str| {
+            let value = meta.get(name).map_err(Failure::read)?;
+            value.map(|v| v.value()).ok_or_else(|| corrupted(&format!("the number '{name}' is missing")))
+        };
+        transaction.open_table(ROWS).map_err(Failure::read)?;
+        Ok(Self {
+            catalog: read_catalog(transaction)?,
+            dropped: read_dropped(transaction)?,
+            next_table: number(format::META_NEXT_TABLE)?,
+            version_mark: number(format::META_VERSION_MARK)?,
+        })
+    }
+
+    /// Writes everything but the rows into a new file.
+    pub(crate) fn write(&self, database: &Database) -> Result<(), Failure> {
+        let transaction = database.begin_write().map_err(Failure::write)?;
+        {
+            let mut meta = transaction.open_table(META).map_err(Failure::write)?;
+            for (name, value) in [
+                (format::META_FORMAT, FORMAT),
+                (format::META_NEXT_TABLE, self.next_table),
+                (format::META_VERSION_MARK, self.version_mark),
+            ] {
+                meta.insert(name, value).map_err(Failure::write)?;
+            }
+            let mut catalog = transaction.open_table(CATALOG).map_err(Failure::write)?;
+            for (id, name) in self.catalog.iter() {
+                let row = format::catalog_row(id, name);
+                catalog.insert(name.to_lowercase().as_str(), row.as_slice()).map_err(Failure::write)?;
+            }
+            transaction.open_table(ROWS).map_err(Failure::write)?;
+            transaction.open_table(DROPPED).map_err(Failure::write)?;
+        }
+        transaction.commit().map_err(Failure::write)
+    }
+}
+
+/// Refuses a file of another program, or of a newer format.
+pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result<(), Failure> {
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        Err(TableError::Storage(error)) => return Err(Failure::read(error)),
+        Err(_) => return Err(Failure::Foreign(path.to_owned())),
+    };
+    let format = meta.get(format::META_FORMAT).map_err(Failure::read)?;
+    match format.map(|format| format.value()) {
+        None => Err(Failure::Foreign(path.to_owned())),
+        Some(found) if found > FORMAT => Err(Failure::Newer { path: path.to_owned(), found, known: FORMAT }),
+        Some(_) => Ok(()),
+    }
+}
+
+fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, Failure> {
+    let mut catalog = Catalog::default();
+    for row in transaction.open_table(CATALOG).map_err(Failure::read)?.iter().map_err(Failure::read)? {
+        let (_, row) = row.map_err(Failure::read)?;
+        let parsed = format::parse_catalog_row(row.value());
+        let (id, name) = parsed.ok_or_else(|| corrupted("a row of the catalog cannot be read"))?;
+        catalog.insert(id, name);
+    }
+    Ok(catalog)
+}
+
+fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, Failure> {
+    let dropped = transaction.open_table(DROPPED).map_err(Failure::read)?;
+    let ids = dropped.iter().map_err(Failure::read)?;
+    ids.map(|row| row.map(|(id, _)| id.value()).map_err(Failure::read)).collect()
+}
+
+fn corrupted(what: &str) -> Failure {
+    Failure::read(redb::StorageError::Corrupted(what.to_owned()))
+}

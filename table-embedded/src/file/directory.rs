@@ -1,0 +1,161 @@
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redb::{Builder, Database, DatabaseError, ReadableDatabase};
+
+use super::Contents;
+use super::contents::check_format;
+use super::held::{HeldFile, Opener};
+use crate::error::Failure;
+
+const FILE: &str = "tables.redb";
+/// A file is made under this name, and renamed when it is whole.
+const UNFINISHED: &str = "tables.redb.new";
+const LOCK: &str = "lock";
+/// The first bytes of every redb file.
+const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
+/// How long a store that was dropped without `close` may take to let go of its directory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The directory of a store, locked for this handle as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Directory {
+    /// Locks a directory, made if it is missing.
+    pub(crate) fn lock(path: &Path) -> Result<Self, Failure> {
+        if path.is_file() {
+            return Err(Failure::NotDirectory(path.to_owned()));
+        }
+        fs::create_dir_all(path).map_err(Failure::io("creating the directory", path))?;
+        let lock_path = path.join(LOCK);
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
+        let lock = open.map_err(Failure::io("opening", lock_path))?;
+        wait_for(&lock, path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.path.join(FILE)
+    }
+
+    /// Opens the file, made if it is missing.
+    pub(crate) fn open(&self, opener: &Opener, cache_bytes: usize) -> Result<(Database, Contents), Failure> {
+        let path = self.file();
+        if !path.exists() {
+            self.create(opener, |database| Contents::empty().write(database))?;
+        }
+        check_magic(&path)?;
+        let file = (opener.0)(&path).map_err(Failure::io("opening", &path))?;
+        let file = HeldFile::new(file);
+        let opened = catch_unwind(AssertUnwindSafe(|| open_held(&path, file.clone(), cache_bytes)));
+        let panicked = || damaged(&path, "it has impossible contents");
+        let opened = opened.unwrap_or_else(|_| Err(panicked()))?;
+        file.release().map_err(Failure::io("recovering", &path))?;
+        Ok(opened)
+    }
+
+    /// Makes a whole file, or none.
+    pub(crate) fn create(
+        &self,
+        opener: &Opener,
+        fill: impl FnOnce(&Database) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let unfinished = self.path.join(UNFINISHED);
+        if unfinished.exists() {
+            fs::remove_file(&unfinished).map_err(Failure::io("removing", &unfinished))?;
+        }
+        let file = HeldFile::new((opener.0)(&unfinished).map_err(Failure::io("creating", &unfinished))?);
+        file.release().map_err(Failure::io("creating", &unfinished))?;
+        let database = Builder::new().create_with_backend(file).map_err(Failure::write)?;
+        fill(&database)?;
+        drop(database);
+        fs::rename(&unfinished, self.file()).map_err(Failure::io("renaming", &unfinished))?;
+        sync_directory(&self.path)
+    }
+}
+
+fn wait_for(lock: &File, path: &Path) -> Result<(), Failure> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(source)) => return Err(Failure::io("locking", path)(source)),
+            Err(TryLockError::WouldBlock) if Instant::now() > deadline => {
+                return Err(Failure::InUse(path.to_owned()));
+            }
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+fn check_magic(path: &Path) -> Result<(), Failure> {
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(Failure::io("opening", path))?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut start).map_err(Failure::io("reading", path))?;
+    match start.as_slice() {
+        [] => Err(damaged(path, "it is empty")),
+        start if start == MAGIC => Ok(()),
+        start if MAGIC.starts_with(start) => Err(damaged(path, "it ends within its first bytes")),
+        _ => Err(Failure::Foreign(path.to_owned())),
+    }
+}
+
+fn open_held(path: &Path, file: HeldFile, cache_bytes: usize) -> Result<(Database, Contents), Failure> {
+    let mut builder = Builder::new();
+    builder.set_cache_size(cache_bytes);
+    builder.set_repair_callback(|session| {
+        tracing::info!(progress = session.progress(), "recovering after a crash");
+    });
+    let database = builder.create_with_backend(file).map_err(|error| unusable(path, error))?;
+    let transaction = database.begin_read().map_err(Failure::read)?;
+    let contents = check_format(path, &transaction).and_then(|()| Contents::read(&transaction));
+    let contents = contents.map_err(|failure| unreadable(path, failure))?;
+    transaction.close().map_err(Failure::read)?;
+    Ok((database, contents))
+}
+
+fn unusable(path: &Path, error: DatabaseError) -> Failure {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => Failure::InUse(path.to_owned()),
+        DatabaseError::UpgradeRequired(_) => Failure::Foreign(path.to_owned()),
+        DatabaseError::Storage(error) => unreadable(path, Failure::read(error)),
+        other => damaged(path, &other.to_string()),
+    }
+}
+
+/// A file that ends too early, or contradicts itself, is damaged; other failures are the disk's.
+fn unreadable(path: &Path, failure: Failure) -> Failure {
+    use std::io::ErrorKind::{InvalidData, UnexpectedEof};
+    match failure {
+        Failure::Read(redb::Error::Corrupted(what)) => damaged(path, &what),
+        Failure::Read(redb::Error::Io(e)) if matches!(e.kind(), InvalidData | UnexpectedEof) => {
+            damaged(path, &e.to_string())
+        }
+        Failure::Read(redb::Error::TableDoesNotExist(name)) => {
+            damaged(path, &format!("the part '{name}' is missing"))
+        }
+        other => other,
+    }
+}
+
+fn damaged(path: &Path, what: &str) -> Failure {
+    Failure::Damaged { path: path.to_owned(), what: what.to_owned() }
+}
+
+/// Makes a rename last, where directories can be synced.
+fn sync_directory(path: &Path) -> Result<(), Failure> {
+    if cfg!(unix) {
+        let directory = File::open(path).map_err(Failure::io("opening", path))?;
+        directory.sync_all().map_err(Failure::io("syncing", path))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! What is stored where: see `docs/embedded-format.md`, which must change with this file.
+
+use redb::TableDefinition;
+use table_core::model::{Key, TableName};
+
+/// The version this code writes, and the newest it reads.
+pub(crate) const FORMAT: u64 = 1;
+
+/// Table id (`u64`, big-endian) and sortable key -> [`Record`](table_core::engine::Record) bytes.
+pub(crate) const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
+/// Identity of a table, its name in lower case -> [`catalog_row`].
+pub(crate) const CATALOG: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("catalog");
+/// Ids of dropped tables whose rows are still to be removed.
+pub(crate) const DROPPED: TableDefinition<'static, u64, ()> = TableDefinition::new("dropped");
+/// Numbers of the store as a whole. Its name marks the file as a table store.
+pub(crate) const META: TableDefinition<'static, &str, u64> = TableDefinition::new("table-embedded");
+
+/// In [`META`]: the format version.
+pub(crate) const META_FORMAT: &str = "format";
+/// In [`META`]: the id of the next table.
+pub(crate) const META_NEXT_TABLE: &str = "next-table";
+/// In [`META`]: no version of an entity above this was given out.
+pub(crate) const META_VERSION_MARK: &str = "version-mark";
+
+const ID_BYTES: usize = size_of::<u64>();
+
+/// The stored key of a row.
+pub(crate) fn row_key(table: u64, key: &Key) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ID_BYTES + key.partition().len() + key.row().len() + 1);
+    out.extend_from_slice(&table.to_be_bytes());
+    key.push_sortable(&mut out);
+    out
+}
+
+/// A stored key, or the start of some, from its sortable bytes.
+pub(crate) fn prefixed(table: u64, sortable: &[u8]) -> Vec<u8> {
+    [&table.to_be_bytes(), sortable].concat()
+}
+
+/// The sortable bytes of a stored key.
+pub(crate) fn sortable(stored: &[u8]) -> &[u8] {
+    stored.get(ID_BYTES..).unwrap_or_default()
+}
+
+/// The table that a stored key belongs to.
+pub(crate) fn table_of(stored: &[u8]) -> Option<u64> {
+    stored.first_chunk().map(|id| u64::from_be_bytes(*id))
+}
+
+/// A row of the catalog: id (little-endian), then the name as it was given.
+pub(crate) fn catalog_row(id: u64, name: &TableName) -> Vec<u8> {
+    [&id.to_le_bytes(), name.as_str().as_bytes()].concat()
+}
+
+/// Back from [`catalog_row`]; `None` if it is damaged.
+pub(crate) fn parse_catalog_row(row: &[u8]) -> Option<(u64, TableName)> {
+    let (id, name) = row.split_first_chunk()?;
+    let name = TableName::new(std::str::from_utf8(name).ok()?).ok()?;
+    Some((u64::from_le_bytes(*id), name))
+}

@@ -1,0 +1,126 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use table_core::Result;
+
+use crate::EmbeddedStore;
+use crate::file::Opener;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When it is on disk.
+    #[default]
+    Immediate,
+    /// When it is in memory. It reaches the disk within 100 ms, or 16 MiB of writes, or when the store is
+    /// closed. A crash may lose the last acknowledged writes: if one is lost, so are all after it, and
+    /// never a part of a group. Creating and deleting tables stays immediate.
+    Relaxed,
+}
+
+/// Where point reads run. Scans always run on blocking threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// In the task that asks: no hand-over between threads, which costs about ten times the read. A cold
+    /// read waits for a few pages of the file.
+    #[default]
+    Inline,
+    /// On blocking threads, for files much larger than memory on slow disks.
+    Blocking,
+}
+
+/// The bounds within which concurrent writes share one commit.
+///
+/// The writer takes what is queued. If that is less than it took last time, it lingers for
+/// stragglers; a lone writer never waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupCommit {
+    /// Writes and group transactions in one commit, at most.
+    pub max_transactions: usize,
+    /// Bytes of entities in one commit, about.
+    pub max_bytes: usize,
+    /// How long to linger.
+    pub linger: Duration,
+}
+
+impl Default for GroupCommit {
+    /// 1,024 transactions, 8 MiB, 150 µs.
+    fn default() -> Self {
+        Self { max_transactions: 1024, max_bytes: 8 << 20, linger: Duration::from_micros(150) }
+    }
+}
+
+/// How to open an [`EmbeddedStore`]; made by [`EmbeddedStore::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "call `open`"]
+pub struct EmbeddedBuilder {
+    pub(crate) directory: PathBuf,
+    pub(crate) config: Config,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) durability: Durability,
+    pub(crate) cache_bytes: usize,
+    pub(crate) group_commit: GroupCommit,
+    pub(crate) reads: Reads,
+    pub(crate) max_scans: usize,
+    pub(crate) opener: Opener,
+}
+
+impl EmbeddedBuilder {
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let config = Config {
+            durability: Durability::default(),
+            cache_bytes: 256 << 20,
+            group_commit: GroupCommit::default(),
+            reads: Reads::default(),
+            max_scans: 2 * cores,
+            opener: Opener::default(),
+        };
+        Self { directory, config }
+    }
+
+    /// When a write is acknowledged; when it is on disk by default.
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.config.durability = durability;
+        self
+    }
+
+    /// Bytes of memory for pages of the file; 256 MiB by default.
+    pub const fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.config.cache_bytes = bytes;
+        self
+    }
+
+    /// The bounds of a commit that concurrent writes share.
+    pub const fn group_commit(mut self, bounds: GroupCommit) -> Self {
+        self.config.group_commit = bounds;
+        self
+    }
+
+    /// Where point reads run; in the task that asks by default.
+    pub const fn reads(mut self, reads: Reads) -> Self {
+        self.config.reads = reads;
+        self
+    }
+
+    /// Pages of queries read at once, at least 1; twice the number of cores by default. More wait.
+    pub const fn max_scans(mut self, scans: usize) -> Self {
+        self.config.max_scans = if scans == 0 { 1 } else { scans };
+        self
+    }
+
+    /// Opens the store, and creates it if the directory has none. Call it within a Tokio runtime.
+    ///
+    /// After a crash the file is recovered first: within milliseconds if the store had been idle for a
+    /// moment, otherwise in a scan of the file, about a second per gigabyte.
+    ///
+    /// # Errors
+    /// The store is open already; its file is damaged, foreign or newer, and was left untouched; or the
+    /// disk failed.
+    pub async fn open(self) -> Result<EmbeddedStore> {
+        EmbeddedStore::start(self).await
+    }
+}

@@ -1,0 +1,63 @@
+use std::ops::Bound;
+
+use redb::ReadableTable;
+use table_core::Result;
+use table_core::engine::{Scan, ScanStep, read_entity};
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::ServiceProfile;
+
+use crate::error::Failure;
+use crate::format;
+use crate::shared::Snapshot;
+
+impl Snapshot {
+    pub(crate) fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let stored = format::row_key(self.catalog.id(table)?, key);
+        let row = self.rows.get(stored.as_slice()).map_err(Failure::read)?;
+        row.map(|row| read_entity(key.clone(), row.value(), select)).transpose()
+    }
+
+    pub(crate) fn query(
+        &self,
+        profile: &ServiceProfile,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let id = self.catalog.id(table)?;
+        let mut scan = Scan::new(profile, table, query, from)?;
+        let Some((from, to)) = scan.range().map(|range| stored_range(id, range)) else {
+            return Ok(scan.finish());
+        };
+        let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
+            let (key, record) = row.map_err(Failure::read)?;
+            if scan.offer(format::sortable(key.value()), record.value())? == ScanStep::Done {
+                break;
+            }
+        }
+        Ok(scan.finish())
+    }
+}
+
+type Range<B> = (Bound<B>, Bound<B>);
+
+/// A range of a table's keys as a range of stored keys, which must not reach into the next table.
+fn stored_range(id: u64, (from, to): Range<&[u8]>) -> Range<Vec<u8>> {
+    let prefixed = |bound: Bound<&[u8]>| bound.map(|key| format::prefixed(id, key));
+    let from = match from {
+        Bound::Unbounded => Bound::Included(format::prefixed(id, &[])),
+        bound => prefixed(bound),
+    };
+    let to = match to {
+        Bound::Unbounded => Bound::Excluded(format::prefixed(id + 1, &[])),
+        bound => prefixed(bound),
+    };
+    (from, to)
+}

@@ -1,0 +1,174 @@
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
+use tokio::sync::Notify;
+
+use crate::catalog::Catalog;
+use crate::error::Failure;
+use crate::format::ROWS;
+
+/// What readers see, as the writer publishes it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: RwLock<State>,
+    resumed: Notify,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(View),
+    /// The writer needs the file for itself for a moment; readers wait.
+    Paused,
+    /// Reopening failed for this reason.
+    Failed(String),
+    Closed,
+}
+
+/// The state after the last commit.
+#[derive(Debug)]
+struct View {
+    database: Arc<Database>,
+    catalog: Arc<Catalog>,
+    /// Made by the first reader after a commit, shared until the next: a read then neither begins a
+    /// transaction nor looks for the table of rows.
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+/// The rows and tables at one moment. It keeps pages of the file from being reused: hold it briefly.
+pub(crate) struct Snapshot {
+    pub(crate) catalog: Arc<Catalog>,
+    // Before the database: it must go first.
+    pub(crate) rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    _database: Arc<Database>,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("tables", &self.catalog.len()).finish_non_exhaustive()
+    }
+}
+
+/// A read transaction, and the database it must not outlive.
+pub(crate) struct Reading {
+    pub(crate) transaction: ReadTransaction,
+    _database: Arc<Database>,
+}
+
+impl Shared {
+    pub(crate) fn new(database: Arc<Database>, catalog: Arc<Catalog>) -> Self {
+        let view = View { database, catalog, snapshot: None };
+        Self { state: RwLock::new(State::Open(view)), resumed: Notify::new() }
+    }
+
+    /// The state after the last commit, once the writer lets readers in.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+        loop {
+            let resumed = self.resumed.notified();
+            if let Some(snapshot) = self.try_snapshot()? {
+                return Ok(snapshot);
+            }
+            resumed.await;
+        }
+    }
+
+    /// A transaction of its own, for long reads.
+    pub(crate) async fn reading(&self) -> Result<Reading, Failure> {
+        loop {
+            let resumed = self.resumed.notified();
+            if let Some(database) = self.database()? {
+                let transaction = database.begin_read().map_err(Failure::read)?;
+                return Ok(Reading { transaction, _database: database });
+            }
+            resumed.await;
+        }
+    }
+
+    /// Whether readers have to wait, or cannot go on.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        !matches!(*self.read(), State::Open(_))
+    }
+
+    /// Publishes a commit.
+    pub(crate) fn publish(&self, catalog: &Arc<Catalog>) {
+        if let State::Open(view) = &mut *self.write() {
+            view.catalog = Arc::clone(catalog);
+            view.snapshot = None;
+        }
+    }
+
+    /// Keeps readers out from now on; those inside finish.
+    pub(crate) fn pause(&self) {
+        *self.write() = State::Paused;
+    }
+
+    /// Lets readers in.
+    pub(crate) fn resume(&self, database: Arc<Database>, catalog: Arc<Catalog>) {
+        self.change(State::Open(View { database, catalog, snapshot: None }));
+    }
+
+    /// Answers readers with an error, until [`resume`](Self::resume).
+    pub(crate) fn fail(&self, failure: &Failure) {
+        self.change(State::Failed(failure.to_string()));
+    }
+
+    /// Answers readers that the store is closed.
+    pub(crate) fn close(&self) {
+        self.change(State::Closed);
+    }
+
+    fn change(&self, state: State) {
+        *self.write() = state;
+        self.resumed.notify_waiters();
+    }
+
+    /// `None` while paused.
+    fn try_snapshot(&self) -> Result<Option<Arc<Snapshot>>, Failure> {
+        if let State::Open(View { snapshot: Some(snapshot), .. }) = &*self.read() {
+            return Ok(Some(Arc::clone(snapshot)));
+        }
+        // The catalog and the transaction must be of one moment: `publish` waits for this lock.
+        match &mut *self.write() {
+            State::Open(view) => view.snapshot().map(Some),
+            other => other.unavailable().map(|()| None),
+        }
+    }
+
+    fn database(&self) -> Result<Option<Arc<Database>>, Failure> {
+        match &*self.read() {
+            State::Open(view) => Ok(Some(Arc::clone(&view.database))),
+            other => other.unavailable().map(|()| None),
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn unavailable(&self) -> Result<(), Failure> {
+        match self {
+            Self::Failed(reason) => Err(Failure::Reopen(reason.clone())),
+            Self::Closed => Err(Failure::Closed),
+            Self::Open(_) | Self::Paused => Ok(()),
+        }
+    }
+}
+
+impl View {
+    fn snapshot(&mut self) -> Result<Arc<Snapshot>, Failure> {
+        if let Some(snapshot) = &self.snapshot {
+            return Ok(Arc::clone(snapshot));
+        }
+        let transaction = self.database.begin_read().map_err(Failure::read)?;
+        let rows = transaction.open_table(ROWS).map_err(Failure::read)?;
+        let (catalog, database) = (Arc::clone(&self.catalog), Arc::clone(&self.database));
+        let snapshot = Arc::new(Snapshot { catalog, rows, _database: database });
+        self.snapshot = Some(Arc::clone(&snapshot));
+        Ok(snapshot)
+    }
+}

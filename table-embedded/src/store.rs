@@ -1,0 +1,183 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use table_core::engine;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{AccessPath, Continuation, Page, Query, Select};
+use table_core::store::{
+    Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+use crate::error::Failure;
+use crate::file::Directory;
+use crate::options::{EmbeddedBuilder, Reads};
+use crate::shared::Shared;
+use crate::writer::{Queue, Request, Work, Writer};
+
+/// A durable store in a directory of this machine.
+///
+/// Cheap to clone; clones are the same store. Any number of tasks may use it at once, on a runtime
+/// of any flavour. [`close`](Self::close) it before the program ends: the next start is then quick.
+/// A dropped store closes itself in the background.
+#[derive(Clone)]
+pub struct EmbeddedStore {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) path: PathBuf,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) queue: Queue,
+    reads: Reads,
+    scans: Arc<Semaphore>,
+    /// Backup and compaction exclude one another: compaction waits for all readers.
+    pub(crate) maintenance: tokio::sync::Mutex<()>,
+}
+
+pub(crate) const PROFILE: ServiceProfile = ServiceProfile::LOCAL;
+
+impl EmbeddedStore {
+    /// Opens the store in a directory, and creates it if there is none, with the defaults.
+    ///
+    /// # Errors
+    /// See [`EmbeddedBuilder::open`].
+    pub async fn open(directory: impl Into<PathBuf>) -> Result<Self> {
+        Self::builder(directory).open().await
+    }
+
+    /// Opens with choices.
+    pub fn builder(directory: impl Into<PathBuf>) -> EmbeddedBuilder {
+        EmbeddedBuilder::new(directory.into())
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Finishes what was asked for, writes what is still in memory, and lets go of the directory. Operations
+    /// that come later fail.
+    ///
+    /// # Errors
+    /// The disk failed; with [`Durability::Relaxed`](crate::Durability) the last writes may be lost then.
+    pub async fn close(&self) -> Result<()> {
+        self.inner.queue.close().await
+    }
+
+    /// Removes what dropped tables left and gives free space back to the file system.
+    ///
+    /// Reads and writes wait meanwhile: seconds per gigabyte. Run it when much was deleted.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub async fn compact(&self) -> Result<()> {
+        let _alone = self.inner.maintenance.lock().await;
+        self.inner.queue.compact().await
+    }
+
+    pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {
+        let (queue, requests) = Queue::new();
+        let (reads, scans) = (config.reads, Arc::new(Semaphore::new(config.max_scans)));
+        let directory = path.clone();
+        let open = move || Writer::open(Directory::lock(&directory)?, config, requests);
+        let writer = blocking(move || Ok(open()?)).await?;
+        let shared = writer.shared();
+        writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
+        let inner = Inner { path, shared, queue, reads, scans, maintenance: tokio::sync::Mutex::default() };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    async fn one(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let mut written = self.request(Request::Write(table.clone(), Work::One(operation))).await?;
+        written.pop().ok_or_else(|| Failure::Lost.ambiguous())
+    }
+
+    async fn request(&self, request: Request) -> Result<Vec<Written>> {
+        self.inner.queue.ask(request).await
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").field("path", &self.inner.path).finish_non_exhaustive()
+    }
+}
+
+/// Runs what blocks on a thread made for it.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(e) => Err(Error::new(ErrorKind::Storage("the operation panicked".to_owned())).with_source(e)),
+    }
+}
+
+#[async_trait]
+impl TableStore for EmbeddedStore {
+    fn profile(&self) -> &ServiceProfile {
+        &PROFILE
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.request(Request::CreateTable(table.clone())).await.map(drop)
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.request(Request::DeleteTable(table.clone())).await.map(drop)
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        let start = from.map(|c| c.tables_position(prefix)).transpose()?;
+        let snapshot = self.inner.shared.snapshot().await?;
+        let names = snapshot.catalog.names_from(start.map_or("", |p| p.first.as_str()));
+        Ok(engine::list_page(&PROFILE, prefix, names))
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let snapshot = self.inner.shared.snapshot().await?;
+        if self.inner.reads == Reads::Inline {
+            return snapshot.get(table, key, select);
+        }
+        let (table, key, select) = (table.clone(), key.clone(), select.cloned());
+        blocking(move || snapshot.get(&table, &key, select.as_ref())).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        engine::check_query(&PROFILE, query)?;
+        if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
+            return self.inner.shared.snapshot().await?.query(&PROFILE, table, query, from);
+        }
+        let permit = Arc::clone(&self.inner.scans).acquire_owned().await;
+        let snapshot = self.inner.shared.snapshot().await?;
+        let (table, query, from) = (table.clone(), query.clone(), from.cloned());
+        blocking(move || {
+            let _permit = permit;
+            snapshot.query(&PROFILE, &table, &query, from.as_ref())
+        })
+        .await
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        engine::check_operation(&PROFILE, &operation)?;
+        self.one(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        engine::check_group(&PROFILE, &group)?;
+        self.request(Request::Write(table.clone(), Work::Group(group.into_operations()))).await
+    }
+}

@@ -1,0 +1,192 @@
+use std::cell::Cell;
+use std::sync::Arc;
+
+use redb::{ReadableTable, StorageError, Table, TableError, WriteTransaction};
+use table_core::Result;
+use table_core::engine::{self, Change, Stamp, apply_group, apply_to};
+use table_core::model::{Key, TableName, Ticks};
+use table_core::store::{ErrorKind, Written};
+
+use super::queue::{Request, Work};
+use super::versions::Versions;
+use crate::catalog::Catalog;
+use crate::error::Failure;
+use crate::file::Contents;
+use crate::format::{self, CATALOG, DROPPED, META, ROWS};
+use crate::store::PROFILE;
+
+/// What the writer keeps in memory of the file, and a transaction changes.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) dropped: Vec<u64>,
+    next_table: u64,
+}
+
+impl From<Contents> for Ledger {
+    fn from(Contents { catalog, dropped, next_table, .. }: Contents) -> Self {
+        Self { catalog: Arc::new(catalog), dropped, next_table }
+    }
+}
+
+/// One write transaction, in which requests are decided in order.
+pub(super) struct Batch<'t> {
+    rows: Table<'t, &'static [u8], &'static [u8]>,
+    catalog: Table<'t, &'static str, &'static [u8]>,
+    dropped: Table<'t, u64, ()>,
+    meta: Table<'t, &'static str, u64>,
+    ledger: Ledger,
+    /// Whether there is anything to commit.
+    changed: bool,
+    /// Whether tables were created or deleted.
+    tables_changed: bool,
+}
+
+impl<'t> Batch<'t> {
+    pub(super) fn begin(transaction: &'t WriteTransaction, ledger: Ledger) -> Result<Self, TableError> {
+        Ok(Self {
+            rows: transaction.open_table(ROWS)?,
+            catalog: transaction.open_table(CATALOG)?,
+            dropped: transaction.open_table(DROPPED)?,
+            meta: transaction.open_table(META)?,
+            ledger,
+            changed: false,
+            tables_changed: false,
+        })
+    }
+
+    /// Makes a change, or refuses it and leaves everything as it was. The outer error is the file's: then
+    /// nothing of the transaction can be committed.
+    pub(super) fn make(
+        &mut self,
+        request: Request,
+        versions: &mut Versions,
+    ) -> Result<Result<Vec<Written>>, StorageError> {
+        match request {
+            Request::Write(table, work) => self.write(&table, work, versions),
+            Request::CreateTable(table) => self.create_table(table),
+            Request::DeleteTable(table) => self.delete_table(&table),
+        }
+    }
+
+    /// Removes some rows of a dropped table.
+    pub(super) fn reclaim(&mut self, rows: usize) -> Result<(), StorageError> {
+        let Some(id) = self.ledger.dropped.last().copied() else { return Ok(()) };
+        self.changed = true;
+        if self.remove_rows(id, rows)? < rows {
+            self.dropped.remove(id)?;
+            self.ledger.dropped.pop();
+        }
+        Ok(())
+    }
+
+    /// The state to keep, and whether the commit must be on disk; `None` if nothing changed.
+    pub(super) fn finish(mut self, versions: &mut Versions) -> Result<Option<(Ledger, bool)>, StorageError> {
+        if !self.changed {
+            return Ok(None);
+        }
+        let reserved = versions.reserve(&mut self.meta)?;
+        Ok(Some((self.ledger, reserved || self.tables_changed)))
+    }
+
+    fn remove_rows(&mut self, id: u64, at_most: usize) -> Result<usize, StorageError> {
+        let (from, to) = (format::prefixed(id, &[]), format::prefixed(id + 1, &[]));
+        let range = from.as_slice()..to.as_slice();
+        let mut removed = 0;
+        for row in self.rows.extract_from_if::<&[u8], _>(range, |_, _| true)?.take(at_most) {
+            row?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn write(
+        &mut self,
+        table: &TableName,
+        work: Work,
+        versions: &mut Versions,
+    ) -> Result<Result<Vec<Written>>, StorageError> {
+        let id = match self.ledger.catalog.id(table) {
+            Ok(id) => id,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        let rows = TableRows { id, rows: &self.rows, failure: Cell::new(None) };
+        let time = Ticks::now();
+        let mut stamp = || Stamp { version: versions.next(), time };
+        let decided = match work {
+            Work::One(operation) => {
+                apply_to(&rows, &PROFILE, table, operation, stamp()).map(|change| vec![change])
+            }
+            Work::Group(operations) => apply_group(&rows, &PROFILE, table, operations, stamp),
+        };
+        if let Some(failure) = rows.failure.take() {
+            return Err(failure);
+        }
+        match decided {
+            Ok(changes) => self.store(&changes).map(Ok),
+            Err(refused) => Ok(Err(refused)),
+        }
+    }
+
+    fn store(&mut self, changes: &[(Vec<u8>, Change)]) -> Result<Vec<Written>, StorageError> {
+        self.changed = true;
+        for (key, change) in changes {
+            match change {
+                Change::Put(record) => self.rows.insert(key.as_slice(), record.to_bytes().as_slice())?,
+                Change::Remove => self.rows.remove(key.as_slice())?,
+            };
+        }
+        Ok(changes.iter().map(|(_, change)| change.written()).collect())
+    }
+
+    fn create_table(&mut self, table: TableName) -> Result<Result<Vec<Written>>, StorageError> {
+        if self.ledger.catalog.contains(&table) {
+            return Ok(Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()));
+        }
+        let id = self.ledger.next_table;
+        self.ledger.next_table += 1;
+        self.meta.insert(format::META_NEXT_TABLE, self.ledger.next_table)?;
+        let row = format::catalog_row(id, &table);
+        self.catalog.insert(table.to_lowercase().as_str(), row.as_slice())?;
+        Arc::make_mut(&mut self.ledger.catalog).insert(id, table);
+        (self.changed, self.tables_changed) = (true, true);
+        Ok(Ok(Vec::new()))
+    }
+
+    fn delete_table(&mut self, table: &TableName) -> Result<Result<Vec<Written>>, StorageError> {
+        let id = match self.ledger.catalog.id(table) {
+            Ok(id) => id,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        self.catalog.remove(table.to_lowercase().as_str())?;
+        self.dropped.insert(id, ())?;
+        Arc::make_mut(&mut self.ledger.catalog).remove(table);
+        self.ledger.dropped.push(id);
+        (self.changed, self.tables_changed) = (true, true);
+        Ok(Ok(Vec::new()))
+    }
+}
+
+/// The rows of one table within a transaction, for the engine.
+struct TableRows<'a, 't> {
+    id: u64,
+    rows: &'a Table<'t, &'static [u8], &'static [u8]>,
+    /// Why the file could not be read.
+    failure: Cell<Option<StorageError>>,
+}
+
+impl engine::Rows for TableRows<'_, '_> {
+    fn key(&self, key: &Key) -> Vec<u8> {
+        format::row_key(self.id, key)
+    }
+
+    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+        match self.rows.get(key) {
+            Ok(row) => look(row.as_ref().map(|row| row.value())),
+            Err(failure) => {
+                self.failure.set(Some(failure));
+                Err(Failure::Lost.into())
+            }
+        }
+    }
+}

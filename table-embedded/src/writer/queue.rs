@@ -1,0 +1,135 @@
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use table_core::Result;
+use table_core::model::TableName;
+use table_core::store::{Operation, Written};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::error::Failure;
+
+/// What the writer can be asked to change.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Write(TableName, Work),
+    CreateTable(TableName),
+    DeleteTable(TableName),
+}
+
+#[derive(Debug)]
+pub(crate) enum Work {
+    One(Operation),
+    Group(Vec<Operation>),
+}
+
+/// A message to the writer.
+#[derive(Debug)]
+pub(super) enum Message {
+    Change(Job),
+    Compact(Reply<()>),
+    Close(Reply<()>),
+}
+
+/// A change with its size and the one who waits for it.
+#[derive(Debug)]
+pub(super) struct Job {
+    request: Request,
+    pub(super) bytes: usize,
+    reply: Reply<Vec<Written>>,
+    room: Room,
+}
+
+/// The room that a job takes in the queue, until it is answered.
+pub(super) type Room = Option<OwnedSemaphorePermit>;
+
+impl Job {
+    /// What to do, and whom to answer.
+    pub(super) fn split(self) -> (Request, (Reply<Vec<Written>>, Room)) {
+        (self.request, (self.reply, self.room))
+    }
+}
+
+/// An answer that is owed. Dropped without one, it says that nothing was done.
+#[derive(Debug)]
+pub(super) struct Reply<T>(Option<oneshot::Sender<Result<T>>>);
+
+impl<T> Reply<T> {
+    pub(super) fn send(mut self, result: Result<T>) {
+        if let Some(waiting) = self.0.take() {
+            // Nobody may be waiting any more: the operation stays done.
+            let _ = waiting.send(result);
+        }
+    }
+}
+
+impl<T> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.0.take() {
+            let _ = waiting.send(Err(Failure::Closed.into()));
+        }
+    }
+}
+
+/// Bytes that may be queued; more wait to be queued.
+const QUEUE_BYTES: usize = 64 << 20;
+/// A unit of room in the queue; an operation takes at least one.
+const ROOM: usize = 1 << 10;
+const QUEUE_ROOM: usize = QUEUE_BYTES / ROOM;
+
+/// The way to the writer, bounded by bytes.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    messages: Sender<Message>,
+    room: Arc<Semaphore>,
+}
+
+impl Queue {
+    pub(crate) fn new() -> (Self, Requests) {
+        let (messages, receiver) = channel();
+        (Self { messages, room: Arc::new(Semaphore::new(QUEUE_ROOM)) }, Requests(receiver))
+    }
+
+    /// Has a change made. A future that is dropped while it waits for room leaves it undone; later the
+    /// change happens as if it had not been dropped.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Vec<Written>> {
+        let bytes = request.bytes();
+        let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
+        let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
+        self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await
+    }
+
+    pub(crate) async fn compact(&self) -> Result<()> {
+        self.send(Message::Compact).await
+    }
+
+    pub(crate) async fn close(&self) -> Result<()> {
+        self.send(Message::Close).await
+    }
+
+    async fn send<T>(&self, message: impl FnOnce(Reply<T>) -> Message) -> Result<T> {
+        let (sender, answer) = oneshot::channel();
+        // An error hands the message back; dropping it answers.
+        let _ = self.messages.send(message(Reply(Some(sender))));
+        answer.await.unwrap_or_else(|_| Err(Failure::Lost.ambiguous()))
+    }
+}
+
+/// The writer's end of the queue.
+#[derive(Debug)]
+pub(crate) struct Requests(pub(super) Receiver<Message>);
+
+impl Request {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::CreateTable(_) | Self::DeleteTable(_) => 0,
+            Self::Write(_, Work::One(operation)) => operation_bytes(operation),
+            Self::Write(_, Work::Group(operations)) => operations.iter().map(operation_bytes).sum(),
+        }
+    }
+}
+
+fn operation_bytes(operation: &Operation) -> usize {
+    let key = operation.key();
+    let properties = operation.entity().map_or(0, |e| e.properties().as_packed().len());
+    key.partition().len() + key.row().len() + properties
+}

@@ -1,0 +1,103 @@
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use super::queue::{Job, Message, Reply};
+use super::{FLUSH_AFTER, IDLE, RETRY, Writer};
+
+impl Writer {
+    /// Works until the store is closed, or nobody has it any more.
+    pub(super) fn run(mut self) {
+        let reply = self.serve();
+        let result = self.shut_down();
+        if let Err(failure) = &result {
+            tracing::error!(%failure, "closing the store failed");
+        }
+        // The directory must be free when the answer comes.
+        drop(self);
+        if let Some(reply) = reply {
+            reply.send(result.map_err(Into::into));
+        }
+    }
+
+    fn serve(&mut self) -> Option<Reply<()>> {
+        loop {
+            let mut next = match self.receive() {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            if next.is_none() {
+                self.idle();
+            }
+            while let Some(message) = next.take() {
+                match message {
+                    Message::Change(job) => next = self.batch(job),
+                    Message::Compact(reply) => reply.send(self.compact().map_err(Into::into)),
+                    Message::Close(reply) => return Some(reply),
+                }
+            }
+        }
+    }
+
+    fn receive(&self) -> Result<Message, RecvTimeoutError> {
+        match self.patience() {
+            Some(wait) => self.requests.0.recv_timeout(wait),
+            None => self.requests.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        }
+    }
+
+    /// How long to wait for requests before [`idle`](Self::idle) has something to do.
+    fn patience(&self) -> Option<Duration> {
+        if self.database.is_none() {
+            return Some(RETRY);
+        }
+        if !self.ledger.dropped.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        if let Some(unflushed) = self.unflushed {
+            return Some(FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
+        }
+        (!self.settled).then(|| IDLE.saturating_sub(self.last_commit.elapsed()))
+    }
+
+    /// Takes what is queued and makes it one commit; returns a message that is not a change.
+    fn batch(&mut self, first: Job) -> Option<Message> {
+        let (jobs, other) = self.gather(first);
+        self.last_batch = jobs.len();
+        let bytes = jobs.iter().map(|job| job.bytes).sum();
+        let (requests, replies): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
+        match self.commit(requests, bytes) {
+            Ok(answers) => {
+                replies.into_iter().zip(answers).for_each(|((reply, _room), answer)| reply.send(answer));
+            }
+            Err(failed) => {
+                self.shared.pause();
+                replies.into_iter().for_each(|(reply, _room)| reply.send(Err(failed.error())));
+                self.reopen();
+            }
+        }
+        other
+    }
+
+    /// Takes jobs until none is queued, but lingers for as many as last time.
+    fn gather(&self, first: Job) -> (Vec<Job>, Option<Message>) {
+        let bounds = self.config.group_commit;
+        let deadline = Instant::now() + bounds.linger;
+        let mut bytes = first.bytes;
+        let mut jobs = vec![first];
+        while jobs.len() < bounds.max_transactions && bytes < bounds.max_bytes {
+            let lingers = jobs.len() < self.last_batch;
+            let wait =
+                if lingers { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            match self.requests.0.recv_timeout(wait) {
+                Ok(Message::Change(job)) => {
+                    bytes += job.bytes;
+                    jobs.push(job);
+                }
+                Ok(other) => return (jobs, Some(other)),
+                Err(_) => break,
+            }
+        }
+        (jobs, None)
+    }
+}

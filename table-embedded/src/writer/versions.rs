@@ -1,0 +1,44 @@
+use redb::{StorageError, Table};
+
+use crate::format::META_VERSION_MARK;
+
+/// How many versions are reserved at once: the mark on disk is then written rarely.
+const BLOCK: u64 = 1 << 20;
+
+/// Gives out the versions that become ETags: each once, across reopening and crashes.
+///
+/// Versions up to a mark on disk may have been given out, so a reopened store starts above it. The
+/// mark is raised in the commit that first needs it, or before.
+#[derive(Debug)]
+pub(super) struct Versions {
+    last: u64,
+    mark: u64,
+}
+
+impl Versions {
+    /// Starts above the mark on disk.
+    pub(super) fn after(mark: u64) -> Self {
+        Self { last: mark, mark }
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Raises the mark if it is needed; whether this commit must then reach the disk.
+    pub(super) fn reserve(&mut self, meta: &mut Table<'_, &str, u64>) -> Result<bool, StorageError> {
+        if self.last <= self.mark {
+            return Ok(false);
+        }
+        self.mark = self.last + BLOCK;
+        meta.insert(META_VERSION_MARK, self.mark)?;
+        Ok(true)
+    }
+
+    /// After a commit of unknown outcome: nothing that was given out comes back.
+    pub(super) fn reopened(&mut self, mark: u64) {
+        self.last = self.last.max(mark);
+        self.mark = mark;
+    }
+}

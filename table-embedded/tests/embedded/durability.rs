@@ -1,0 +1,102 @@
+//! What was acknowledged is there after reopening, and versions never come back.
+
+use std::collections::HashSet;
+
+use crate::support::{Place, count, entity, fill, insert, key, name};
+use table_core::model::IfMatch;
+use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
+use table_embedded::{Durability, EmbeddedStore, Reads};
+
+#[tokio::test]
+async fn what_was_written_is_there_after_closing_and_reopening() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    let etag = insert(&store, &table, "1").await;
+    let before = store.get(&table, &key("p", "1"), None).await.unwrap();
+    store.close().await.unwrap();
+
+    let store = place.open().await;
+    let after = store.get(&table, &key("p", "1"), None).await.unwrap();
+    assert_eq!(after, before);
+    assert_eq!(after.unwrap().etag(), Some(&etag));
+}
+
+#[tokio::test]
+async fn a_store_that_was_dropped_can_be_opened_again_at_once() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    insert(&store, &table, "1").await;
+    drop(store);
+
+    assert_eq!(count(&place.open().await, &table).await, 1);
+}
+
+#[tokio::test]
+async fn etags_are_not_used_again_after_delete_and_reopen() {
+    let (place, table) = (Place::new(), name("Things"));
+    let mut seen = HashSet::new();
+    for _ in 0..3 {
+        let store = place.open().await;
+        store.create_table_if_missing(&table).await.unwrap();
+        for _ in 0..3 {
+            assert!(seen.insert(insert(&store, &table, "1").await.to_string()));
+            store.write(&table, Operation::Delete(key("p", "1"), IfMatch::Any)).await.unwrap();
+        }
+        store.delete_table(&table).await.unwrap();
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn relaxed_writes_are_seen_at_once_and_kept_by_close() {
+    let (place, table) = (Place::new(), name("Things"));
+    let builder = EmbeddedStore::builder(place.path()).durability(Durability::Relaxed);
+    let store = builder.open().await.unwrap();
+    store.create_table(&table).await.unwrap();
+    fill(&store, &table, 0, 1000).await;
+    assert_eq!(count(&store, &table).await, 1000);
+    store.close().await.unwrap();
+
+    assert_eq!(count(&place.open().await, &table).await, 1000);
+}
+
+#[tokio::test]
+async fn a_closed_store_refuses_everything_and_changes_nothing() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    store.close().await.unwrap();
+
+    let error = store.write(&table, Operation::Insert(entity("p", "1"))).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Storage(_)) && !error.is_ambiguous(), "{error}");
+    assert!(error.to_string().contains("closed"), "{error}");
+    assert!(store.get(&table, &key("p", "1"), None).await.is_err());
+    assert!(store.close().await.is_err());
+    assert_eq!(count(&place.open().await, &table).await, 0);
+}
+
+#[tokio::test]
+async fn reads_on_blocking_threads_answer_the_same() {
+    let (place, table) = (Place::new(), name("Things"));
+    let builder = EmbeddedStore::builder(place.path()).reads(Reads::Blocking).max_scans(1);
+    let store = builder.open().await.unwrap();
+    store.create_table(&table).await.unwrap();
+    insert(&store, &table, "1").await;
+    let read = store.get(&table, &key("p", "1"), None).await.unwrap().unwrap();
+    assert_eq!(read.properties(), entity("p", "1").properties());
+    assert_eq!(count(&store, &table).await, 1);
+}
+
+#[tokio::test]
+async fn only_what_is_asked_for_is_returned() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    let wide = entity("p", "1").with("Other", 1);
+    store.write(&table, Operation::Insert(wide)).await.unwrap();
+    let select = table_core::query::Select::new(["Other"]);
+    let read = store.get(&table, &key("p", "1"), Some(&select)).await.unwrap().unwrap();
+    assert_eq!(read.properties().iter().map(|p| p.name()).collect::<Vec<_>>(), ["Other"]);
+}
