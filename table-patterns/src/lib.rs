@@ -5,4 +5,6 @@
 //! cost in requests. `docs/cookbook.md` maps the guide's sections to them.
 
 pub mod clock;
+pub mod index;
+pub mod journal;
 pub mod queue;

@@ -6,6 +6,7 @@ mod key;
 pub mod key_order;
 mod key_part;
 mod properties;
+mod system;
 mod table_name;
 mod ticks;
 mod ticks_text;
@@ -19,6 +20,7 @@ pub use key_part::{
     KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
 };
 pub use properties::{Properties, PropertiesIter, PropertyRef};
+pub use system::SYSTEM_PREFIX;
 pub use table_name::TableName;
 pub use ticks::Ticks;
 pub use value::{EdmType, EdmValue, ValueRef};

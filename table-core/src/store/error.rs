@@ -128,6 +128,16 @@ pub enum ErrorKind {
     /// A continuation of another query, another store, or not one at all.
     #[error("invalid continuation: {0}")]
     InvalidContinuation(String),
+    /// Another entity holds the value of a unique index.
+    #[error("the unique index '{index}' holds {entry} for another entity, {owner}")]
+    UniqueViolation {
+        /// The index.
+        index: String,
+        /// The entry's key.
+        entry: String,
+        /// The key of the entity that holds it, where it is known.
+        owner: String,
+    },
     /// An operation of a group transaction failed; none was applied.
     #[error("operation {index} of the group transaction failed, nothing was applied: {error}")]
     TransactionFailed {
@@ -303,6 +313,11 @@ impl Error {
             self.root().kind(),
             ErrorKind::EntityAlreadyExists { .. } | ErrorKind::TableAlreadyExists { .. }
         )
+    }
+
+    /// Another entity holds the value of a unique index.
+    pub fn is_unique_violation(&self) -> bool {
+        matches!(self.root().kind(), ErrorKind::UniqueViolation { .. })
     }
 
     /// Another writer changed the entity.

@@ -1,0 +1,116 @@
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::store::{Error, Result};
+
+/// Where an entry is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The table.
+    pub table: TableName,
+    /// The key within it.
+    pub key: Key,
+}
+
+impl Location {
+    /// Whether a group transaction on `partition` of `table` can write it.
+    pub fn is_within(&self, table: &TableName, partition: &str) -> bool {
+        self.table == *table && self.key.partition() == partition
+    }
+}
+
+/// A row that an index derives from an entity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Where it is.
+    pub location: Location,
+    /// The entity it was derived from.
+    pub owner: Key,
+    /// What it holds, beside its owner's key.
+    pub properties: Properties,
+    /// The index it belongs to.
+    pub index: String,
+    /// Whether no other entity may have an entry at this location.
+    pub unique: bool,
+}
+
+impl Entry {
+    /// The property with the owner's PartitionKey.
+    pub const OWNER_PARTITION: &'static str = "OwnerPartition";
+    /// The property with the owner's RowKey.
+    pub const OWNER_ROW: &'static str = "OwnerRow";
+
+    /// The row.
+    pub fn to_entity(&self) -> Entity {
+        Entity::from_parts(self.location.key.clone(), self.properties.clone())
+            .with(Self::OWNER_PARTITION, self.owner.partition())
+            .with(Self::OWNER_ROW, self.owner.row())
+    }
+
+    /// The owner that a row names.
+    ///
+    /// # Errors
+    /// The row is no index entry.
+    pub fn owner_of(row: &Entity) -> Result<Key> {
+        let text = |name: &str| match row.get(name) {
+            Some(ValueRef::String(text)) => Ok(text),
+            other => {
+                let found = other.map_or("nothing", |v| v.edm_type().name());
+                Err(Error::decode("index entry", row.key(), name, "Edm.String", found))
+            }
+        };
+        Key::new(text(Self::OWNER_PARTITION)?, text(Self::OWNER_ROW)?)
+    }
+}
+
+/// Derives index entries from entities.
+pub trait Maintainer: Debug + Send + Sync + 'static {
+    /// The entries of an entity: the same for the same entity, always.
+    ///
+    /// # Errors
+    /// The entity cannot be read, or a key cannot be made.
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>>;
+}
+
+/// What an update changes among the entries of an entity.
+#[derive(Clone, Debug, Default)]
+pub struct EntryDiff {
+    /// Entries that are new or hold something else, with what was there before.
+    pub put: Vec<(Entry, Option<Entry>)>,
+    /// Entries that go.
+    pub removed: Vec<Entry>,
+}
+
+impl EntryDiff {
+    /// Compares the entries of the old and the new state: what is the same is left alone.
+    pub fn new(old: Vec<Entry>, new: Vec<Entry>) -> Self {
+        let mut before: BTreeMap<Location, Entry> = by_location(old);
+        let mut diff = Self::default();
+        for entry in new {
+            match before.remove(&entry.location) {
+                Some(old) if old == entry => {}
+                old => diff.put.push((entry, old)),
+            }
+        }
+        diff.removed = before.into_values().collect();
+        diff
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.put.is_empty() && self.removed.is_empty()
+    }
+
+    /// Splits into what a group transaction on the partition writes and the rest.
+    pub fn split(self, table: &TableName, partition: &str) -> (Self, Self) {
+        let here = |entry: &Entry| entry.location.is_within(table, partition);
+        let (put, remote_put) = self.put.into_iter().partition(|(entry, _)| here(entry));
+        let (removed, remote_removed) = self.removed.into_iter().partition(here);
+        (Self { put, removed }, Self { put: remote_put, removed: remote_removed })
+    }
+}
+
+fn by_location(entries: Vec<Entry>) -> BTreeMap<Location, Entry> {
+    entries.into_iter().map(|e| (e.location.clone(), e)).collect()
+}

@@ -1,0 +1,131 @@
+//! Consistency across partitions: writes whose index entries lie in other partitions or tables.
+//!
+//! # Problem
+//! A group transaction covers one partition. An entity's entries elsewhere must follow it, whatever
+//! crashes between the requests, and a unique value must have one owner.
+//!
+//! # Key layout
+//!
+//! | row | where | RowKey |
+//! |---|---|---|
+//! | journal row, or abort row in its place | the entity's partition | `~~j_` + write id |
+//! | entry | where the index says | as the index says, with the owner's key beside the payload |
+//! | ticket | the queue | none |
+//!
+//! # Protocol
+//! 1. The entity is read, or the caller knows it with its ETag.
+//! 2. A *ticket* is queued, invisible for a lease.
+//! 3. Unique keys of the new state are reserved.
+//! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row.
+//! 5. The touched keys are made to agree with the entity *as it is now*.
+//! 6. The entity is read again; if it changed, step 5 is repeated.
+//! 7. The journal row goes, then the ticket.
+//!
+//! # Guarantees
+//! The write is committed at step 4, atomically. Entries follow: at once where the answer says
+//! [`Entries::Applied`], else as soon as a worker or sweep comes by. No value of a unique index has
+//! two owners, at any moment. A write that answers *not applied* never commits.
+//!
+//! # Failure windows
+//! Between steps 4 and 7 an entry may be missing or stale: reads that verify never show it. A process
+//! paused *inside* a request for longer than the longest life of a request can leave a stale
+//! entry until the next scrub.
+//!
+//! # Assumptions
+//! Clocks measure durations only and are never compared between machines. Uniqueness and commits rest on
+//! ETags and abort rows; durations matter to one rule alone, that a journal row has one applier
+//! at a time: see [`Timing`].
+//!
+//! # Cost in requests
+//! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
+//! transaction, read, journal row, ticket), 2 less without a queue; + 2 per unique key gained and 3 per
+//! unique key lost.
+
+mod apply;
+mod lease;
+mod recover;
+mod row;
+mod state;
+mod sweep;
+mod ticket;
+mod touched;
+mod unique;
+mod write;
+
+use std::sync::Arc;
+
+pub use apply::Entries;
+pub use lease::Timing;
+pub use recover::{Progress, Recovery};
+pub use row::WriteId;
+pub use sweep::SweepReport;
+pub use write::{Acknowledge, Change, Committed};
+
+use table_core::model::{Entity, TableName};
+use table_core::queue::WorkQueue;
+use table_core::store::{Result, TableStore};
+
+use crate::index::{Entry, Maintainer};
+
+/// Writes entities of one table together with their index entries. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Journal {
+    store: Arc<dyn TableStore>,
+    store_name: String,
+    table: TableName,
+    maintainer: Arc<dyn Maintainer>,
+    queue: Option<Arc<dyn WorkQueue>>,
+    timing: Timing,
+}
+
+impl Journal {
+    /// A journal for a table whose entries `maintainer` derives, without a queue: what a crash leaves
+    /// is found by [`sweep`](Self::sweep).
+    pub fn new(store: Arc<dyn TableStore>, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
+        let store_name = "default".to_owned();
+        Self { store, store_name, table, maintainer, queue: None, timing: Timing::default() }
+    }
+
+    /// Queues a ticket for every write with remote entries, so that workers find what a crash leaves.
+    #[must_use]
+    pub fn with_queue(mut self, queue: Arc<dyn WorkQueue>) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Sets the durations of leases and requests.
+    #[must_use]
+    pub const fn with_timing(mut self, timing: Timing) -> Self {
+        self.timing = timing;
+        self
+    }
+
+    /// Names the store in tickets, where one queue serves several.
+    #[must_use]
+    pub fn with_store_name(mut self, name: impl Into<String>) -> Self {
+        self.store_name = name.into();
+        self
+    }
+
+    /// The store.
+    pub fn store(&self) -> &dyn TableStore {
+        &*self.store
+    }
+
+    /// The table of the entities.
+    pub const fn table(&self) -> &TableName {
+        &self.table
+    }
+
+    /// The name of the store in tickets.
+    pub fn store_name(&self) -> &str {
+        &self.store_name
+    }
+
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.maintainer.entries(entity)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! What a worker does with a ticket.
+
+use std::time::Duration;
+
+use table_core::model::{Key, TableName};
+use table_core::queue::{Message, WorkQueue};
+use table_core::store::{Error, Operation, Result};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::Journal;
+use super::apply::{Entries, Reserved};
+use super::lease::Lease;
+use super::row::{Evidence, JournalRow, WriteId, abort_row, read};
+use super::state::States;
+use super::ticket::Ticket;
+use super::touched::Touched;
+
+/// What became of a ticket or a journal row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing is left to do.
+    Done,
+    /// Try again after this time.
+    Later(Duration),
+}
+
+impl Evidence {
+    pub(super) const fn is_journal(&self) -> bool {
+        matches!(self, Self::Journal(_))
+    }
+}
+
+impl Journal {
+    /// What stands at the key of a write.
+    async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
+        let entity = self.store.get(&self.table, &id.key(partition)?, None).await?;
+        entity.as_ref().map(|e| read(id, e)).transpose()
+    }
+
+    /// Gives a write up unless it has committed: inserts the abort row at the journal row's key. What
+    /// stands there afterwards is final.
+    pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Evidence> {
+        let row = abort_row(id.key(partition)?);
+        loop {
+            match self.store.write(&self.table, Operation::Insert(row.clone())).await {
+                Ok(written) => return Ok(Evidence::Abort { etag: written.etag, written: None }),
+                Err(e) if e.is_already_exists() && !e.is_ambiguous() => {}
+                Err(e) => return Err(e),
+            }
+            if let Some(evidence) = self.evidence(id, partition).await? {
+                return Ok(evidence);
+            }
+        }
+    }
+
+    /// Finishes or gives up the write that a ticket points at.
+    ///
+    /// # Errors
+    /// The text is no ticket of this journal; the storage's.
+    pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<Progress> {
+        let ticket = Ticket::parse(ticket)?;
+        self.check_ours(&ticket)?;
+        match self.evidence(ticket.write_id(), &ticket.partition).await? {
+            Some(Evidence::Journal(row)) => self.take_over_row(row).await,
+            _ => self.give_up_for(&ticket, dequeues).await,
+        }
+    }
+
+    fn check_ours(&self, ticket: &Ticket) -> Result<()> {
+        if ticket.store == self.store_name && TableName::new(ticket.table.as_str())? == self.table {
+            return Ok(());
+        }
+        let (store, table) = (&ticket.store, &ticket.table);
+        Err(Error::invalid_request(format!("a ticket for the table '{table}' of the store '{store}'")))
+    }
+
+    /// No journal row: after the abort row is in, the writer can never commit, and what it reserved
+    /// is released. The ticket goes when it has come a second time: it is older than a lease then, and
+    /// a reservation that was still on its way has arrived.
+    async fn give_up_for(&self, ticket: &Ticket, dequeues: u32) -> Result<Progress> {
+        if let Evidence::Journal(row) = self.abort(ticket.write_id(), &ticket.partition).await? {
+            return self.take_over_row(row).await;
+        }
+        let owners = owners(&ticket.partition, &ticket.rows)?;
+        self.release_reserved(ticket.write_id(), owners, &ticket.reserved).await?;
+        Ok(if dequeues > 1 { Progress::Done } else { Progress::Later(self.timing.lease()) })
+    }
+
+    async fn release_reserved(&self, id: WriteId, owners: Vec<Key>, reserved: &[Touched]) -> Result<()> {
+        let mut states = States::new(owners);
+        for touched in reserved {
+            self.settle(&touched.location()?, id, &mut states).await?;
+        }
+        Ok(())
+    }
+
+    /// Watches a journal row for a whole lease on this process's clock; unchanged, its lease is over
+    /// and it is claimed and applied.
+    pub(super) async fn take_over_row(&self, row: JournalRow) -> Result<Progress> {
+        sleep(self.timing.lease()).await;
+        let lease = Lease::start(self.timing);
+        let Some(row) = self.claim(row).await? else { return Ok(Progress::Later(self.timing.lease())) };
+        let mut states = States::new(owners(row.key.partition(), &row.rows)?);
+        states.read_all_again(self).await?;
+        match self.apply(&row, states, &Reserved::new(), lease).await? {
+            Entries::Applied => Ok(Progress::Done),
+            Entries::Pending => Ok(Progress::Later(self.timing.lease())),
+        }
+    }
+
+    /// Replaces the row under its ETag; `None` if anyone else was active.
+    async fn claim(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
+        let Some(etag) = row.etag.take() else { return Ok(None) };
+        row.claim = Some(Uuid::new_v4());
+        match self.store.write(&self.table, Operation::Replace(row.to_entity()?, etag.into())).await {
+            Ok(written) => Ok(Some(JournalRow { etag: written.etag, ..row })),
+            Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
+    rows.iter().map(|row| Key::new(partition, row)).collect()
+}
+
+/// A worker: takes tickets from a queue and finishes what they point at.
+#[derive(Debug)]
+pub struct Recovery<'a> {
+    queue: &'a dyn WorkQueue,
+    journals: Vec<&'a Journal>,
+}
+
+impl<'a> Recovery<'a> {
+    /// A worker for the tickets of these journals.
+    pub const fn new(queue: &'a dyn WorkQueue, journals: Vec<&'a Journal>) -> Self {
+        Self { queue, journals }
+    }
+
+    /// Takes up to `max` tickets and works on them; how many there were. Any number of workers may run
+    /// at once. A ticket that cannot be handled comes back until the queue sets it aside as poison.
+    ///
+    /// # Errors
+    /// The queue's. Errors of tickets are traced: the others go on.
+    pub async fn run_once(&self, max: usize) -> Result<usize> {
+        let longest = self.journals.iter().map(|j| j.timing.lease()).max().unwrap_or_default();
+        let messages = self.queue.receive(max, longest * 3).await?;
+        for message in &messages {
+            if let Err(error) = self.handle(message).await {
+                tracing::warn!(%error, id = %message.id, "a ticket was not handled");
+            }
+        }
+        Ok(messages.len())
+    }
+
+    async fn handle(&self, message: &Message) -> Result<()> {
+        let ticket = Ticket::parse(&message.body)?;
+        let ours = self.journals.iter().find(|j| j.check_ours(&ticket).is_ok());
+        let journal =
+            ours.ok_or_else(|| Error::invalid_request("no journal of this worker has this ticket's table"))?;
+        let Some(receipt) = &message.receipt else { return Ok(()) };
+        match journal.recover(&message.body, message.dequeue_count).await? {
+            Progress::Done => self.queue.delete(receipt).await,
+            Progress::Later(delay) => self.queue.renew(receipt, delay).await.map(drop),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Journal rows: the evidence that a write has entries to apply, and abort rows in their place.
+
+use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, Ticks, ValueRef};
+use table_core::store::{Error, Result};
+use uuid::Uuid;
+
+use super::touched::{Touched, decode, encode};
+
+const PREFIX: &str = "j_";
+const KIND: &str = "JournalKind";
+const ROWS: &str = "JournalRows";
+const TOUCHED: &str = "JournalTouched";
+const CLAIM: &str = "JournalClaim";
+const WRITTEN: &str = "JournalWritten";
+const WRITE: &str = "write";
+const ABORT: &str = "abort";
+
+/// The identity of one attempt to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(Uuid);
+
+impl WriteId {
+    pub(super) fn fresh() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    pub(super) const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub(super) const fn uuid(self) -> Uuid {
+        self.0
+    }
+
+    /// The key of its journal row, or of the abort row in its place.
+    pub(super) fn key(self, partition: &str) -> Result<Key> {
+        Key::new(partition, format!("{SYSTEM_PREFIX}{PREFIX}{}", self.0.simple()))
+    }
+}
+
+impl std::fmt::Display for WriteId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}
+
+/// What stands at the key of a write.
+#[derive(Clone, Debug)]
+pub(super) enum Evidence {
+    /// The write was committed and its entries are to be applied.
+    Journal(JournalRow),
+    /// The write was given up: it can never commit.
+    Abort { etag: Option<ETag>, written: Option<Ticks> },
+}
+
+/// A committed write whose entries are to be applied.
+#[derive(Clone, Debug)]
+pub(super) struct JournalRow {
+    pub(super) id: WriteId,
+    pub(super) key: Key,
+    pub(super) etag: Option<ETag>,
+    /// The row keys of the entities that it wrote.
+    pub(super) rows: Vec<String>,
+    /// The remote keys of their old and new states.
+    pub(super) touched: Vec<Touched>,
+    /// Who applies it now, if a worker has claimed it.
+    pub(super) claim: Option<Uuid>,
+}
+
+impl JournalRow {
+    pub(super) fn to_entity(&self) -> Result<Entity> {
+        let mut entity = Entity::from(self.key.clone())
+            .with(KIND, WRITE)
+            .with(ROWS, encode(&self.rows)?)
+            .with(WRITTEN, Ticks::now());
+        for (n, chunk) in encode(&self.touched)?.chunks(CHUNK).enumerate() {
+            entity.properties_mut().set(&format!("{TOUCHED}{n}"), chunk);
+        }
+        if let Some(claim) = self.claim {
+            entity.properties_mut().set(CLAIM, claim);
+        }
+        Ok(entity)
+    }
+}
+
+/// Bytes in one binary property.
+const CHUNK: usize = table_core::store::limits::BINARY_BYTES;
+
+/// An abort row.
+pub(super) fn abort_row(key: Key) -> Entity {
+    Entity::from(key).with(KIND, ABORT).with(WRITTEN, Ticks::now())
+}
+
+/// Reads what stands at the key of a write.
+pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
+    let damaged =
+        |name: &str| Error::decode("journal row", entity.key(), name, "a journal's value", "something else");
+    match entity.get(KIND) {
+        Some(ValueRef::String(ABORT)) => {
+            Ok(Evidence::Abort { etag: entity.etag().cloned(), written: entity.timestamp() })
+        }
+        Some(ValueRef::String(WRITE)) => {
+            let Some(ValueRef::Binary(rows)) = entity.get(ROWS) else { return Err(damaged(ROWS)) };
+            let claim = match entity.get(CLAIM) {
+                None => None,
+                Some(ValueRef::Guid(claim)) => Some(claim),
+                Some(_) => return Err(damaged(CLAIM)),
+            };
+            Ok(Evidence::Journal(JournalRow {
+                id,
+                key: entity.key().clone(),
+                etag: entity.etag().cloned(),
+                rows: decode(rows).ok_or_else(|| damaged(ROWS))?,
+                touched: decode(&joined(entity)).ok_or_else(|| damaged(TOUCHED))?,
+                claim,
+            }))
+        }
+        _ => Err(damaged(KIND)),
+    }
+}
+
+fn joined(entity: &Entity) -> Vec<u8> {
+    let chunks = (0..).map_while(|n| match entity.get(&format!("{TOUCHED}{n}")) {
+        Some(ValueRef::Binary(chunk)) => Some(chunk),
+        _ => None,
+    });
+    chunks.flatten().copied().collect()
+}

@@ -1,0 +1,62 @@
+use std::collections::BTreeMap;
+
+use table_core::model::{ETag, Entity, Key};
+use table_core::store::Result;
+
+use super::Journal;
+use crate::index::{Entry, Location};
+
+/// The entities of a write as they were last read: what entries must agree with.
+#[derive(Clone, Debug)]
+pub(super) struct States(BTreeMap<Key, Option<Entity>>);
+
+impl States {
+    /// Entities not yet read: as if they did not exist.
+    pub(super) fn new(keys: Vec<Key>) -> Self {
+        Self(keys.into_iter().map(|key| (key, None)).collect())
+    }
+
+    /// Takes over what a write has just made.
+    pub(super) fn set(&mut self, key: Key, entity: Option<Entity>) {
+        self.0.insert(key, entity);
+    }
+
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.0.contains_key(key)
+    }
+
+    /// Reads one of the entities.
+    pub(super) async fn read_again(&mut self, journal: &Journal, key: &Key) -> Result<()> {
+        let entity = journal.store().get(journal.table(), key, None).await?;
+        self.0.insert(key.clone(), entity);
+        Ok(())
+    }
+
+    /// Reads all entities.
+    pub(super) async fn read_all_again(&mut self, journal: &Journal) -> Result<()> {
+        for key in self.0.keys().cloned().collect::<Vec<_>>() {
+            self.read_again(journal, &key).await?;
+        }
+        Ok(())
+    }
+
+    /// Every entry that the entities have now, by location.
+    pub(super) fn entries(&self, journal: &Journal) -> Result<BTreeMap<Location, Entry>> {
+        let mut all = BTreeMap::new();
+        for entity in self.0.values().flatten() {
+            all.extend(journal.entries(entity)?.into_iter().map(|e| (e.location.clone(), e)));
+        }
+        Ok(all)
+    }
+
+    /// The entry that one of the entities has at a location.
+    pub(super) fn entry_at(&self, journal: &Journal, key: &Key, at: &Location) -> Result<Option<Entry>> {
+        let Some(Some(entity)) = self.0.get(key) else { return Ok(None) };
+        Ok(journal.entries(entity)?.into_iter().find(|e| e.location == *at))
+    }
+
+    /// The versions of the entities: equal versions are equal entities.
+    pub(super) fn versions(&self) -> Vec<Option<ETag>> {
+        self.0.values().map(|e| e.as_ref().and_then(|e| e.etag().cloned())).collect()
+    }
+}

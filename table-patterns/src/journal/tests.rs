@@ -1,0 +1,141 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::query::Query;
+use table_core::queue::WorkQueue;
+use table_core::store::{Result, TableStore, TableStoreExt};
+
+use super::{Acknowledge, Change, Entries, Journal};
+use crate::index::{Entry, Location, Maintainer};
+use crate::queue::TableQueue;
+
+/// `Name` is unique across partitions, in a table of its own; `City` is an entry in another partition.
+#[derive(Debug)]
+struct People;
+
+impl Maintainer for People {
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        if entity.key().is_system() || entity.key().partition().starts_with("city_") {
+            return Ok(Vec::new());
+        }
+        let mut entries = Vec::new();
+        if let Some(ValueRef::String(name)) = entity.get("Name") {
+            entries.push(entry(entity, "Names", Key::new(name, "")?, "name", true)?);
+        }
+        if let Some(ValueRef::String(city)) = entity.get("City") {
+            let key = Key::new(format!("city_{city}"), entity.key().row())?;
+            entries.push(entry(entity, "People", key, "city", false)?);
+        }
+        Ok(entries)
+    }
+}
+
+fn entry(entity: &Entity, table: &str, key: Key, index: &str, unique: bool) -> Result<Entry> {
+    let location = Location { table: TableName::new(table)?, key };
+    let (owner, index) = (entity.key().clone(), index.to_owned());
+    Ok(Entry { location, owner, properties: Properties::new(), index, unique })
+}
+
+struct World {
+    store: Arc<dyn TableStore>,
+    queue: Arc<TableQueue>,
+    journal: Journal,
+}
+
+async fn world() -> Result<World> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    for table in ["People", "Names"] {
+        store.create_table(&TableName::new(table)?).await?;
+    }
+    let queue = Arc::new(TableQueue::open(store.clone(), "Work", "journal").await?);
+    let journal = Journal::new(store.clone(), TableName::new("People")?, Arc::new(People));
+    let journal = journal.with_queue(queue.clone());
+    Ok(World { store, queue, journal })
+}
+
+fn person(id: &str, name: &str, city: &str) -> Result<Entity> {
+    Ok(Entity::new("p", id)?.with("Name", name).with("City", city))
+}
+
+async fn rows(world: &World, table: &str) -> Result<BTreeMap<String, Entity>> {
+    let all = world.store.query_all(&TableName::new(table)?, &Query::new()).await?;
+    Ok(all.into_iter().map(|e| (e.key().to_string(), e)).collect())
+}
+
+async fn read(world: &World, id: &str) -> Result<Entity> {
+    world.store.get_existing(world.journal.table(), &Key::new("p", id)?).await
+}
+
+#[tokio::test]
+async fn a_write_leaves_its_entries_and_nothing_else() -> Result<()> {
+    let world = world().await?;
+    let change = Change::insert(person("1", "ken", "oslo")?);
+    let done = world.journal.write(&[change], Acknowledge::Applied).await?;
+    assert_eq!(done.entries, Entries::Applied);
+    assert!(done.written[0].etag.is_some());
+    let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
+    assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
+    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('ken', '')"]);
+    assert!(world.queue.receive(9, Duration::ZERO).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_update_moves_entries() -> Result<()> {
+    let world = world().await?;
+    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    let old = read(&world, "1").await?;
+    let change = Change::replace(old, person("1", "kim", "rome")?);
+    assert_eq!(world.journal.write(&[change], Acknowledge::Applied).await?.entries, Entries::Applied);
+    let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
+    assert_eq!(people, ["('city_rome', '1')", "('p', '1')"]);
+    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('kim', '')"]);
+    let old = read(&world, "1").await?;
+    world.journal.write(&[Change::delete(old)], Acknowledge::Applied).await?;
+    assert!(rows(&world, "People").await?.is_empty() && rows(&world, "Names").await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_unique_value_has_one_owner() -> Result<()> {
+    let world = world().await?;
+    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    let error =
+        world.journal.write(&[Change::insert(person("2", "ken", "rome")?)], Acknowledge::Applied).await;
+    let error = error.unwrap_err();
+    assert!(error.is_unique_violation(), "{error}");
+    assert!(error.to_string().contains("('p', '1')"), "{error}");
+    assert_eq!(rows(&world, "People").await?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stale_write_leaves_no_reservation() -> Result<()> {
+    let world = world().await?;
+    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    let old = read(&world, "1").await?;
+    let first = Change::replace(old.clone(), person("1", "ken", "rome")?);
+    world.journal.write(&[first], Acknowledge::Applied).await?;
+    let second = Change::replace(old, person("1", "kim", "rome")?);
+    let error = world.journal.write(&[second], Acknowledge::Applied).await.unwrap_err();
+    assert!(error.is_precondition_failed(), "{error}");
+    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('ken', '')"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_finishes_what_was_only_committed() -> Result<()> {
+    let world = world().await?;
+    let done =
+        world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    assert_eq!(done.entries, Entries::Pending);
+    assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its journal row");
+    let report = world.journal.sweep(&[TableName::new("Names")?], Duration::from_secs(86_400)).await?;
+    assert_eq!((report.applied, report.left), (1, 0));
+    let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
+    assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
+    Ok(())
+}

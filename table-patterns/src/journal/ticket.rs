@@ -1,0 +1,35 @@
+use serde::{Deserialize, Serialize};
+use table_core::store::{Error, Result};
+use uuid::Uuid;
+
+use super::row::WriteId;
+use super::touched::Touched;
+
+/// A message that points at one write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ticket {
+    pub(super) write: Uuid,
+    /// The store, table and partition of the entities.
+    pub(super) store: String,
+    pub(super) table: String,
+    pub(super) partition: String,
+    /// The entities' row keys: the owners of what is reserved.
+    pub(super) rows: Vec<String>,
+    /// The unique keys to release if the write is given up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) reserved: Vec<Touched>,
+}
+
+impl Ticket {
+    pub(super) const fn write_id(&self) -> WriteId {
+        WriteId::from_uuid(self.write)
+    }
+
+    pub(super) fn to_text(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|e| Error::invalid_request(format!("cannot write a ticket: {e}")))
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|e| Error::invalid_request(format!("this is no ticket: {e}")))
+    }
+}

@@ -1,0 +1,40 @@
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use table_core::model::{Key, TableName};
+use table_core::store::{Error, Result};
+
+use crate::index::{Entry, Location};
+
+/// A remote key that a write may change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Touched {
+    #[serde(rename = "t")]
+    table: String,
+    #[serde(rename = "p")]
+    partition: String,
+    #[serde(rename = "r")]
+    row: String,
+    #[serde(rename = "u", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unique: bool,
+}
+
+impl Touched {
+    pub(super) fn of(entry: &Entry) -> Self {
+        let Location { table, key } = &entry.location;
+        let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
+        Self { table: table.to_string(), partition, row, unique: entry.unique }
+    }
+
+    pub(super) fn location(&self) -> Result<Location> {
+        let table = TableName::new(self.table.as_str())?;
+        Ok(Location { table, key: Key::new(&self.partition, &self.row)? })
+    }
+}
+
+pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|e| Error::invalid_request(format!("cannot write a journal row: {e}")))
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
+}
