@@ -96,6 +96,7 @@ pub(super) fn error_name(error: &Error) -> &'static str {
         ErrorKind::ScanRefused { .. } => "scan_refused",
         ErrorKind::Transport(_) => "transport",
         ErrorKind::Storage(_) => "storage",
+        ErrorKind::UniqueViolation { .. } => "unique_violation",
         ErrorKind::Service(_) => "service",
     }
 }
