@@ -15,7 +15,10 @@ use std::cmp::Ordering;
 /// assert!(key_order::compare("\u{1F600}", "\u{E000}").is_lt());
 /// ```
 pub fn compare(a: &str, b: &str) -> Ordering {
-    a.bytes().map(raise).cmp(b.bytes().map(raise))
+    match a.bytes().zip(b.bytes()).find(|(a, b)| a != b) {
+        Some((a, b)) => raise(a).cmp(&raise(b)),
+        None => a.len().cmp(&b.len()),
+    }
 }
 
 /// Appends the bytes of `text` in the service's order.

@@ -85,7 +85,8 @@ impl Properties {
 
     /// The property, with its mark.
     pub fn find(&self, name: &str) -> Option<PropertyRef<'_>> {
-        self.iter().find(|p| p.name() == name)
+        let mut rest = self.packed.as_slice();
+        std::iter::from_fn(|| Raw::split(&mut rest)).find(|raw| raw.name == name.as_bytes())?.parse()
     }
 
     /// Sets a property, in place if it exists, at the end otherwise. A set property is not marked.
@@ -296,18 +297,21 @@ impl<'a> Raw<'a> {
     /// Cuts the first property off `rest`; `None` at the end and for damaged bytes.
     pub(crate) fn split(rest: &mut &'a [u8]) -> Option<Self> {
         let bytes = *rest;
-        let (tag, after) = bytes.split_first()?;
-        let (name, after) = split_prefixed::<2>(after)?;
-        let (value, after) = match EdmType::from_tag(tag & !MARK)? {
-            EdmType::Binary | EdmType::String => split_prefixed::<4>(after)?,
-            EdmType::Boolean => after.split_at_checked(1)?,
-            EdmType::Int32 => after.split_at_checked(4)?,
-            EdmType::Guid => after.split_at_checked(16)?,
-            EdmType::DateTime | EdmType::Double | EdmType::Int64 => after.split_at_checked(8)?,
+        let (&[tag, low, high], _) = bytes.split_first_chunk()?;
+        let name_end = 3 + usize::from(u16::from_le_bytes([low, high]));
+        let (start, len) = match EdmType::from_tag(tag & !MARK)? {
+            EdmType::Binary | EdmType::String => {
+                let (len, _) = bytes.get(name_end..)?.split_first_chunk()?;
+                (name_end + 4, u32::from_le_bytes(*len) as usize)
+            }
+            EdmType::Boolean => (name_end, 1),
+            EdmType::Int32 => (name_end, 4),
+            EdmType::DateTime | EdmType::Double | EdmType::Int64 => (name_end, 8),
+            EdmType::Guid => (name_end, 16),
         };
+        let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
         *rest = after;
-        let whole = &bytes[..bytes.len() - after.len()];
-        Some(Self { whole, tag: *tag, name, value })
+        Some(Self { whole, tag, name: whole.get(3..name_end)?, value: &whole[start..] })
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
@@ -332,11 +336,4 @@ impl<'a> Raw<'a> {
             EdmType::String => ValueRef::String(std::str::from_utf8(v).ok()?),
         })
     }
-}
-
-/// Cuts a byte string off that is preceded by its length in `N` little-endian bytes.
-fn split_prefixed<const N: usize>(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (len, after) = bytes.split_at_checked(N)?;
-    let len = len.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b));
-    after.split_at_checked(len)
 }

@@ -1,0 +1,11 @@
+//! Any text is a continuation, which prints to the same text, or an error.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use table_core::query::Continuation;
+
+fuzz_target!(|text: &str| {
+    if let Ok(continuation) = text.parse::<Continuation>() {
+        assert_eq!(continuation.to_string(), text);
+    }
+});

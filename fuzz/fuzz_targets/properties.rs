@@ -1,0 +1,18 @@
+//! Any bytes are packed properties, which can be read through, or an error.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use table_core::model::Properties;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(mut properties) = Properties::from_packed(bytes.to_vec()) else { return };
+    let names: Vec<String> = properties.iter().map(|p| p.name().to_owned()).collect();
+    assert_eq!(names.len(), properties.len());
+    for name in &names {
+        assert!(properties.get(name).is_some());
+    }
+    for name in &names {
+        properties.remove(name);
+    }
+    assert!(properties.is_empty());
+});
