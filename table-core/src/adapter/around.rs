@@ -1,6 +1,7 @@
-use crate::store::Result;
-
 use super::call::{Answer, Call};
+use crate::model::TableName;
+use crate::query::Query;
+use crate::store::Result;
 
 /// An adapter that does the same around every request; [`impl_around`] makes it a store.
 pub(super) trait Around: Sync {
@@ -14,6 +15,11 @@ pub(super) trait Around: Sync {
     /// The key, where the adapter shows keys.
     fn shown(&self, _key: impl FnOnce() -> String) -> Option<String> {
         None
+    }
+
+    /// Refuses a query that must not be sent.
+    fn check(&self, _table: &TableName, _query: &Query) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -62,6 +68,7 @@ macro_rules! impl_around {
                 query: &$crate::query::Query,
                 from: Option<&$crate::query::Continuation>,
             ) -> Result<$crate::query::Page<$crate::model::Entity>> {
+                self.check(table, query)?;
                 let call = Call::new(OperationKind::Query, table).at(query.access_path());
                 self.around(call, self.store.query(table, query, from)).await
             }

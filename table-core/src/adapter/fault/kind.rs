@@ -15,6 +15,8 @@ pub enum Fault {
     LoseRequest,
     /// The request runs and its answer is lost, whatever it was: a transport error, ambiguous.
     LoseAnswer,
+    /// The request runs and its answer cannot be understood: a service error, applied.
+    BreakAnswer,
     /// The answer is lost at once and the write happens later, before the request that comes this
     /// many requests after it: a packet that was held up. Single writes and group transactions.
     LateEffect {
@@ -76,6 +78,11 @@ pub(super) fn not_sent() -> Error {
 pub(super) fn lost(kind: OperationKind) -> Error {
     let error = Error::new(ErrorKind::Transport("the answer was lost (injected)".to_owned()));
     error.with_outcome(if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous })
+}
+
+pub(super) fn broken(kind: OperationKind) -> Error {
+    let error = Error::new(ErrorKind::Service("something that is no answer (injected)".to_owned()));
+    error.with_outcome(if kind.is_read() { Outcome::NotApplied } else { Outcome::Applied })
 }
 
 pub(super) fn throttled(retry_after: Option<Duration>) -> Error {

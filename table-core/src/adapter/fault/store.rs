@@ -57,6 +57,10 @@ impl<S: TableStore> Faulty<S> {
                 let _unseen = request.await;
                 Err(kind::lost(call.kind))
             }
+            Some(Fault::BreakAnswer) => {
+                request.await?;
+                Err(kind::broken(call.kind))
+            }
             Some(Fault::Throttle { retry_after }) => Err(kind::throttled(retry_after)),
             Some(Fault::TableBeingDeleted) => Err(kind::being_deleted(call.table)),
             Some(Fault::Delay(time)) => {

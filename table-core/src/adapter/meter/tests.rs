@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use super::*;
+use crate::adapter::{Fault, FaultInjector, Faulty};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, Key, PartitionKey, TableName};
 use crate::query::{AccessPath, Query};
@@ -51,6 +54,17 @@ async fn failed_attempts_count() {
     store.write(&table(), insert("a")).await.unwrap_err();
     let count = store.meter().snapshot().sum(|_| true);
     assert_eq!(count, Count { requests: 2, failed: 1, entities: 1 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_counts() {
+    let faults = FaultInjector::new(0);
+    faults.script([Some(Fault::Delay(Duration::from_secs(60)))]);
+    let store = Metered::new(Faulty::new(MemoryStore::new(), faults), RequestMeter::new());
+    let cancelled = tokio::time::timeout(Duration::from_secs(1), store.create_table(&table())).await;
+    assert!(cancelled.is_err());
+    let count = store.meter().snapshot().sum(|_| true);
+    assert_eq!(count, Count { requests: 1, failed: 0, entities: 0 });
 }
 
 #[tokio::test]

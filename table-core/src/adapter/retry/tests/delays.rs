@@ -119,3 +119,14 @@ async fn every_read_is_repeated() {
         assert_eq!(rig.below.faults().requests(), 9);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_applied_is_not_repeated() {
+    for policy in [policy(), policy().with_write_ids()] {
+        let rig = Rig::new(policy).await;
+        rig.script(&[Fault::BreakAnswer]);
+        let error = rig.store.write(&table(), Operation::InsertOrReplace(entity("new", "ours"))).await;
+        assert_eq!(error.unwrap_err().outcome(), Outcome::Applied);
+        assert_eq!(rig.below.faults().requests(), 1);
+    }
+}

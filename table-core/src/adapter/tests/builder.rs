@@ -1,0 +1,94 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::recorder::record;
+use super::{insert, key, table};
+use crate::adapter::{
+    Fault, FaultInjector, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys, WRITE_ID_PROPERTY,
+};
+use crate::memory::MemoryStore;
+use crate::query::Query;
+use crate::store::{OperationKind, TableStore};
+
+struct Stack {
+    store: Arc<dyn TableStore>,
+    data: MemoryStore,
+    meter: RequestMeter,
+    faults: FaultInjector,
+}
+
+/// Everything on a store with a table, named from the inside out or from the outside in.
+async fn stack(inside_out: bool) -> Stack {
+    let (data, meter, faults) = (MemoryStore::new(), RequestMeter::new(), FaultInjector::new(0));
+    data.create_table(&table()).await.unwrap();
+    let policy = RetryPolicy::default().with_write_ids();
+    let builder = StoreBuilder::new(data.clone());
+    let builder = if inside_out {
+        builder
+            .fault(faults.clone())
+            .meter(meter.clone())
+            .retry(policy)
+            .limit(1)
+            .scan_guard(ScanGuard::new())
+            .trace(TraceKeys::Shown)
+    } else {
+        builder
+            .trace(TraceKeys::Shown)
+            .scan_guard(ScanGuard::new())
+            .limit(1)
+            .retry(policy)
+            .meter(meter.clone())
+            .fault(faults.clone())
+    };
+    Stack { store: builder.build(), data, meter, faults }
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_counted_and_traced_in_either_order() {
+    for inside_out in [true, false] {
+        let stack = stack(inside_out).await;
+        stack.faults.script([Some(Fault::FailBefore), Some(Fault::LoseAnswer)]);
+        let (traces, _on) = record();
+        let written = stack.store.write(&table(), insert("a")).await.unwrap();
+        let stored = stack.data.get(&table(), &key("a"), None).await.unwrap().unwrap();
+        assert_eq!(stored.etag(), written.etag.as_ref());
+        assert!(stored.get(WRITE_ID_PROPERTY).is_some());
+
+        let counts = stack.meter.snapshot();
+        assert_eq!((counts.of_kind(OperationKind::Insert), counts.of_kind(OperationKind::Get)), (2, 1));
+        let span = traces.last_span();
+        assert_eq!((span["attempts"].as_str(), span["outcome"].as_str()), ("2", "ok"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_guard_refuses_is_traced_and_costs_nothing() {
+    for inside_out in [true, false] {
+        let stack = stack(inside_out).await;
+        let (traces, _on) = record();
+        stack.store.query(&table(), &Query::new(), None).await.unwrap_err();
+        assert_eq!(traces.last_span()["error"], "scan_refused");
+        assert_eq!(stack.meter.total(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_place_is_not_an_attempt() {
+    let stack = stack(true).await;
+    let slow = Fault::Delay(Duration::from_secs(30));
+    stack.faults.script([Some(slow), Some(slow), Some(slow)]);
+    let name = table();
+    let writes = ["a", "b", "c"].map(|row| stack.store.write(&name, insert(row)));
+    for written in futures_util::future::join_all(writes).await {
+        written.unwrap();
+    }
+    assert_eq!(stack.meter.total(), 3);
+}
+
+#[tokio::test]
+async fn without_adapters_the_store_is_as_it_was() {
+    let store = StoreBuilder::new(MemoryStore::new()).build();
+    store.create_table(&table()).await.unwrap();
+    store.write(&table(), insert("a")).await.unwrap();
+    assert_eq!(store.query(&table(), &Query::new(), None).await.unwrap().items.len(), 1);
+}

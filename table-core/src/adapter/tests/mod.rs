@@ -1,0 +1,22 @@
+//! The small adapters and the stack of all of them.
+
+mod builder;
+mod guard;
+mod limit;
+mod recorder;
+mod trace;
+
+use crate::model::{Entity, Key, TableName};
+use crate::store::Operation;
+
+fn table() -> TableName {
+    TableName::new("Employees").unwrap()
+}
+
+fn key(row: &str) -> Key {
+    Key::new("Sales", row).unwrap()
+}
+
+fn insert(row: &str) -> Operation {
+    Operation::Insert(Entity::from(key(row)).with("Name", "Kenneth"))
+}
