@@ -1,3 +1,26 @@
 //! Azure Table Storage and Azure Cosmos DB for Table over REST.
+//!
+//! [`AzureTableStore`] is a [`TableStore`](table_core::store::TableStore) like every other: a program
+//! that runs on a local store runs on it without a change. It is shaped as the other clients of the
+//! Azure SDK are, on `azure_core`: transport, token credentials, tracing and logging are theirs.
+//!
+//! | with | by |
+//! |---|---|
+//! | tokens (Microsoft Entra ID) | [`AzureTableStore::new`] |
+//! | an account key | [`AzureTableStore::with_shared_key`] |
+//! | a shared access signature | [`AzureTableStore::with_sas`] |
+//! | a connection string of any kind, the emulator's too | [`AzureTableStore::from_connection_string`] |
 
+mod auth;
+mod batch;
+mod endpoint;
+mod operation;
+mod options;
+mod rest;
+mod store;
 pub mod wire;
+
+pub use auth::SharedKey;
+pub use endpoint::ReadFrom;
+pub use options::AzureTableStoreOptions;
+pub use store::AzureTableStore;

@@ -1,0 +1,41 @@
+use azure_core::cloud::CloudConfiguration;
+
+use crate::AzureTableStore;
+
+/// The scope to ask a token for: by cloud, and by whether the endpoint is Cosmos DB.
+///
+/// A custom cloud names its audience as `audiences.with::<AzureTableStore>(…)`; without one the
+/// public cloud's is used, which is right for the emulator.
+pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, cosmos: bool) -> String {
+    let service = if cosmos { "cosmos" } else { "storage" };
+    let audience = audience.map(str::to_owned).unwrap_or_else(|| match cloud {
+        Some(CloudConfiguration::AzureGovernment) => format!("https://{service}.azure.us"),
+        Some(CloudConfiguration::AzureChina) => format!("https://{service}.azure.cn"),
+        Some(CloudConfiguration::Custom(custom)) => match custom.audiences.get::<AzureTableStore>() {
+            Some(audience) => audience.to_owned(),
+            None => format!("https://{service}.azure.com"),
+        },
+        _ => format!("https://{service}.azure.com"),
+    });
+    format!("{}/.default", audience.trim_end_matches("/.default").trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::cloud::{Audiences, CustomConfiguration};
+
+    use super::*;
+
+    #[test]
+    fn clouds_and_services_have_their_audiences() {
+        let government = CloudConfiguration::AzureGovernment;
+        let china = CloudConfiguration::AzureChina;
+        assert_eq!(scope(None, None, false), "https://storage.azure.com/.default");
+        assert_eq!(scope(None, Some(&government), false), "https://storage.azure.us/.default");
+        assert_eq!(scope(None, Some(&china), true), "https://cosmos.azure.cn/.default");
+        assert_eq!(scope(Some("https://my.cloud/"), Some(&china), true), "https://my.cloud/.default");
+        let mut custom = CustomConfiguration::default();
+        custom.audiences = Audiences::new().with::<AzureTableStore>("https://s.local".to_owned());
+        assert_eq!(scope(None, Some(&custom.into()), false), "https://s.local/.default");
+    }
+}

@@ -1,0 +1,168 @@
+use std::fmt;
+
+use table_core::{Error, Result};
+
+use super::SharedKey;
+
+/// What a connection string says.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) endpoint: String,
+    pub(crate) secondary: Option<String>,
+    pub(crate) secret: Secret,
+}
+
+/// How a connection string authorizes.
+#[derive(Debug)]
+pub(crate) enum Secret {
+    Key(SharedKey),
+    Sas(Sas),
+}
+
+/// The query of a shared access signature. Never printed.
+#[derive(Clone)]
+pub(crate) struct Sas(pub(crate) String);
+
+impl fmt::Debug for Sas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sas")
+    }
+}
+
+/// The public account of the emulator.
+/// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
+const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
+const EMULATOR_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+impl Connection {
+    /// Reads the documented forms: account key or SAS, by account name or by endpoints, and the emulator.
+    ///
+    /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let settings = Settings::parse(text)?;
+        if settings.get("UseDevelopmentStorage").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
+            return emulator(settings.get("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1"));
+        }
+        Ok(Self {
+            endpoint: settings.endpoint()?,
+            secondary: settings.secondary_endpoint(),
+            secret: settings.secret()?,
+        })
+    }
+}
+
+fn emulator(host: &str) -> Result<Connection> {
+    let base = format!("{}:10002/{EMULATOR_ACCOUNT}", host.trim_end_matches('/'));
+    let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, EMULATOR_KEY)?);
+    Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
+}
+
+/// `Name=value;…`; names without case.
+struct Settings<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Settings<'a> {
+    fn parse(text: &'a str) -> Result<Self> {
+        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        let pairs = parts.map(|part| part.split_once('=').ok_or_else(malformed));
+        pairs.collect::<Result<_>>().map(Self)
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let found = self.0.iter().find(|(n, _)| n.trim().eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn endpoint(&self) -> Result<String> {
+        let given = self.get("TableEndpoint").map(str::to_owned);
+        given.or_else(|| self.account_host("")).ok_or_else(|| missing("TableEndpoint or AccountName"))
+    }
+
+    fn secondary_endpoint(&self) -> Option<String> {
+        let given = self.get("TableSecondaryEndpoint").map(str::to_owned);
+        let derived =
+            || self.get("TableEndpoint").is_none().then(|| self.account_host("-secondary")).flatten();
+        given.or_else(derived)
+    }
+
+    fn account_host(&self, suffix: &str) -> Option<String> {
+        let protocol = self.get("DefaultEndpointsProtocol").unwrap_or("https");
+        let domain = self.get("EndpointSuffix").unwrap_or("core.windows.net");
+        self.get("AccountName").map(|account| format!("{protocol}://{account}{suffix}.table.{domain}"))
+    }
+
+    fn secret(&self) -> Result<Secret> {
+        if let Some(sas) = self.get("SharedAccessSignature") {
+            return Ok(Secret::Sas(Sas(sas.trim_start_matches('?').to_owned())));
+        }
+        let account = self.get("AccountName").ok_or_else(|| missing("AccountName"))?;
+        let key = self.get("AccountKey").ok_or_else(|| missing("AccountKey or SharedAccessSignature"))?;
+        SharedKey::new(account, key).map(Secret::Key)
+    }
+}
+
+fn malformed() -> Error {
+    Error::invalid_request(
+        "the connection string has a part that is not Name=value; its parts are separated by ';'",
+    )
+}
+
+fn missing(what: &str) -> Error {
+    Error::invalid_request(format!("the connection string has no {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Connection {
+        Connection::parse(text).unwrap()
+    }
+
+    #[test]
+    fn account_key_and_suffix() {
+        let c = parse("DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5==;EndpointSuffix=core.chinacloudapi.cn".replace("==;", ";").as_str());
+        assert_eq!(c.endpoint, "https://acc.table.core.chinacloudapi.cn");
+        assert_eq!(c.secondary.as_deref(), Some("https://acc-secondary.table.core.chinacloudapi.cn"));
+        assert!(matches!(c.secret, Secret::Key(key) if key.account() == "acc"));
+        assert_eq!(parse("accountname=acc;accountkey=a2V5").endpoint, "https://acc.table.core.windows.net");
+    }
+
+    #[test]
+    fn sas_and_endpoints() {
+        let c =
+            parse("TableEndpoint=https://acc.table.core.windows.net/;SharedAccessSignature=?sv=1&sig=a%3D;");
+        assert_eq!((c.endpoint.as_str(), c.secondary), ("https://acc.table.core.windows.net/", None));
+        assert!(matches!(c.secret, Secret::Sas(Sas(sas)) if sas == "sv=1&sig=a%3D"));
+    }
+
+    #[test]
+    fn cosmos() {
+        let c = parse(
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=a2V5;TableEndpoint=https://a.table.cosmos.azure.com:443/;",
+        );
+        assert_eq!(c.endpoint, "https://a.table.cosmos.azure.com:443/");
+    }
+
+    #[test]
+    fn emulator_and_its_proxy() {
+        assert_eq!(parse("UseDevelopmentStorage=true").endpoint, "http://127.0.0.1:10002/devstoreaccount1");
+        let proxied = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://box");
+        assert_eq!(proxied.secondary.as_deref(), Some("http://box:10002/devstoreaccount1-secondary"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_and_nothing_is_shown() {
+        for (text, expected) in [
+            ("AccountKey=se7en", "AccountName"),
+            ("AccountName=a", "AccountKey"),
+            ("AccountName=a;AccountKey=se7en!", "base64"),
+            ("AccountName=a;se7en", "Name=value"),
+            ("", "TableEndpoint"),
+        ] {
+            let message = Connection::parse(text).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains("se7en"), "{text}: {message}");
+        }
+        assert!(!format!("{:?}", parse("AccountName=a;SharedAccessSignature=sig=se7en")).contains("se7en"));
+    }
+}

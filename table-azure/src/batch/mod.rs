@@ -1,0 +1,12 @@
+//! Entity group transactions: one request of many parts.
+//!
+//! <https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>
+
+mod read;
+mod write;
+
+pub(crate) use read::read_answer;
+pub(crate) use write::GroupBody;
+
+#[cfg(test)]
+mod tests;

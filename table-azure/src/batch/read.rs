@@ -1,0 +1,141 @@
+use table_core::model::{ETag, TableName};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written};
+use table_core::{Error, Result};
+
+use crate::rest::{Answer, Failure, Subject, no_etag};
+
+/// What became of a group: the outer status says nothing, every inner one counts.
+///
+/// # Errors
+/// The operation that failed; or, if the answer cannot be read to its end, that the outcome is unknown.
+pub(crate) fn read_answer(
+    answer: &Answer,
+    table: &TableName,
+    group: &GroupTransaction,
+) -> Result<Vec<Written>> {
+    let text = std::str::from_utf8(&answer.body).map_err(|_| unreadable("it is not UTF-8"))?;
+    let boundary =
+        answer.header("content-type").and_then(boundary).ok_or_else(|| unreadable("it has no boundary"))?;
+    let parts = responses(text, boundary).ok_or_else(|| unreadable("it is cut off"))?;
+    if let Some(refused) = parts.iter().find(|part| !(200..300).contains(&part.status)) {
+        return Err(refusal(refused, answer, table, group));
+    }
+    if parts.len() != group.len() {
+        return Err(unreadable(&format!("it has {} parts for {} operations", parts.len(), group.len())));
+    }
+    parts.iter().zip(group.operations()).map(|(part, operation)| written(part, operation)).collect()
+}
+
+fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
+    match operation {
+        Operation::Delete(..) => Ok(Written::deleted()),
+        _ => part.header("etag").map(|etag| Written::version(ETag::from(etag))).ok_or_else(no_etag),
+    }
+}
+
+fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
+    let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(answer);
+    let index = failure.take_index();
+    let Some(operation) = group.operations().get(index) else {
+        return failure.into_error(&Subject::Table(table), true);
+    };
+    let error = failure.into_error(&Subject::Entity(table, operation.key()), true);
+    if is_about_one(error.kind()) { Error::in_transaction(index, error) } else { error }
+}
+
+/// Whether the error is one operation's, not the table's, the caller's or the service's.
+const fn is_about_one(kind: &ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::EntityNotFound { .. }
+            | ErrorKind::EntityAlreadyExists { .. }
+            | ErrorKind::PreconditionFailed { .. }
+            | ErrorKind::InvalidRequest(_)
+    )
+}
+
+fn unreadable(reason: &str) -> Error {
+    let kind = ErrorKind::Service(format!("a group's answer that cannot be read: {reason}"));
+    Error::new(kind).with_outcome(Outcome::Ambiguous)
+}
+
+/// One inner response.
+#[derive(Debug)]
+pub(super) struct Response<'a> {
+    pub(super) status: u16,
+    head: &'a str,
+    pub(super) body: &'a str,
+}
+
+impl<'a> Response<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (head, body) = head_and_body(text);
+        let (status_line, head) = head.split_once('\n').unwrap_or((head, ""));
+        let status = status_line.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(Self { status, head, body })
+    }
+
+    fn header(&self, name: &str) -> Option<&'a str> {
+        header(self.head, name)
+    }
+}
+
+/// The responses of a multipart body, those of parts within parts included; `None` if it is cut
+/// off or malformed.
+pub(super) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
+    let mut found = Vec::new();
+    for part in parts(text, boundary)? {
+        let (head, body) = head_and_body(part);
+        match header(head, "content-type").and_then(self::boundary) {
+            Some(inner) => found.extend(responses(body, inner)?),
+            None => found.push(Response::parse(body)?),
+        }
+    }
+    Some(found)
+}
+
+/// The texts between the boundary's lines.
+fn parts<'a>(text: &'a str, boundary: &str) -> Option<Vec<&'a str>> {
+    let (mut parts, mut start, mut at) = (Vec::new(), None, 0);
+    for line in text.split_inclusive('\n') {
+        let end = at;
+        at += line.len();
+        let Some(rest) = line.trim_end().strip_prefix("--").and_then(|l| l.strip_prefix(boundary)) else {
+            continue;
+        };
+        match rest {
+            "" => parts.extend(start.replace(at).map(|start| &text[start..end])),
+            "--" => {
+                parts.extend(start.map(|start| &text[start..end]));
+                return Some(parts);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Up to the first empty line, and after it.
+fn head_and_body(text: &str) -> (&str, &str) {
+    let text = text.trim_start_matches(['\r', '\n']);
+    let split = |end: &str| text.split_once(end);
+    let windows = split("\r\n\r\n");
+    let unix = split("\n\n");
+    match (windows, unix) {
+        (Some(a), Some(b)) if b.0.len() < a.0.len() => b,
+        (Some(a), _) => a,
+        (None, b) => b.unwrap_or((text, "")),
+    }
+}
+
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = head.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(n, _)| n.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+/// The boundary that a content type names.
+fn boundary(content_type: &str) -> Option<&str> {
+    let mut parameters = content_type.split(';').filter_map(|p| p.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;
+    Some(value.trim().trim_matches('"'))
+}

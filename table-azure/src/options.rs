@@ -1,0 +1,45 @@
+use std::time::Duration;
+
+use azure_core::http::ClientOptions;
+use table_core::store::ServiceProfile;
+
+use crate::ReadFrom;
+
+/// What can be set about an [`AzureTableStore`](crate::AzureTableStore).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AzureTableStoreOptions {
+    /// Policies, transport, tracing, logging and cloud, as for every client of `azure_core`. Its
+    /// retry options are not used: they repeat what is not safe to repeat. Put a retrying adapter in
+    /// front of the store instead.
+    pub client_options: ClientOptions,
+    /// The service's limits. By the endpoint, unless set: those of
+    /// [`COSMOS_TABLE`](ServiceProfile::COSMOS_TABLE) for Cosmos DB, of
+    /// [`AZURE_TABLES`](ServiceProfile::AZURE_TABLES) for every other.
+    pub profile: Option<ServiceProfile>,
+    /// The audience of tokens, for example `https://storage.azure.com`. By cloud and endpoint, unless set.
+    pub audience: Option<String>,
+    /// Where reads go.
+    pub read_from: ReadFrom,
+    /// The secondary endpoint, where its name is not the account's with `-secondary`.
+    pub secondary_endpoint: Option<String>,
+    /// How long one request may take. A write that takes longer is ambiguous. The service itself gives up
+    /// after 30 seconds; 60 unless set.
+    pub request_timeout: Duration,
+    /// How many requests may be under way at once; more wait. 256 unless set.
+    pub max_in_flight: usize,
+}
+
+impl Default for AzureTableStoreOptions {
+    fn default() -> Self {
+        Self {
+            client_options: ClientOptions::default(),
+            profile: None,
+            audience: None,
+            read_from: ReadFrom::Primary,
+            secondary_endpoint: None,
+            request_timeout: Duration::from_secs(60),
+            max_in_flight: 256,
+        }
+    }
+}

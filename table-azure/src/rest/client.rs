@@ -1,0 +1,118 @@
+use std::time::{Duration, Instant};
+
+use azure_core::Bytes;
+use azure_core::http::headers::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, Request, Url};
+use azure_core::tracing::PublicApiInstrumentationInformation;
+use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
+use table_core::{Error, Result};
+use tokio::sync::Semaphore;
+
+use super::redact::Cause;
+use super::{Answer, Failure, Subject};
+use crate::endpoint::Endpoint;
+
+pub(crate) const JSON: &str = "application/json";
+/// Types are annotated wherever JSON would lose them: enough, and less to read than full metadata.
+const ACCEPT_JSON: HeaderValue = HeaderValue::from_static("application/json;odata=minimalmetadata");
+const VERSION: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-12-06"));
+const DATA_SERVICE: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0"));
+
+/// The connection of a store: pipeline, addresses, limits.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) profile: ServiceProfile,
+    pub(crate) timeout: Duration,
+    pub(crate) in_flight: Semaphore,
+    pub(crate) traced: bool,
+}
+
+/// One request.
+pub(crate) struct Call<'a> {
+    /// What the caller's tracer shows.
+    pub(crate) name: &'static str,
+    pub(crate) subject: Subject<'a>,
+    pub(crate) writes: bool,
+    request: Request,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(kind: OperationKind, subject: Subject<'a>, method: Method, url: Url) -> Self {
+        Self::named(kind.name(), subject, method, url)
+    }
+
+    pub(crate) fn named(name: &'static str, subject: Subject<'a>, method: Method, url: Url) -> Self {
+        let mut request = Request::new(url, method);
+        request.insert_header(VERSION.0, VERSION.1);
+        request.insert_header(DATA_SERVICE.0, DATA_SERVICE.1);
+        request.insert_header(ACCEPT, ACCEPT_JSON);
+        Self { name, subject, writes: method != Method::Get, request }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: impl Into<HeaderValue>) -> Self {
+        self.request.insert_header(HeaderName::from_static(name), value);
+        self
+    }
+
+    pub(crate) fn body(mut self, content_type: impl Into<HeaderValue>, body: Vec<u8>) -> Self {
+        self.request.insert_header(CONTENT_TYPE, content_type);
+        self.request.set_body(Bytes::from(body));
+        self
+    }
+}
+
+impl Client {
+    /// Sends once and waits for the whole answer.
+    pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
+        let _permit =
+            self.in_flight.acquire().await.map_err(|_| Error::invalid_request("the store is closed"))?;
+        let context = self.context(call.name);
+        let options = PipelineSendOptions { skip_checks: true, ..Default::default() };
+        let started = Instant::now();
+        let exchange = self.pipeline.send(&context, &mut call.request, Some(options));
+        let response = match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(response) => response.map_err(|e| not_exchanged(&e, call.writes))?,
+            Err(_) => return Err(timed_out(self.timeout, call.writes)),
+        };
+        let answer = Answer::from(response);
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
+    }
+
+    /// Names the operation for the caller's tracer, where there is one.
+    fn context(&self, name: &str) -> Context<'static> {
+        let context = Context::new();
+        if !self.traced {
+            return context;
+        }
+        let name = format!("AzureTableStore.{name}");
+        context.with_value(PublicApiInstrumentationInformation::new(name, Vec::new()))
+    }
+}
+
+/// What is known of a request that may have been sent.
+pub(super) const fn unknown(writes: bool) -> Outcome {
+    if writes { Outcome::Ambiguous } else { Outcome::NotApplied }
+}
+
+fn timed_out(after: Duration, writes: bool) -> Error {
+    Error::new(ErrorKind::Timeout { after }).with_outcome(unknown(writes))
+}
+
+fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
+    use azure_core::error::ErrorKind as Kind;
+    let cause = Cause::of(error);
+    let (kind, outcome) = match error.kind() {
+        Kind::Credential => (ErrorKind::Unauthorized(cause.to_string()), Outcome::NotApplied),
+        Kind::Connection => (ErrorKind::Transport("no connection".to_owned()), Outcome::NotApplied),
+        Kind::Io => (ErrorKind::Transport("the exchange broke off".to_owned()), unknown(writes)),
+        _ => (ErrorKind::Transport("the request could not be made".to_owned()), unknown(writes)),
+    };
+    Error::new(kind).with_outcome(outcome).with_source(cause)
+}

@@ -1,0 +1,10 @@
+//! One request, its answer, and what its failure means.
+
+mod answer;
+mod client;
+mod error;
+mod redact;
+
+pub(crate) use answer::{Answer, no_etag};
+pub(crate) use client::{Call, Client, JSON};
+pub(crate) use error::{Failure, Subject};

@@ -1,0 +1,169 @@
+//! The store: how it is made, and the contract over REST.
+
+mod query;
+mod tables;
+mod write;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::credentials::TokenCredential;
+use azure_core::http::policies::Policy;
+use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
+use azure_core::http::{Pipeline, RetryOptions};
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{GroupTransaction, Operation, ServiceProfile, TableStore, Written};
+use table_core::{Error, Result};
+use tokio::sync::Semaphore;
+
+use crate::auth::{Connection, Secret, SharedKeyPolicy, scope};
+use crate::endpoint::Endpoint;
+use crate::rest::Client;
+use crate::{AzureTableStoreOptions, SharedKey};
+
+/// Tables of an Azure Storage account or of Azure Cosmos DB for Table.
+///
+/// Cheap to clone; clones share their connections. Every operation is one request, sent once: what
+/// failed in transit comes back as such, and a write whose answer was lost as *ambiguous*. Stack a
+/// retrying adapter on it.
+///
+/// ```no_run
+/// use table_azure::AzureTableStore;
+/// use table_core::model::{Key, TableName};
+/// use table_core::store::TableStore;
+/// # async fn example() -> table_core::Result<()> {
+/// let store = AzureTableStore::from_connection_string("UseDevelopmentStorage=true", None)?;
+/// let employees = TableName::new("Employees")?;
+/// let ken = store.get(&employees, &Key::new("Sales", "empid_000223")?, None).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct AzureTableStore {
+    client: Arc<Client>,
+}
+
+impl AzureTableStore {
+    /// A store whose requests carry tokens, for example of `azure_identity`.
+    ///
+    /// # Errors
+    /// The endpoint is not an `https` URL without a query.
+    pub fn new(
+        endpoint: &str,
+        credential: Arc<dyn TokenCredential>,
+        options: Option<AzureTableStoreOptions>,
+    ) -> Result<Self> {
+        let endpoint = Endpoint::new(endpoint, None)?;
+        if !endpoint.secure {
+            return Err(Error::invalid_request("a token is only sent over https; use an https:// endpoint"));
+        }
+        let options = options.unwrap_or_default();
+        let scope =
+            scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.cosmos);
+        let policy = BearerTokenAuthorizationPolicy::new(credential, [scope]);
+        Self::build(endpoint, Some(Arc::new(policy)), options)
+    }
+
+    /// A store whose requests are signed with an account's key.
+    ///
+    /// # Errors
+    /// The endpoint is not a URL without a query.
+    pub fn with_shared_key(
+        endpoint: &str,
+        key: SharedKey,
+        options: Option<AzureTableStoreOptions>,
+    ) -> Result<Self> {
+        let policy = Arc::new(SharedKeyPolicy(key));
+        Self::build(Endpoint::new(endpoint, None)?, Some(policy), options.unwrap_or_default())
+    }
+
+    /// A store with a shared access signature: the URL of an account or a table, `?`, and the SAS.
+    ///
+    /// # Errors
+    /// It is not a URL with a query.
+    pub fn with_sas(url: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
+        Self::build(Endpoint::from_sas_url(url)?, None, options.unwrap_or_default())
+    }
+
+    /// A store as a connection string says: account key or SAS, of Storage, Cosmos DB or the emulator.
+    ///
+    /// # Errors
+    /// A part is malformed or missing. The message does not repeat the string.
+    pub fn from_connection_string(text: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
+        let Connection { endpoint, secondary, secret } = Connection::parse(text)?;
+        let mut options = options.unwrap_or_default();
+        options.secondary_endpoint = options.secondary_endpoint.or(secondary);
+        match secret {
+            Secret::Key(key) => Self::with_shared_key(&endpoint, key, Some(options)),
+            Secret::Sas(sas) => Self::build(Endpoint::new(&endpoint, Some(sas.0))?, None, options),
+        }
+    }
+
+    fn build(
+        endpoint: Endpoint,
+        auth: Option<Arc<dyn Policy>>,
+        options: AzureTableStoreOptions,
+    ) -> Result<Self> {
+        let by_host =
+            if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
+        let mut client_options = options.client_options;
+        client_options.retry = RetryOptions::none();
+        let traced = client_options.instrumentation.tracer_provider.is_some();
+        let name = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
+        let auth = auth.into_iter().collect();
+        let client = Client {
+            pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), auth, None),
+            endpoint: endpoint.reading(options.read_from, options.secondary_endpoint.as_deref())?,
+            profile: options.profile.unwrap_or(by_host),
+            timeout: options.request_timeout,
+            in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+            traced,
+        };
+        Ok(Self { client: Arc::new(client) })
+    }
+}
+
+#[async_trait]
+impl TableStore for AzureTableStore {
+    fn profile(&self) -> &ServiceProfile {
+        &self.client.profile
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.client.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.client.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.client.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.client.get(table, key, select).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        self.client.query(table, query, from).await
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.client.write(table, &operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        self.client.transact(table, &group).await
+    }
+}

@@ -1,0 +1,67 @@
+use azure_core::http::Method;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Continuation, Page, Position, Query, Select};
+use table_core::store::OperationKind;
+use table_core::{Result, engine};
+
+use crate::endpoint::entity_path;
+use crate::rest::{Answer, Call, Client, Subject};
+use crate::wire;
+
+impl Client {
+    pub(super) async fn get(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let select = select.map(names);
+        let url = self.endpoint.read_from(&entity_path(table, key)).with_some("$select", select.as_deref());
+        let subject = Subject::Entity(table, key);
+        let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url()?);
+        match self.send(call).await {
+            Ok(answer) => wire::decode_entity(&answer.body).map(Some),
+            Err(e) if e.is_entity_not_found() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        engine::check_query(&self.profile, query)?;
+        let position = from.map(|from| from.position(table, query)).transpose()?;
+        let filter = query.filter.as_ref().map(ToString::to_string);
+        let top = query.top.map(|top| top.min(self.profile.page_size).to_string());
+        let url = self
+            .endpoint
+            .read_from(&format!("{table}()"))
+            .with_some("$filter", filter.as_deref())
+            .with_some("$select", query.select.as_ref().map(names).as_deref())
+            .with_some("$top", top.as_deref())
+            .with_some("NextPartitionKey", position.map(|p| p.first.as_str()))
+            .with_some("NextRowKey", position.and_then(|p| p.second.as_deref()));
+        let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url()?);
+        let answer = self.send(call).await?;
+        let items = wire::decode_entities(&answer.body)?;
+        let continuation = next(&answer).map(|position| Continuation::new(table, query, position));
+        Ok(Page { items, continuation })
+    }
+}
+
+/// The projection with what always comes.
+fn names(select: &Select) -> String {
+    let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
+    Select::new(names).names().collect::<Vec<_>>().join(",")
+}
+
+fn next(answer: &Answer) -> Option<Position> {
+    let header = |name| answer.header(name).map(str::to_owned);
+    Some(Position {
+        first: header("x-ms-continuation-nextpartitionkey")?,
+        second: header("x-ms-continuation-nextrowkey"),
+    })
+}
