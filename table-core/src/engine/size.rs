@@ -8,8 +8,12 @@ use crate::store::Operation;
 /// <https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage>
 pub fn entity_size(key: &Key, properties: &Properties) -> usize {
     let keys = utf16(key.partition()) + utf16(key.row());
-    let values: usize = properties.iter().map(|p| 8 + 2 * utf16(p.name()) + value_size(p.value())).sum();
-    4 + 2 * keys + values
+    4 + 2 * keys + properties.iter().map(|p| property_size(p.name(), p.value())).sum::<usize>()
+}
+
+/// The bytes of one property by the same formula.
+pub(crate) fn property_size(name: &str, value: ValueRef<'_>) -> usize {
+    8 + 2 * utf16(name) + value_size(value)
 }
 
 fn value_size(value: ValueRef<'_>) -> usize {

@@ -45,7 +45,6 @@ pub struct RequestMeter {
     tables: Arc<Mutex<Tables>>,
 }
 
-/// By table first, so that counting on a known table allocates nothing.
 #[derive(Debug, Default)]
 struct Tables {
     named: HashMap<TableName, Sorts>,
@@ -56,12 +55,10 @@ type Sorts = HashMap<(OperationKind, Option<AccessPath>), Count>;
 
 impl Tables {
     fn sorts(&mut self, table: Option<&TableName>) -> &mut Sorts {
-        let Some(table) = table else { return &mut self.listings };
-        // Looked up twice, because `entry` needs a name of its own.
-        if !self.named.contains_key(table) {
-            self.named.insert(table.clone(), Sorts::new());
+        match table {
+            Some(table) => self.named.entry(table.clone()).or_default(),
+            None => &mut self.listings,
         }
-        self.named.get_mut(table).unwrap_or(&mut self.listings)
     }
 
     fn iter(&self) -> impl Iterator<Item = (Request, Count)> {

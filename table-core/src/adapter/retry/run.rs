@@ -5,7 +5,7 @@ use super::attempts::Attempts;
 use super::evidence::{Evidence, judge, projection};
 use super::job::{Job, Repeat};
 use super::write_id::attach;
-use crate::model::TableName;
+use crate::model::{Entity, Key, TableName};
 use crate::store::{Error, OperationKind, Outcome, Result, TableStore, Written};
 
 /// What to do after a failed attempt of a write that may have been applied.
@@ -79,7 +79,7 @@ impl<S: TableStore> Retrying<S> {
         if may_pass && attempts.another(failure).await { Next::Repeat } else { Next::GiveUp }
     }
 
-    /// Reads what the write would have written; a read that fails counts as an attempt.
+    /// Reads what the write would have written.
     async fn look(
         &self,
         attempts: &mut Attempts<'_>,
@@ -87,21 +87,30 @@ impl<S: TableStore> Retrying<S> {
         job: &Job,
         id: Uuid,
     ) -> Result<Evidence> {
-        let select = projection();
         let mut found = Vec::with_capacity(job.operations().len());
         for operation in job.operations() {
             found.push(match operation.entity() {
+                Some(entity) => self.find(attempts, table, entity.key()).await?,
                 None => None,
-                Some(entity) => loop {
-                    let read = self.inner().get(table, entity.key(), Some(&select));
-                    match attempts.run(OperationKind::Get, read).await {
-                        Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
-                        answer => break answer?,
-                    }
-                },
             });
         }
         Ok(judge(job, &found, id, self.policy().absent_insert))
+    }
+
+    /// Reads an entity's id; a read that fails counts as an attempt.
+    async fn find(
+        &self,
+        attempts: &mut Attempts<'_>,
+        table: &TableName,
+        key: &Key,
+    ) -> Result<Option<Entity>> {
+        let select = projection();
+        loop {
+            match attempts.run(OperationKind::Get, self.inner().get(table, key, Some(&select))).await {
+                Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
+                answer => return answer,
+            }
+        }
     }
 }
 

@@ -111,7 +111,7 @@ impl<S: TableStore> Retrying<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Retrying<S> {
-    /// With write ids, an entity has room for one property less.
+    /// With write ids, an entity has room for one property less, a group for fewer bytes.
     fn profile(&self) -> &ServiceProfile {
         self.beside_id.as_ref().unwrap_or_else(|| self.store.profile())
     }

@@ -2,7 +2,7 @@ use uuid::Uuid;
 
 use super::job::Job;
 use crate::engine;
-use crate::model::{EdmValue, Entity, Key, Properties, ValueRef};
+use crate::model::{Entity, ValueRef};
 use crate::query::Page;
 use crate::store::{Error, Operation, Result, ServiceProfile};
 
@@ -12,14 +12,13 @@ use crate::store::{Error, Operation, Result, ServiceProfile};
 /// the caller put there, and removes it from every entity it returns.
 pub const WRITE_ID_PROPERTY: &str = "_WriteId";
 
+/// The most that an id adds to one operation of a group on the wire.
+const JSON: &str = r#""_WriteId@odata.type":"Edm.Guid","_WriteId":"00000000-0000-0000-0000-000000000000","#;
+
 /// The profile of what is left to the caller beside the id.
 pub(super) fn profile_beside_id(mut profile: ServiceProfile) -> ServiceProfile {
-    let mut id = Properties::new();
-    id.set(WRITE_ID_PROPERTY, Uuid::nil());
-    if let Ok(empty) = Key::new("", "") {
-        let bytes = |properties| engine::entity_size(&empty, properties);
-        profile.entity_bytes -= bytes(&id) - bytes(&Properties::new());
-    }
+    profile.entity_bytes -= engine::property_size(WRITE_ID_PROPERTY, ValueRef::Guid(Uuid::nil()));
+    profile.group_bytes -= profile.group_operations * JSON.len();
     profile.custom_properties -= 1;
     profile
 }
@@ -44,7 +43,7 @@ fn attach_one(operation: &mut Operation, id: Uuid, profile: &ServiceProfile) -> 
     }
     engine::check_operation(profile, operation)?;
     if let Some(entity) = operation.entity_mut() {
-        entity.properties_mut().set(WRITE_ID_PROPERTY, EdmValue::Guid(id));
+        entity.properties_mut().set(WRITE_ID_PROPERTY, id);
     }
     Ok(())
 }

@@ -90,7 +90,10 @@ async fn a_plain_conflict_stays_one() {
 #[tokio::test(start_paused = true)]
 async fn the_id_takes_its_place_in_the_limits() {
     let rig = rig().await;
-    assert_eq!(rig.store.profile().custom_properties, 251);
+    let (with, without) = (rig.store.profile(), rig.data.profile());
+    assert_eq!(with.custom_properties, 251);
+    assert_eq!(without.entity_bytes - with.entity_bytes, 8 + 2 * WRITE_ID_PROPERTY.len() + 16);
+    assert_eq!(without.group_bytes - with.group_bytes, 100 * 83);
     rig.store.write(&table(), Operation::Insert(wide(251))).await.unwrap();
     rig.meter.reset();
     let error = rig.store.write(&table(), Operation::InsertOrReplace(wide(252))).await.unwrap_err();
