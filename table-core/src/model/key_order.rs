@@ -53,9 +53,25 @@ pub fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
 ///
 /// The last character is stepped to its successor in the service's order.
 pub fn prefix_end(prefix: &str) -> Option<String> {
+    end(prefix, successor)
+}
+
+/// [`prefix_end`] among texts that are keys: the end holds no character that keys forbid.
+///
+/// ```
+/// use table_core::model::key_order;
+/// assert_eq!(key_order::prefix_end("a.").as_deref(), Some("a/"));
+/// assert_eq!(key_order::key_prefix_end("a.").as_deref(), Some("a0"));
+/// ```
+pub fn key_prefix_end(prefix: &str) -> Option<String> {
+    let next = |c| std::iter::successors(successor(c), |c| successor(*c));
+    end(prefix, |c| next(c).find(|c| !super::key::is_forbidden(*c)))
+}
+
+fn end(prefix: &str, next: impl Fn(char) -> Option<char>) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
-        if let Some(next) = successor(last) {
+        if let Some(next) = next(last) {
             end.push(next);
             return Some(end);
         }
@@ -63,18 +79,14 @@ pub fn prefix_end(prefix: &str) -> Option<String> {
     None
 }
 
-/// The next character in UTF-16 order that keys may hold.
+/// The next character in UTF-16 order.
 fn successor(c: char) -> Option<char> {
     match c {
         '\u{D7FF}' => Some('\u{10000}'),
         '\u{10FFFF}' => Some('\u{E000}'),
         '\u{FFFF}' => None,
-        _ => (u32::from(c) + 1..).map_while(|n| (n <= 0x0010_FFFF).then_some(n)).find_map(legal),
+        _ => char::from_u32(u32::from(c) + 1),
     }
-}
-
-fn legal(code: u32) -> Option<char> {
-    char::from_u32(code).filter(|c| !super::key::is_forbidden(*c))
 }
 
 const fn raise(byte: u8) -> u8 {

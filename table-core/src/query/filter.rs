@@ -161,7 +161,11 @@ impl Filter {
     /// sorts after the prefix): the service has no other way to ask.
     pub fn starts_with(property: &str, prefix: &str) -> Self {
         let from = Self::ge(property, prefix);
-        match key_order::prefix_end(prefix) {
+        let end = match property {
+            Self::PARTITION_KEY | Self::ROW_KEY => key_order::key_prefix_end(prefix),
+            _ => key_order::prefix_end(prefix),
+        };
+        match end {
             Some(end) => from.and(Self::lt(property, end)),
             None => from,
         }

@@ -1,0 +1,114 @@
+//! ETags: the version of an entity, opaque, exact, never used twice.
+
+use std::collections::HashSet;
+
+use table_core::model::{ETag, IfMatch};
+use table_core::query::{Filter, Query};
+use table_core::store::Operation;
+
+use super::Harness;
+use super::table::{entity, key, refused};
+
+/// Every write makes another version, however fast one follows the other.
+pub async fn differ_under_rapid_updates(h: &Harness) {
+    let table = h.table().await;
+    let mut seen = HashSet::from([table.insert(entity("p", "r").with("A", 0)).await]);
+    for n in 1..100 {
+        let etag = table.put(Operation::InsertOrReplace(entity("p", "r").with("A", n))).await;
+        assert!(seen.insert(etag.clone()), "{etag} was used before");
+    }
+}
+
+/// Concurrent writers of one entity get a version each.
+pub async fn differ_under_concurrent_updates(h: &Harness) {
+    let table = h.table().await;
+    let writers = (0..h.scale().tasks as i32).map(|n| {
+        let table = table.clone();
+        tokio::spawn(async move { table.put(Operation::InsertOrMerge(entity("p", "r").with("A", n))).await })
+    });
+    let writers: Vec<_> = writers.collect();
+    let count = writers.len();
+    let mut seen = HashSet::new();
+    for writer in writers {
+        seen.insert(writer.await.expect("a writer"));
+    }
+    assert_eq!(seen.len(), count);
+    assert!(seen.contains(table.existing(&key("p", "r")).await.etag().expect("a version")));
+}
+
+/// An entity that is removed and inserted again does not get an old version back, so that a writer that
+/// slept through both is refused.
+pub async fn are_not_reused_after_a_delete(h: &Harness) {
+    let table = h.table().await;
+    let mut seen = Vec::new();
+    for n in 0..10 {
+        let etag = table.insert(entity("p", "r").with("A", n)).await;
+        assert!(!seen.contains(&etag), "{etag} was used before");
+        table.write(Operation::Delete(key("p", "r"), (&etag).into())).await.expect("a delete");
+        seen.push(etag);
+    }
+    table.insert(entity("p", "r").with("A", 0)).await;
+    for stale in seen {
+        let error = refused(table.write(Operation::Delete(key("p", "r"), stale.into())).await);
+        assert!(error.is_precondition_failed(), "{error}");
+    }
+}
+
+/// Reads and refused writes leave the version as it is.
+pub async fn stay_without_a_write(h: &Harness) {
+    let table = h.table().await;
+    let etag = table.insert(entity("p", "r").with("A", 1)).await;
+    refused(table.write(Operation::Insert(entity("p", "r"))).await);
+    refused(table.write(Operation::Merge(entity("p", "r"), ETag::from("W/\"no\"").into())).await);
+    table.all(&Query::new()).await;
+    assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));
+}
+
+/// The version is compared exactly: a text that is almost the same is another one.
+pub async fn are_compared_exactly(h: &Harness) {
+    let table = h.table().await;
+    let etag = table.insert(entity("p", "r")).await.to_string();
+    let almost = [
+        etag.replacen("W/", "", 1),
+        etag.replacen('"', "", 2),
+        etag.to_uppercase(),
+        etag.replacen("W/\"", "W/\" ", 1),
+        etag.replacen('"', "\"0", 1),
+    ];
+    for wrong in almost.into_iter().filter(|wrong| *wrong != etag) {
+        let attempt = Operation::Delete(key("p", "r"), ETag::from(wrong.as_str()).into());
+        refused(table.write(attempt).await);
+        assert!(table.get(&key("p", "r")).await.is_some(), "{wrong} was taken for {etag}");
+    }
+}
+
+/// `*` as the text of a version is not "any version": that must be asked for by name.
+pub async fn do_not_mean_any_version(h: &Harness) {
+    let table = h.table().await;
+    table.insert(entity("p", "r").with("A", 1)).await;
+    let star = IfMatch::Exactly(ETag::from("*"));
+    refused(table.write(Operation::Replace(entity("p", "r").with("A", 2), star.clone())).await);
+    refused(table.write(Operation::Merge(entity("p", "r").with("A", 2), star.clone())).await);
+    refused(table.write(Operation::Delete(key("p", "r"), star)).await);
+    assert_eq!(table.existing(&key("p", "r")).await.get("A").map(|v| v.to_owned()), Some(1.into()));
+}
+
+/// A version survives being printed and read back: a web client can hold it.
+pub async fn survive_as_text(h: &Harness) {
+    let table = h.table().await;
+    let text = table.insert(entity("p", "r")).await.to_string();
+    let etag = ETag::from(text.as_str());
+    table.put(Operation::Replace(entity("p", "r").with("A", 1), etag.into())).await;
+}
+
+/// A write, a get, a point query and a scan tell the same version.
+pub async fn are_the_same_wherever_they_are_read(h: &Harness) {
+    let table = h.table().await;
+    let etag = table.insert(entity("p", "r").with("A", 1)).await;
+    assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));
+    let point = Filter::eq("PartitionKey", "p").and(Filter::eq("RowKey", "r"));
+    for query in [Query::new(), Query::new().with_filter(point)] {
+        let found = table.all(&query).await;
+        assert_eq!(found.iter().map(|e| e.etag()).collect::<Vec<_>>(), [Some(&etag)], "{query:?}");
+    }
+}

@@ -1,0 +1,39 @@
+//! Insert-or-replace: writes the entity, whatever was there.
+
+use table_core::model::ETag;
+use table_core::store::Operation;
+
+use super::Harness;
+use super::table::{assert_same, entity, key};
+
+/// A missing entity is made.
+pub async fn inserts_a_missing_entity(h: &Harness) {
+    let table = h.table().await;
+    let sent = entity("p", "r").with("A", 1);
+    let etag = table.put(Operation::InsertOrReplace(sent.clone())).await;
+    let read = table.existing(&key("p", "r")).await;
+    assert_same(read.properties(), sent.properties());
+    assert_eq!(read.etag(), Some(&etag));
+}
+
+/// An existing entity loses every property that is not sent.
+pub async fn replaces_an_existing_entity(h: &Harness) {
+    let table = h.table().await;
+    let old = table.insert(entity("p", "r").with("A", 1).with("B", 2)).await;
+    let sent = entity("p", "r").with("B", "text");
+    let etag = table.put(Operation::InsertOrReplace(sent.clone())).await;
+    let read = table.existing(&key("p", "r")).await;
+    assert_same(read.properties(), sent.properties());
+    assert_eq!(read.etag(), Some(&etag));
+    assert_ne!(etag, old);
+}
+
+/// It has no condition: the version that the entity was read in does not matter.
+pub async fn ignores_the_version_it_is_given(h: &Harness) {
+    let table = h.table().await;
+    table.insert(entity("p", "r").with("A", 1)).await;
+    let sent = entity("p", "r").with("A", 2).with_system(Some(ETag::from("W/\"stale\"")), None);
+    table.put(Operation::InsertOrReplace(sent)).await;
+    let read = table.existing(&key("p", "r")).await;
+    assert_same(read.properties(), entity("p", "r").with("A", 2).properties());
+}

@@ -1,0 +1,204 @@
+//! Keys: every legal character on every verb.
+
+use table_core::model::{Entity, IfMatch, Key};
+use table_core::query::{Filter, Query};
+use table_core::store::{ErrorKind, Operation};
+
+use super::sample::DIFFICULT_KEYS;
+use super::table::{assert_same, entity, refused};
+use super::{Harness, TestTable};
+
+/// Insert and get.
+pub async fn insert_and_get(h: &Harness) {
+    let table = h.table().await;
+    for key in difficult() {
+        table.insert(Entity::from(key.clone()).with("Key", &*key.to_string())).await;
+    }
+    for key in difficult() {
+        let read = table.existing(&key).await;
+        assert_eq!(read.key(), &key);
+        assert_eq!(read.get("Key").map(|v| v.to_owned()), Some(key.to_string().into()));
+    }
+    for key in difficult() {
+        refused(table.write(Operation::Insert(key.into())).await);
+    }
+}
+
+/// Replace, by version and any.
+pub async fn replace(h: &Harness) {
+    on_each(
+        h,
+        |entity, etag| {
+            vec![
+                Operation::Replace(entity.clone().with("B", 2), etag),
+                Operation::Replace(entity.with("B", 3), IfMatch::Any),
+            ]
+        },
+        Some(3),
+    )
+    .await;
+}
+
+/// Merge, by version and any.
+pub async fn merge(h: &Harness) {
+    on_each(
+        h,
+        |entity, etag| {
+            vec![
+                Operation::Merge(entity.clone().with("B", 2), etag),
+                Operation::Merge(entity.with("B", 3), IfMatch::Any),
+            ]
+        },
+        Some(3),
+    )
+    .await;
+}
+
+/// Both upserts.
+pub async fn upsert(h: &Harness) {
+    on_each(
+        h,
+        |entity, _| {
+            vec![
+                Operation::InsertOrReplace(entity.clone().with("B", 2)),
+                Operation::InsertOrMerge(entity.with("B", 3)),
+            ]
+        },
+        Some(3),
+    )
+    .await;
+}
+
+/// Delete, by version.
+pub async fn delete(h: &Harness) {
+    on_each(h, |entity, etag| vec![Operation::Delete(entity.key().clone(), etag)], None).await;
+}
+
+/// Group transactions, with every kind of operation.
+pub async fn transact(h: &Harness) {
+    let table = h.table().await;
+    for text in DIFFICULT_KEYS {
+        let insert = |row: &str| Operation::Insert(entity(text, row).with("A", 1));
+        table.transact(text, DIFFICULT_KEYS.map(insert).to_vec()).await.expect("a group of inserts");
+        let change = |(n, row): (usize, &&str)| change(n, entity(text, row).with("B", 2));
+        let changes = DIFFICULT_KEYS.iter().enumerate().map(change).collect();
+        table.transact(text, changes).await.expect("a group of changes");
+    }
+    let left = table.all(&Query::new()).await;
+    let deleted = (0..DIFFICULT_KEYS.len()).filter(|n| n % 5 == 4).count();
+    assert_eq!(left.len(), DIFFICULT_KEYS.len() * (DIFFICULT_KEYS.len() - deleted));
+    assert!(left.iter().all(|e| e.get("B").is_some()));
+}
+
+/// Point queries, and pages that stop at each key.
+pub async fn query(h: &Harness) {
+    let table = h.table().await;
+    for key in difficult() {
+        table.insert(key.into()).await;
+    }
+    for key in difficult() {
+        let (partition, row) = (Filter::eq("PartitionKey", key.partition()), Filter::eq("RowKey", key.row()));
+        let found = table.keys(&Query::new().with_filter(partition.and(row))).await;
+        assert_eq!(found, [key]);
+    }
+    let mut expected: Vec<Key> = difficult().collect();
+    expected.sort();
+    let (mut seen, mut from) = (Vec::new(), None);
+    loop {
+        let page = table.page(&Query::new().with_top(1), from.as_ref()).await;
+        seen.extend(page.items.iter().map(|e| e.key().clone()));
+        let Some(next) = page.continuation else { break };
+        from = Some(next);
+    }
+    seen.sort();
+    assert_eq!(seen, expected);
+}
+
+/// A failed operation names the key readably, whatever is in it.
+pub async fn errors(h: &Harness) {
+    let table = h.table().await;
+    for key in difficult() {
+        let error = refused(table.write(Operation::Delete(key.clone(), IfMatch::Any)).await);
+        assert!(error.is_entity_not_found(), "{error}");
+        assert!(error.to_string().contains(&key.to_string()), "{error}");
+    }
+}
+
+/// The longest keys, in ASCII and in characters of two and of four bytes.
+pub async fn longest(h: &Harness) {
+    let table = h.table().await;
+    let units = h.profile().key_units;
+    let bytes = h.profile().row_key_bytes.unwrap_or(usize::MAX);
+    for (text, width) in [("k", 1), ("é", 1), ("\u{1F600}", 2)] {
+        let partition = text.repeat(units / width);
+        let row = text.repeat((units / width).min(bytes / text.len()));
+        let sent = entity(&partition, &row).with("A", 1);
+        let etag = table.insert(sent.clone()).await;
+        assert_same(table.existing(sent.key()).await.properties(), sent.properties());
+        let point = Filter::eq("PartitionKey", &*partition).and(Filter::eq("RowKey", &*row));
+        assert_eq!(table.keys(&Query::new().with_filter(point)).await, [sent.key().clone()]);
+        table.write(Operation::Delete(sent.key().clone(), etag.into())).await.expect("a delete");
+    }
+}
+
+/// One more unit than the service allows is refused, before anything is sent.
+pub async fn too_long(h: &Harness) {
+    let units = h.profile().key_units;
+    for (text, width) in [("k", 1), ("\u{1F600}", 2)] {
+        let long = text.repeat(units / width + 1);
+        assert!(refused(Key::new(&long, "r")).is_limit_exceeded());
+        assert!(refused(Key::new("p", &long)).is_limit_exceeded());
+    }
+    let Some(bytes) = h.profile().row_key_bytes else { return };
+    let table = h.table().await;
+    let error = refused(table.write(Operation::Insert(entity("p", &"k".repeat(bytes + 1)))).await);
+    assert!(error.is_limit_exceeded(), "{error}");
+}
+
+/// What the service forbids in keys cannot be made a key.
+pub async fn forbidden(_: &Harness) {
+    let controls = (0..=0x1Fu8).chain(0x7F..=0x9F).map(char::from);
+    for c in "/\\#?".chars().chain(controls) {
+        let text = format!("a{c}b");
+        for made in [Key::new(&text, "r"), Key::new("p", &text)] {
+            let error = refused(made);
+            assert!(matches!(error.kind(), ErrorKind::InvalidKey { .. }), "{error}");
+        }
+    }
+}
+
+/// Every text as a partition key and as a row key.
+fn difficult() -> impl Iterator<Item = Key> {
+    let (texts, turned) = (DIFFICULT_KEYS.iter(), DIFFICULT_KEYS.iter().rev());
+    texts.zip(turned).map(|(partition, row)| super::table::key(partition, row))
+}
+
+fn change(n: usize, entity: Entity) -> Operation {
+    match n % 5 {
+        0 => Operation::Replace(entity, IfMatch::Any),
+        1 => Operation::Merge(entity, IfMatch::Any),
+        2 => Operation::InsertOrReplace(entity),
+        3 => Operation::InsertOrMerge(entity),
+        _ => Operation::Delete(entity.key().clone(), IfMatch::Any),
+    }
+}
+
+/// Inserts each key with a neighbour, runs the operations on it, and checks what it became.
+async fn on_each(h: &Harness, operations: impl Fn(Entity, IfMatch) -> Vec<Operation>, expected: Option<i32>) {
+    let table: TestTable = h.table().await;
+    table.insert(entity("neighbour", "neighbour").with("A", 1)).await;
+    for key in difficult() {
+        let etag = table.insert(Entity::from(key.clone()).with("A", 1)).await;
+        for operation in operations(key.clone().into(), etag.into()) {
+            let label = format!("{} of {key}", operation.kind());
+            table.write(operation).await.unwrap_or_else(|e| panic!("{label}: {e}"));
+        }
+    }
+    for key in difficult() {
+        let read = table.get(&key).await;
+        let found = read.and_then(|e| e.get("B").map(|v| v.to_owned()));
+        assert_eq!(found, expected.map(Into::into), "{key}");
+    }
+    let neighbour = table.existing(&super::table::key("neighbour", "neighbour")).await;
+    assert_same(neighbour.properties(), entity("n", "n").with("A", 1).properties());
+}

@@ -1,0 +1,188 @@
+//! Limits: the most that is allowed is taken, one more is refused and changes nothing.
+
+use table_core::engine::entity_size;
+use table_core::model::{Entity, IfMatch, Ticks};
+use table_core::query::Query;
+use table_core::store::{ErrorKind, Operation};
+
+use super::table::{assert_same, entity, key, refused};
+use super::{Deviation, Harness, TestTable};
+
+/// Properties beside the system's.
+pub async fn properties(h: &Harness) {
+    let table = h.table().await;
+    let most = h.profile().custom_properties;
+    takes(&table, many(most)).await;
+    assert!(refuses(&table, many(most + 1)).await.is_limit_exceeded());
+}
+
+/// A merge counts the properties that it leaves, not those that it sends.
+pub async fn properties_after_a_merge(h: &Harness) {
+    let table = h.table().await;
+    let full = many(h.profile().custom_properties);
+    let etag = table.insert(full.clone()).await;
+    if h.deviates(Deviation::MergesBeyondLimits) {
+        return;
+    }
+    for operation in merges(entity("p", "r").with("OneMore", 1)) {
+        assert!(refused(table.write(operation.clone()).await).is_limit_exceeded());
+        assert!(refused(table.transact("p", vec![operation]).await).is_limit_exceeded());
+    }
+    let read = table.existing(full.key()).await;
+    assert_eq!(read.etag(), Some(&etag));
+    assert_same(read.properties(), full.properties());
+    table.put(Operation::Merge(entity("p", "r").with("P1", 2), IfMatch::Any)).await;
+}
+
+/// Names are identifiers of at most 255 characters.
+pub async fn property_names(h: &Harness) {
+    let table = h.table().await;
+    let longest = "n".repeat(255);
+    let legal = ["A", "_", "_a", "a1", "camelCase", "Größe", "日本", &longest];
+    takes(&table, legal.iter().fold(entity("p", "r"), |e, name| e.with(name, 1))).await;
+    let illegal =
+        ["", "1a", "a b", "a-b", "a.b", "a'b", "a/b", "\u{1F600}", "PartitionKey", "RowKey", "Timestamp"];
+    for name in illegal.into_iter().chain(h.profile().reserved_properties.iter().copied()) {
+        let error = refuses(&table, entity("p", "r").with(name, 1)).await;
+        assert!(matches!(error.kind(), ErrorKind::InvalidName { .. }), "{name:?}: {error}");
+    }
+    let error = refuses(&table, entity("p", "r").with(&"n".repeat(256), 1)).await;
+    assert!(error.is_limit_exceeded(), "{error}");
+}
+
+/// A name too long to be stored anywhere does not hide what stands behind it.
+pub async fn absurd_property_names(h: &Harness) {
+    let table = h.table().await;
+    let absurd = entity("p", "r").with("A", 1).with(&"é".repeat(70_000), 1).with("B", 2);
+    assert!(refuses(&table, absurd).await.is_limit_exceeded());
+}
+
+/// Text: 32 Ki UTF-16 units, of which an emoji takes two.
+pub async fn string_values(h: &Harness) {
+    let table = h.table().await;
+    let units = 32 * 1024;
+    takes(&table, entity("p", "r").with("A", "x".repeat(units)).with("B", "\u{1F600}".repeat(units / 2)))
+        .await;
+    for text in ["x".repeat(units + 1), "\u{1F600}".repeat(units / 2) + "x", "é".repeat(units + 1)] {
+        let error = refuses(&table, entity("p", "r").with("Named", text)).await;
+        assert!(error.is_limit_exceeded() && error.to_string().contains("Named"), "{error}");
+    }
+}
+
+/// Bytes: 64 KiB.
+pub async fn binary_values(h: &Harness) {
+    let table = h.table().await;
+    takes(&table, entity("p", "r").with("A", vec![7u8; 64 * 1024])).await;
+    let error = refuses(&table, entity("p", "r").with("Named", vec![7u8; 64 * 1024 + 1])).await;
+    assert!(error.is_limit_exceeded() && error.to_string().contains("Named"), "{error}");
+}
+
+/// Moments before 1601 are refused.
+pub async fn datetime_values(h: &Harness) {
+    let table = h.table().await;
+    let earliest = h.profile().datetime_min;
+    takes(&table, entity("p", "r").with("A", Ticks::new(earliest).expect("a moment"))).await;
+    for before in [Ticks::MIN, Ticks::new(earliest - 1).expect("a moment")] {
+        let error = refuses(&table, entity("p", "r").with("Named", before)).await;
+        assert!(matches!(error.kind(), ErrorKind::InvalidValue { .. }), "{error}");
+        assert!(error.to_string().contains("Named"), "{error}");
+    }
+}
+
+/// The bytes of an entity, by the documented formula, to the byte.
+pub async fn entity_bytes(h: &Harness) {
+    let table = h.table().await;
+    let full = of_size(h.profile().entity_bytes);
+    assert_eq!(entity_size(full.key(), full.properties()), h.profile().entity_bytes);
+    takes(&table, full).await;
+    assert!(refuses(&table, of_size(h.profile().entity_bytes + 1)).await.is_limit_exceeded());
+}
+
+/// A merge counts the bytes that it leaves, not those that it sends.
+pub async fn entity_bytes_after_a_merge(h: &Harness) {
+    let table = h.table().await;
+    let etag = table.insert(of_size(h.profile().entity_bytes)).await;
+    if h.deviates(Deviation::MergesBeyondLimits) {
+        return;
+    }
+    for operation in merges(entity("p", "r").with("OneMore", 1)) {
+        assert!(refused(table.write(operation.clone()).await).is_limit_exceeded());
+        assert!(refused(table.transact("p", vec![operation]).await).is_limit_exceeded());
+    }
+    assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));
+}
+
+/// A property that is marked to be encrypted never leaves in the clear: without encryption, every write
+/// refuses it, and no error shows its value.
+pub async fn encrypted_properties(h: &Harness) {
+    let table = h.table().await;
+    let marked = entity("p", "r").with("Plain", 1).with_encrypted("Secret", "hunter2");
+    if h.profile().encrypts {
+        table.insert(marked.clone()).await;
+        assert_same(table.existing(marked.key()).await.properties(), marked.properties());
+        return;
+    }
+    table.insert(entity("p", "r")).await;
+    let writes = [
+        Operation::Insert(marked.clone().with_key(key("p", "new"))),
+        Operation::Replace(marked.clone(), IfMatch::Any),
+        Operation::Merge(marked.clone(), IfMatch::Any),
+        Operation::InsertOrReplace(marked.clone()),
+        Operation::InsertOrMerge(marked),
+    ];
+    for operation in writes {
+        let alone = refused(table.write(operation.clone()).await);
+        let grouped = refused(table.transact("p", vec![operation]).await);
+        for error in [alone, grouped] {
+            assert!(matches!(error.root().kind(), ErrorKind::Unsupported { .. }), "{error}");
+            assert!(error.to_string().contains("Secret"), "{error}");
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+    }
+    let left = table.all(&Query::new()).await;
+    assert_eq!(left.len(), 1);
+    assert!(left[0].properties().is_empty());
+}
+
+fn many(count: usize) -> Entity {
+    (0..count).fold(entity("p", "r"), |e, n| e.with(&format!("P{n}"), 1))
+}
+
+fn merges(patch: Entity) -> [Operation; 2] {
+    [Operation::Merge(patch.clone(), IfMatch::Any), Operation::InsertOrMerge(patch)]
+}
+
+/// An entity of exactly so many bytes: full binary values, and one that fills up.
+fn of_size(bytes: usize) -> Entity {
+    let mut full = entity("p", "r");
+    for n in 0.. {
+        let name = format!("B{n:03}");
+        let left = bytes - entity_size(full.key(), full.properties());
+        let overhead = 8 + 2 * name.len() + 4;
+        let value = (left - overhead).min(60 * 1024);
+        full = full.with(&name, vec![7u8; value]);
+        if value < 60 * 1024 {
+            break;
+        }
+    }
+    full
+}
+
+/// Every way to write the entity is taken, and it is read back.
+async fn takes(table: &TestTable, sent: Entity) {
+    table.put(Operation::InsertOrReplace(sent.clone())).await;
+    assert_same(table.existing(sent.key()).await.properties(), sent.properties());
+    table.transact("p", vec![Operation::Replace(sent.clone(), IfMatch::Any)]).await.expect("a group");
+    assert_same(table.existing(sent.key()).await.properties(), sent.properties());
+}
+
+/// No way to write the entity is taken; the error of the first.
+async fn refuses(table: &TestTable, sent: Entity) -> table_core::Error {
+    let before = table.all(&Query::new()).await;
+    refused(table.write(Operation::InsertOrReplace(sent.clone())).await);
+    refused(table.write(Operation::InsertOrMerge(sent.clone())).await);
+    refused(table.write(Operation::Replace(sent.clone(), IfMatch::Any)).await);
+    let error = refused(table.write(Operation::Insert(sent.with_key(key("p", "new")))).await);
+    assert!(table.all(&Query::new()).await == before, "{error}: but something changed");
+    error
+}

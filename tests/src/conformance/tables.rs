@@ -1,0 +1,156 @@
+//! Tables: create, delete, list.
+
+use std::time::Duration;
+
+use table_core::model::TableName;
+use table_core::query::{Continuation, Query};
+use table_core::store::{ErrorKind, Result, TableStore, TableStoreExt};
+use uuid::Uuid;
+
+use super::table::{entity, key, refused};
+use super::{Harness, TestTable};
+
+/// A created table is empty and can be written.
+pub async fn are_empty_when_created(h: &Harness) {
+    let table = h.table().await;
+    assert!(table.all(&Query::new()).await.is_empty());
+    table.insert(entity("p", "r")).await;
+}
+
+/// A second table of the same name is refused, and the first keeps its entities.
+pub async fn are_created_once(h: &Harness) {
+    let table = h.table().await;
+    table.insert(entity("p", "r")).await;
+    let error = refused(h.store().create_table(table.name()).await);
+    assert!(matches!(error.kind(), ErrorKind::TableAlreadyExists { .. }), "{error}");
+    assert!(error.to_string().contains(table.name().as_str()), "{error}");
+    assert!(table.get(&key("p", "r")).await.is_some());
+    assert!(!h.store().create_table_if_missing(table.name()).await.expect("an existing table"));
+}
+
+/// Names that differ by case are one table, or two, as the profile says.
+pub async fn ignore_case_as_the_profile_says(h: &Harness) {
+    let table = h.table().await;
+    table.insert(entity("p", "r")).await;
+    let other_case = TableName::new(table.name().to_lowercase()).expect("a legal name");
+    h.clean_up(&other_case);
+    let lower = TestTable::new(h.store().clone(), other_case.clone());
+    if h.profile().case_sensitive_tables {
+        h.store().create_table(&other_case).await.expect("another table");
+        assert!(lower.get(&key("p", "r")).await.is_none());
+        return;
+    }
+    let error = refused(h.store().create_table(&other_case).await);
+    assert!(matches!(error.kind(), ErrorKind::TableAlreadyExists { .. }), "{error}");
+    assert!(lower.get(&key("p", "r")).await.is_some());
+}
+
+/// A listing keeps the case that the table was created with.
+pub async fn are_listed_as_created(h: &Harness) {
+    let table = h.table().await;
+    let listed = h.store().all_tables(Some(table.name().as_str())).await.expect("a listing");
+    assert_eq!(listed, [table.name().clone()]);
+}
+
+/// Deleting a table deletes its entities: the same name starts empty again.
+pub async fn lose_their_entities_when_deleted(h: &Harness) {
+    let table = h.table().await;
+    table.insert(entity("p", "r")).await;
+    h.store().delete_table(table.name()).await.expect("a delete");
+    let error = refused(h.store().get(table.name(), &key("p", "r"), None).await);
+    assert!(error.is_table_not_found(), "{error}");
+    create_again(h, table.name()).await.expect("the name is free again");
+    assert!(table.all(&Query::new()).await.is_empty());
+}
+
+/// Deleting one table leaves the others, whatever their names have in common.
+pub async fn are_deleted_alone(h: &Harness) {
+    let stem = h.unused_name();
+    let longer = TableName::new(format!("{stem}x")).expect("a legal name");
+    h.clean_up(&longer);
+    for name in [&stem, &longer] {
+        h.store().create_table(name).await.expect("a new table");
+        TestTable::new(h.store().clone(), name.clone()).insert(entity("p", "r")).await;
+    }
+    h.store().delete_table(&stem).await.expect("a delete");
+    assert_eq!(TestTable::new(h.store().clone(), longer).keys(&Query::new()).await, [key("p", "r")]);
+}
+
+/// A missing table cannot be deleted.
+pub async fn must_exist_to_be_deleted(h: &Harness) {
+    let missing = h.unused_name();
+    let error = refused(h.store().delete_table(&missing).await);
+    assert!(error.is_table_not_found(), "{error}");
+    assert!(error.to_string().contains(missing.as_str()), "{error}");
+    assert!(!h.store().delete_table_if_exists(&missing).await.expect("nothing to delete"));
+}
+
+/// A prefix lists the tables that start with it, sorted, and no others.
+pub async fn are_listed_by_prefix(h: &Harness) {
+    let prefix = unique_prefix();
+    let names = make_tables(h, &prefix, ["a", "ab", "b", "B1", "c"]).await;
+    let wanted = format!("{prefix}a");
+    let listed = h.store().all_tables(Some(&wanted)).await.expect("a listing");
+    assert_eq!(listed, names[..2]);
+    let mut all = h.store().all_tables(Some(&prefix)).await.expect("a listing");
+    all.sort();
+    let mut expected = names.clone();
+    expected.sort();
+    assert_eq!(all, expected);
+    let nothing = h.store().all_tables(Some(&format!("{prefix}zz"))).await.expect("a listing");
+    assert!(nothing.is_empty());
+    let everything = h.store().all_tables(None).await.expect("a listing");
+    assert!(names.iter().all(|name| everything.contains(name)));
+}
+
+/// A long listing comes in pages, each table once; a page's continuation can be stored, and belongs to
+/// its prefix.
+pub async fn are_listed_in_pages(h: &Harness) {
+    let prefix = unique_prefix();
+    let count = h.scale().tables;
+    let names = make_tables(h, &prefix, (0..count).map(|n| format!("{n:05}"))).await;
+    let mut listed = Vec::new();
+    let mut from: Option<Continuation> = None;
+    loop {
+        let page = h.store().list_tables(Some(&prefix), from.as_ref()).await.expect("a page of tables");
+        assert!(page.items.len() <= h.profile().page_size);
+        listed.extend(page.items);
+        let Some(continuation) = page.continuation else { break };
+        let error = refused(h.store().list_tables(Some("Other"), Some(&continuation)).await);
+        assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
+        from = Some(continuation.to_string().parse().expect("a stored continuation"));
+    }
+    assert_eq!(listed, names);
+}
+
+fn unique_prefix() -> String {
+    format!("L{}", Uuid::new_v4().simple())
+}
+
+async fn make_tables<S: AsRef<str>>(
+    h: &Harness,
+    prefix: &str,
+    suffixes: impl IntoIterator<Item = S>,
+) -> Vec<TableName> {
+    let mut names = Vec::new();
+    for suffix in suffixes {
+        let name = TableName::new(format!("{prefix}{}", suffix.as_ref())).expect("a legal name");
+        h.store().create_table(&name).await.expect("a new table");
+        h.clean_up(&name);
+        names.push(name);
+    }
+    names
+}
+
+/// The service needs a while before the name of a deleted table can be used again.
+async fn create_again(h: &Harness, name: &TableName) -> Result<()> {
+    for _ in 0..120 {
+        match h.store().create_table(name).await {
+            Err(e) if matches!(e.kind(), ErrorKind::TableBeingDeleted { .. }) => {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            other => return other,
+        }
+    }
+    h.store().create_table(name).await
+}
