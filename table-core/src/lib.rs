@@ -5,9 +5,12 @@ pub mod adapter;
 pub mod engine;
 pub mod memory;
 pub mod model;
+pub mod prelude;
 pub mod query;
 pub mod queue;
 pub mod store;
 pub mod typed;
 
 pub use store::{Error, Result};
+#[doc(hidden)]
+pub use typed::derived as __private;

@@ -19,6 +19,7 @@ pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
     KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
 };
+pub(crate) use properties::Raw;
 pub use properties::{Properties, PropertiesIter, PropertyRef};
 pub use system::SYSTEM_PREFIX;
 pub use table_name::TableName;

@@ -35,6 +35,20 @@ pub struct EncryptedField<E> {
     of: PhantomData<fn() -> E>,
 }
 
+/// A flattened field of `E`: its properties are those of `G`.
+///
+/// ```
+/// use table_core::typed::{Field, FieldGroup};
+/// struct Employee;
+/// struct Address;
+/// const ADDRESS: FieldGroup<Employee, Address> = FieldGroup::new();
+/// const CITY: Field<Address, String> = Field::new("City");
+/// assert!(ADDRESS.field(CITY).eq("Redmond").into_filter().is_ok());
+/// ```
+pub struct FieldGroup<E, G> {
+    of: PhantomData<fn() -> (E, G)>,
+}
+
 /// A filter on entities of type `E`.
 ///
 /// A value that cannot be stored cannot be compared either: the error comes with
@@ -103,6 +117,19 @@ impl<E, V: super::Text> Field<E, V> {
     }
 }
 
+impl<E, G> FieldGroup<E, G> {
+    /// The properties of `G` in `E`.
+    #[expect(clippy::new_without_default, reason = "a constant of the derive macro")]
+    pub const fn new() -> Self {
+        Self { of: PhantomData }
+    }
+
+    /// A field of the group, as a field of the entity.
+    pub fn field<V, C>(self, field: Field<G, V, C>) -> Field<E, V, C> {
+        Field::new(field.name)
+    }
+}
+
 impl<E> EncryptedField<E> {
     /// The field with this name in the store.
     pub const fn new(name: &'static str) -> Self {
@@ -161,6 +188,12 @@ impl<E> fmt::Debug for Condition<E> {
             Ok(filter) => write!(f, "Condition({filter})"),
             Err(error) => write!(f, "Condition({error})"),
         }
+    }
+}
+
+impl<E, G> fmt::Debug for FieldGroup<E, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FieldGroup")
     }
 }
 

@@ -1,6 +1,8 @@
 //! Typed mapping: structs as entities, typed keys, fields, patches and the [`Table`] handle.
 
 mod codec;
+#[doc(hidden)]
+pub mod derived;
 mod entity;
 mod field;
 mod operand;
@@ -11,13 +13,15 @@ mod row_prefix;
 mod schema;
 
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
+pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
-pub use field::{Condition, EncryptedField, Field};
+pub use field::{Condition, EncryptedField, Field, FieldGroup};
 pub use operand::Operand;
-pub use prefix_builder::PrefixBuilder;
 pub use property::{Property, PropertySink, Text};
 pub use row_prefix::RowPrefix;
 pub use schema::{Discriminator, PropertySchema, Schema};
+#[cfg(feature = "derive")]
+pub use table_derive::TableEntity;
 
 #[cfg(test)]
 mod tests;

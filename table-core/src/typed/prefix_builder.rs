@@ -1,5 +1,5 @@
 use super::RowPrefix;
-use crate::model::{KeyBuilder, KeyPart, PartFormat};
+use crate::model::{KeyBuilder, KeyPart, PartFormat, TextKeyPart};
 use crate::store::Result;
 
 /// What the steps of a derived row prefix share: a key so far, or its first error.
@@ -24,13 +24,27 @@ impl PrefixBuilder {
         Self(self.0.and_then(|key| key.part(name, value, format)))
     }
 
-    /// Appends the start of a text part and ends the prefix.
-    pub fn starting<T>(self, prefix: &str, format: PartFormat) -> RowPrefix<T> {
-        Self(self.0.map(|key| key.text_prefix(prefix, format))).finish()
+    /// Appends the start of a text part: the last step.
+    #[must_use]
+    pub fn starting(self, prefix: &str, format: PartFormat) -> Self {
+        Self(self.0.map(|key| key.text_prefix(prefix, format)))
     }
 
     /// The prefix as it is.
+    #[must_use]
     pub fn finish<T>(self) -> RowPrefix<T> {
         RowPrefix::from_result(self.0.map(KeyBuilder::finish))
+    }
+}
+
+/// Text that can start a key part of type `P`.
+pub trait PrefixOf<P> {
+    /// The text.
+    fn as_prefix(&self) -> &str;
+}
+
+impl<P: TextKeyPart, S: AsRef<str>> PrefixOf<P> for S {
+    fn as_prefix(&self) -> &str {
+        self.as_ref()
     }
 }

@@ -14,9 +14,11 @@ impl PartFormat {
     /// A part in its own width, at the end of its key.
     pub const PLAIN: Self = Self { width: None, stop: None };
 
-    /// The width in ASCII characters of a part of type `P`, if it has one.
-    pub(super) fn width_of<P: KeyPart>(self) -> Option<usize> {
-        self.width.or(P::WIDTH)
+    /// The same for a part of type `P`: a part with a width needs no stop.
+    pub(super) fn of<P: KeyPart>(self) -> (Self, Option<usize>) {
+        let width = self.width.or(P::WIDTH);
+        let stop = if width.is_some() { None } else { self.stop };
+        (Self { stop, ..self }, width)
     }
 }
 
@@ -56,10 +58,11 @@ impl KeyBuilder {
     /// The value does not fit its width or range.
     pub fn part<P: KeyPart>(mut self, name: &str, value: &P, format: PartFormat) -> Result<Self> {
         let start = self.writer.out.len();
+        let (format, width) = format.of::<P>();
         self.writer.format = format;
         value.encode(&mut self.writer).map_err(|e| self.invalid(name, e))?;
         let written = self.writer.out.len() - start;
-        match format.width_of::<P>() {
+        match width {
             Some(width) if width != written => {
                 Err(self.invalid(name, format_args!("expected {width} characters, wrote {written}")))
             }

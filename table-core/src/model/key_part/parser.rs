@@ -55,7 +55,8 @@ impl<'a> KeyParser<'a> {
     /// # Errors
     /// The text is not the encoding of a value.
     pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
-        let end = match (format.width_of::<P>(), format.stop) {
+        let (format, width) = format.of::<P>();
+        let end = match (width, format.stop) {
             // Beyond the end, or amid a character: not the text of any value.
             (Some(width), _) if !self.rest.is_char_boundary(width) => self.rest.len(),
             (Some(width), _) => width,

@@ -1,2 +1,3 @@
+mod entity;
 mod field;
 mod property;

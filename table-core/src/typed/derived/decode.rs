@@ -1,0 +1,149 @@
+use crate::model::{EdmType, Entity, Properties, Raw, ValueError};
+use crate::store::{Error, Result};
+use crate::typed::{Codec, Plain, PropertySchema};
+
+/// The stored properties of one entity, found by one pass over its packed bytes.
+///
+/// `names` are in the order in which they are written, so that the next one is usually the right
+/// one; any other order costs a search.
+pub struct Slots<'a, const N: usize> {
+    owner: &'static str,
+    names: &'static [&'static str; N],
+    entity: &'a Entity,
+    found: [Option<Raw<'a>>; N],
+}
+
+impl<const N: usize> std::fmt::Debug for Slots<'_, N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slots").field("owner", &self.owner).field("names", self.names).finish_non_exhaustive()
+    }
+}
+
+impl<'a, const N: usize> Slots<'a, N> {
+    /// Finds the properties; the first of a name counts.
+    pub fn scan(owner: &'static str, names: &'static [&'static str; N], entity: &'a Entity) -> Self {
+        let mut found = [None; N];
+        let mut rest = entity.properties().as_packed();
+        let mut next = 0;
+        while let Some(raw) = Raw::split(&mut rest) {
+            let mut places = (next..N).chain(0..next);
+            let Some(place) = places.find(|i| names[*i].as_bytes() == raw.name) else { continue };
+            found[place].get_or_insert(raw);
+            next = place + 1;
+        }
+        Self { owner, names, entity, found }
+    }
+
+    /// The type that is read, for messages.
+    pub const fn owner(&self) -> &'static str {
+        self.owner
+    }
+
+    /// Reads a property.
+    ///
+    /// # Errors
+    /// It is missing, of another type, or marked for encryption where the field is not (or the
+    /// other way round).
+    pub fn get<C: Codec<T>, T, const ENCRYPT: bool>(&self, place: usize) -> Result<T> {
+        match self.read::<C, T, ENCRYPT>(place)? {
+            Some(value) => Ok(value),
+            None => C::missing().ok_or_else(|| self.absent(place, C::TYPE)),
+        }
+    }
+
+    /// Reads a property that has a default.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get), unless it is missing.
+    pub fn get_or<C: Codec<T>, T, const ENCRYPT: bool>(
+        &self,
+        place: usize,
+        default: impl FnOnce() -> T,
+    ) -> Result<T> {
+        Ok(self.read::<C, T, ENCRYPT>(place)?.unwrap_or_else(default))
+    }
+
+    fn read<C: Codec<T>, T, const ENCRYPT: bool>(&self, place: usize) -> Result<Option<T>> {
+        let Some(raw) = self.found[place] else { return Ok(None) };
+        if raw.is_encrypted() != ENCRYPT {
+            return Err(self.wrong_mark(place, ENCRYPT));
+        }
+        let value = raw.value().ok_or_else(|| self.mismatch(place, "a whole value", "damaged bytes"))?;
+        C::read(value).map(Some).map_err(|e| self.wrong(place, &e, ENCRYPT.then_some(value.edm_type())))
+    }
+
+    /// Checks the discriminator.
+    ///
+    /// # Errors
+    /// The entity is of another type, or tells none.
+    pub fn check_type(&self, place: usize, type_name: &str) -> Result<()> {
+        let found: String = self.get::<Plain, _, false>(place)?;
+        if found == type_name {
+            return Ok(());
+        }
+        Err(self.mismatch(place, format!("the type {type_name:?}"), format!("{found:?}")))
+    }
+
+    /// Whether the entity was stored in an older version of its schema.
+    ///
+    /// # Errors
+    /// It was stored in a newer one: this program cannot know what its properties mean.
+    pub fn is_older(&self, place: usize, version: u32) -> Result<bool> {
+        let stored = self.read::<Plain, u32, false>(place)?.unwrap_or(1);
+        if stored <= version {
+            return Ok(stored < version);
+        }
+        let expected = format!("at most version {version}, the newest that this program knows");
+        Err(self.mismatch(place, expected, stored))
+    }
+
+    /// Checks that the entity was stored in this version of its schema.
+    ///
+    /// # Errors
+    /// It was stored in another one.
+    pub fn check_version(&self, place: usize, version: u32) -> Result<()> {
+        if !self.is_older(place, version)? {
+            return Ok(());
+        }
+        Err(self.mismatch(place, format!("version {version}"), "an older one that this type cannot read"))
+    }
+
+    /// The properties that are neither of this type nor of its flattened groups.
+    pub fn rest(&self, groups: &[&[PropertySchema]]) -> Properties {
+        let known = |name: &str| {
+            self.names.contains(&name) || groups.iter().any(|group| group.iter().any(|p| p.name == name))
+        };
+        let mut rest = self.entity.properties().clone();
+        rest.retain(|p| !known(p.name()));
+        rest
+    }
+
+    #[cold]
+    fn absent(&self, place: usize, expected: EdmType) -> Error {
+        self.mismatch(place, expected.name(), "no such property")
+    }
+
+    #[cold]
+    fn wrong_mark(&self, place: usize, encrypt: bool) -> Error {
+        let (marked, plain) = ("an encrypted property", "one that is not encrypted");
+        let (expected, found) = if encrypt { (marked, plain) } else { (plain, marked) };
+        self.mismatch(place, expected, found)
+    }
+
+    /// A marked value is never shown: only its type is.
+    #[cold]
+    fn wrong(&self, place: usize, error: &ValueError, secret: Option<EdmType>) -> Error {
+        match secret {
+            None => self.mismatch(place, error.expected(), error.found()),
+            Some(edm) => {
+                self.mismatch(place, error.expected(), format_args!("another {edm}, which is secret"))
+            }
+        }
+    }
+
+    #[cold]
+    fn mismatch(&self, place: usize, expected: impl Into<String>, found: impl std::fmt::Display) -> Error {
+        let (name, key) = (self.names[place], self.entity.key());
+        Error::decode(self.owner, key, name, expected, found.to_string())
+    }
+}

@@ -1,0 +1,67 @@
+use super::Slots;
+use crate::model::{Entity, ValueRef};
+use crate::query::Select;
+use crate::store::{Error, Result};
+use crate::typed::{Discriminator, PropertySchema, Schema};
+
+/// Whether the discriminator of a type says that the entity is one.
+pub fn is_a(schema: &Schema, entity: &Entity) -> bool {
+    match schema.discriminator {
+        Discriminator::None => false,
+        Discriminator::Property(name) => entity.get(name) == Some(ValueRef::String(schema.type_name)),
+        Discriminator::RowPrefix(prefix) => entity.key().row().starts_with(prefix),
+        Discriminator::PartitionPrefix(prefix) => entity.key().partition().starts_with(prefix),
+    }
+}
+
+/// The error for an entity that is none of a resolver's types.
+///
+/// # Errors
+/// Always.
+pub fn no_variant<T>(resolver: &'static str, schemas: &[&Schema], entity: &Entity) -> Result<T> {
+    let names: Vec<_> = schemas.iter().map(|s| s.type_name).collect();
+    let property = schemas.iter().find_map(|s| match s.discriminator {
+        Discriminator::Property(name) => Some(name),
+        _ => None,
+    });
+    let property = property.unwrap_or("RowKey");
+    let found = match (property, entity.get(property)) {
+        (_, Some(ValueRef::String(found))) => format!("{found:?}"),
+        ("RowKey", _) => format!("{:?}", entity.key().row()),
+        _ => "no discriminator".to_owned(),
+    };
+    Err(Error::decode(resolver, entity.key(), property, format!("one of {}", names.join(", ")), found))
+}
+
+/// Checks that a row is of a projection's entity, in its current schema version.
+///
+/// # Errors
+/// It is of another type or version.
+pub fn check_projected(owner: &'static str, schema: &Schema, entity: &Entity) -> Result<()> {
+    static NAMES: [&str; 1] = [Schema::VERSION_PROPERTY];
+    if schema.discriminator != Discriminator::None && !is_a(schema, entity) {
+        return no_variant(owner, &[schema], entity);
+    }
+    Slots::scan(owner, &NAMES, entity).check_version(0, schema.version)
+}
+
+/// The properties that a projection of an entity needs.
+pub fn select(schema: &Schema, names: &[&str]) -> Select {
+    let discriminator = match schema.discriminator {
+        Discriminator::Property(name) => Some(name),
+        _ => None,
+    };
+    Select::new(discriminator.iter().chain([&Schema::VERSION_PROPERTY]).chain(names))
+}
+
+/// What reading any of several types needs; `None` if one of them needs everything.
+pub fn select_all(selects: impl IntoIterator<Item = Option<Select>>) -> Option<Select> {
+    let selects: Option<Vec<Select>> = selects.into_iter().collect();
+    let selects = selects?;
+    Some(Select::new(selects.iter().flat_map(Select::names)))
+}
+
+/// The marked properties of a type.
+pub fn encrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
+    properties.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
+}

@@ -1,0 +1,109 @@
+use syn::{Attribute, LitInt, LitStr, Path, Type, parse_quote};
+
+use super::item::{Item, Value, items, set};
+use crate::case::Case;
+use crate::errors::Errors;
+
+/// `#[entity(…)]` on a type.
+#[derive(Default)]
+pub(crate) struct Container {
+    krate: Option<Path>,
+    pub(crate) type_name: Option<LitStr>,
+    pub(crate) version: Option<LitInt>,
+    pub(crate) previous: Option<Type>,
+    pub(crate) rename_all: Option<(LitStr, Case)>,
+    pub(crate) partition_key: Option<LitStr>,
+    pub(crate) row_key: Option<LitStr>,
+    pub(crate) discriminator: Option<DiscriminatorAttr>,
+    pub(crate) projection_of: Option<Type>,
+}
+
+/// How rows of the type are told from others, as written.
+pub(crate) enum DiscriminatorAttr {
+    None,
+    Property(LitStr),
+    RowPrefix,
+    PartitionPrefix,
+}
+
+/// What a struct of properties with keys may say.
+pub(crate) const ENTITY: &[&str] = &[
+    "type",
+    "version",
+    "previous",
+    "rename_all",
+    "partition_key",
+    "row_key",
+    "discriminator",
+    "projection_of",
+    "crate",
+];
+/// What a group of properties, an enum or a newtype may say.
+pub(crate) const SIMPLE: &[&str] = &["rename_all", "crate"];
+
+impl Container {
+    pub(crate) fn parse(attrs: &[Attribute], known: &[&str], errors: &Errors) -> Self {
+        let mut out = Self::default();
+        for attr in attrs.iter().filter(|a| a.path().is_ident("entity")) {
+            for item in items(attr, errors) {
+                if known.contains(&item.name().as_str()) {
+                    out.take(&item, errors);
+                } else {
+                    item.unknown(known, errors);
+                }
+            }
+        }
+        out
+    }
+
+    /// The path of the crate that the generated code calls.
+    pub(crate) fn krate(&self) -> Path {
+        self.krate.clone().unwrap_or_else(|| parse_quote!(::table_core))
+    }
+
+    fn take(&mut self, item: &Item, errors: &Errors) {
+        match item.name().as_str() {
+            "type" => set(&mut self.type_name, item.string(errors), item, errors),
+            "version" => set(&mut self.version, item.integer(errors), item, errors),
+            "previous" => set(&mut self.previous, item.ty(errors), item, errors),
+            "rename_all" => set(&mut self.rename_all, case(item, errors), item, errors),
+            "partition_key" => set(&mut self.partition_key, item.string(errors), item, errors),
+            "row_key" => set(&mut self.row_key, item.string(errors), item, errors),
+            "discriminator" => set(&mut self.discriminator, discriminator(item, errors), item, errors),
+            "projection_of" => set(&mut self.projection_of, item.ty(errors), item, errors),
+            _ => set(&mut self.krate, item.path(errors), item, errors),
+        }
+    }
+}
+
+fn case(item: &Item, errors: &Errors) -> Option<(LitStr, Case)> {
+    let text = item.string(errors)?;
+    let case = Case::parse(&text.value());
+    if case.is_none() {
+        errors.push(&text, format!("unknown rule; use one of {}", Case::names()));
+    }
+    Some((text, case?))
+}
+
+fn discriminator(item: &Item, errors: &Errors) -> Option<DiscriminatorAttr> {
+    const HELP: &str = "write `discriminator = \"Kind\"` for a property, `discriminator(row_prefix)` or \
+                        `discriminator(partition_prefix)` for the literal start of a key, or \
+                        `discriminator(none)`";
+    let word = |item: &Item| match (item.name().as_str(), &item.value) {
+        ("none", Value::None) => Some(DiscriminatorAttr::None),
+        ("row_prefix", Value::None) => Some(DiscriminatorAttr::RowPrefix),
+        ("partition_prefix", Value::None) => Some(DiscriminatorAttr::PartitionPrefix),
+        ("property", _) => item.string(errors).map(DiscriminatorAttr::Property),
+        _ => None,
+    };
+    let found = match &item.value {
+        Value::Lit(_) => item.string(errors).map(DiscriminatorAttr::Property),
+        Value::Type(ty) if **ty == parse_quote!(none) => Some(DiscriminatorAttr::None),
+        Value::List(items) if items.len() == 1 => word(&items[0]),
+        _ => None,
+    };
+    if found.is_none() {
+        errors.push(item, HELP);
+    }
+    found
+}

@@ -1,0 +1,102 @@
+use syn::{Attribute, Ident, LitStr, Meta, Path, Type};
+
+use super::item::{Item, Value, items, set};
+use crate::errors::Errors;
+
+/// The attributes of a field, as written.
+#[derive(Default)]
+pub(crate) struct FieldAttrs {
+    pub(crate) partition_key: Option<KeyAttr>,
+    pub(crate) row_key: Option<KeyAttr>,
+    pub(crate) encrypt: Option<Path>,
+    pub(crate) etag: Option<Path>,
+    pub(crate) timestamp: Option<Path>,
+    pub(crate) rename: Option<LitStr>,
+    pub(crate) default: Option<DefaultAttr>,
+    pub(crate) skip: Option<Ident>,
+    pub(crate) flatten: Option<Ident>,
+    pub(crate) json: Option<Ident>,
+    pub(crate) rest: Option<Ident>,
+    pub(crate) with: Option<Type>,
+}
+
+/// `#[partition_key]` or `#[row_key(format = "…")]`.
+pub(crate) struct KeyAttr {
+    pub(crate) at: Path,
+    pub(crate) format: Option<LitStr>,
+}
+
+/// `default` or `default = path`.
+pub(crate) struct DefaultAttr {
+    pub(crate) at: Ident,
+    pub(crate) path: Option<Path>,
+}
+
+const KNOWN: &[&str] = &["rename", "default", "skip", "flatten", "json", "rest", "with"];
+
+impl FieldAttrs {
+    pub(crate) fn parse(attrs: &[Attribute], errors: &Errors) -> Self {
+        let mut out = Self::default();
+        for attr in attrs {
+            let path = attr.path();
+            match path.get_ident().map(ToString::to_string).as_deref() {
+                Some("partition_key") => once(&mut out.partition_key, key(attr, errors), attr, errors),
+                Some("row_key") => once(&mut out.row_key, key(attr, errors), attr, errors),
+                Some("encrypt") => once(&mut out.encrypt, bare(attr, errors), attr, errors),
+                Some("etag") => once(&mut out.etag, bare(attr, errors), attr, errors),
+                Some("timestamp") => once(&mut out.timestamp, bare(attr, errors), attr, errors),
+                Some("entity") => items(attr, errors).iter().for_each(|i| out.take(i, errors)),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    fn take(&mut self, item: &Item, errors: &Errors) {
+        match item.name().as_str() {
+            "rename" => set(&mut self.rename, item.string(errors), item, errors),
+            "default" => set(&mut self.default, default(item, errors), item, errors),
+            "skip" => set(&mut self.skip, item.flag(errors), item, errors),
+            "flatten" => set(&mut self.flatten, item.flag(errors), item, errors),
+            "json" => set(&mut self.json, item.flag(errors), item, errors),
+            "rest" => set(&mut self.rest, item.flag(errors), item, errors),
+            "with" => set(&mut self.with, item.ty(errors), item, errors),
+            _ => item.unknown(KNOWN, errors),
+        }
+    }
+}
+
+fn default(item: &Item, errors: &Errors) -> Option<DefaultAttr> {
+    let path = match item.value {
+        Value::None => None,
+        _ => Some(item.path(errors)?),
+    };
+    Some(DefaultAttr { at: item.key.clone(), path })
+}
+
+fn bare(attr: &Attribute, errors: &Errors) -> Option<Path> {
+    if matches!(attr.meta, Meta::Path(_)) {
+        return Some(attr.path().clone());
+    }
+    errors.push(attr, "this attribute takes no value");
+    None
+}
+
+fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
+    let mut format = None;
+    for item in items(attr, errors) {
+        match item.name().as_str() {
+            "format" => set(&mut format, item.string(errors), &item, errors),
+            _ => item.unknown(&["format"], errors),
+        }
+    }
+    Some(KeyAttr { at: attr.path().clone(), format })
+}
+
+fn once<T>(slot: &mut Option<T>, value: Option<T>, attr: &Attribute, errors: &Errors) {
+    if slot.is_some() {
+        errors.push(attr, "this attribute is given twice; keep one");
+        return;
+    }
+    *slot = value;
+}

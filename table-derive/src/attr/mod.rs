@@ -1,0 +1,9 @@
+//! Attributes as they are written: syntax only, no meaning yet.
+
+mod container;
+mod field;
+mod item;
+
+pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, SIMPLE};
+pub(crate) use field::{FieldAttrs, KeyAttr};
+pub(crate) use item::{Item, items};

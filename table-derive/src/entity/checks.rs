@@ -1,0 +1,125 @@
+//! What only the compiler knows, because the macro sees tokens: widths of key parts, names of
+//! flattened properties, the previous version.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::Type;
+use syn::spanned::Spanned;
+
+use super::model::{Entity, stop};
+use crate::fields::Role;
+use crate::template::{Part, Segment, Template, plain};
+
+pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
+    let partition = template(entity, &entity.partition, "partition key");
+    let row = template(entity, &entity.row, "row key");
+    let flattened = flattened(entity);
+    let previous = previous(entity);
+    quote!(#(#partition)* #(#row)* #flattened #previous)
+}
+
+fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
+    let check = |(i, segment): (usize, &Segment)| {
+        let Segment::Part(part) = segment else { return None };
+        let ty = &entity.fields.iter().find(|f| f.ident == part.field)?.ty;
+        let message = |problem: String| format!("{which} \"{}\": {problem}", template.display());
+        let padded = padded(entity, part, ty, &message);
+        let ended = ended(entity, template, i, part, ty, &message);
+        Some(quote!(#padded #ended))
+    };
+    template.segments.iter().enumerate().filter_map(check).collect()
+}
+
+/// A width is for unsigned integers.
+fn padded(
+    entity: &Entity<'_>,
+    part: &Part,
+    ty: &Type,
+    message: &impl Fn(String) -> String,
+) -> Option<TokenStream> {
+    let krate = &entity.krate;
+    let width = part.width?;
+    let name = plain(&part.field);
+    let problem =
+        message(format!("only unsigned integers take a width; write `{{{name}}}` without `:0{width}`"));
+    Some(quote_spanned!(ty.span()=>
+        const _: () = ::core::assert!(<#ty as #krate::model::KeyPart>::PADS, "{}", #problem);))
+}
+
+/// A part of no fixed width must end where reading can see it.
+fn ended(
+    entity: &Entity<'_>,
+    template: &Template,
+    index: usize,
+    part: &Part,
+    ty: &Type,
+    message: &impl Fn(String) -> String,
+) -> Option<TokenStream> {
+    let krate = &entity.krate;
+    if part.width.is_some() {
+        return None;
+    }
+    let name = plain(&part.field);
+    let problem = match (template.segments.get(index + 1)?, stop(template, index)) {
+        (Segment::Part(next), _) => {
+            let next = plain(&next.field);
+            format!(
+                "`{name}` has no fixed width, so nothing tells where `{next}` starts; put a separator such as `_` between them"
+            )
+        }
+        (_, Some(c @ ('0'..='9' | 'A'..='F' | '~'))) => {
+            format!(
+                "`{name}` is text, in which {c:?} can be part of an escape; separate it by another character such as `_`"
+            )
+        }
+        (_, Some(c)) if !c.is_ascii() => {
+            format!("`{name}` is text and cannot be separated by {c:?}; use an ASCII character such as `_`")
+        }
+        _ => return None,
+    };
+    let problem = message(problem);
+    Some(quote_spanned!(ty.span()=>
+        const _: () = ::core::assert!(
+            ::core::option::Option::is_some(&<#ty as #krate::model::KeyPart>::WIDTH),
+            "{}",
+            #problem);))
+}
+
+/// Flattened names are known to the compiler only.
+fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
+    let krate = &entity.krate;
+    let groups: Vec<_> =
+        entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
+    let first = groups.first()?;
+    let name = entity.rust_name();
+    let twice =
+        format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
+    let many = format!("{name}: an entity has at most 252 properties, flattened ones included");
+    Some(quote_spanned! {first.span()=>
+        const _: () = {
+            const __GROUPS: &[&[#krate::typed::PropertySchema]] =
+                &[#(<#groups as #krate::typed::PropertyGroup>::PROPERTIES),*];
+            ::core::assert!(#krate::__private::distinct(__NAMES, __GROUPS), "{}", #twice);
+            ::core::assert!(__NAMES.len() #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= 252, "{}", #many);
+        };
+    })
+}
+
+/// The previous version describes the same rows.
+fn previous(entity: &Entity<'_>) -> Option<TokenStream> {
+    let (krate, previous) = (&entity.krate, entity.previous.as_ref()?);
+    if entity.input.generics.type_params().next().is_some() {
+        return None;
+    }
+    let name = &entity.input.ident;
+    let older = format!("{name}: the previous version must have a lower `version` than {}", entity.version);
+    let same = format!("{name}: the previous version must have the same `type` and `discriminator`");
+    Some(quote_spanned! {previous.span()=>
+        const _: () = {
+            const __OLD: &#krate::typed::Schema = <#previous as #krate::typed::TableEntity>::SCHEMA;
+            const __NEW: &#krate::typed::Schema = <#name as #krate::typed::TableEntity>::SCHEMA;
+            ::core::assert!(__OLD.version < __NEW.version, "{}", #older);
+            ::core::assert!(#krate::__private::same_type(__OLD, __NEW), "{}", #same);
+        };
+    })
+}

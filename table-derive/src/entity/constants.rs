@@ -1,0 +1,66 @@
+//! A constant for every field that a filter or a selection can name.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::Path;
+use syn::spanned::Spanned;
+
+use super::model::Entity;
+use crate::fields::{Field, Role};
+
+pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
+    let name = &entity.input.ident;
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let constants = constants(&entity.krate, &entity.fields);
+    quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #impl_generics #name #ty_generics #where_clause {
+            #(#constants)*
+        }
+    }
+}
+
+/// `pub const AGE: Field<Self, u32> = Field::new("Age");`
+pub(crate) fn constants(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
+    fields.iter().filter_map(|field| constant(krate, field)).collect()
+}
+
+fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
+    let (vis, ident, ty, span) = (&field.vis, field.constant(), &field.ty, field.ty.span());
+    let typed = quote!(#krate::typed);
+    Some(match &field.role {
+        Role::Property(property) if property.encrypt => {
+            let name = &property.name;
+            let doc = format!("The encrypted property `{name}`: it cannot be compared.");
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::EncryptedField<Self> = #typed::EncryptedField::new(#name);
+            }
+        }
+        Role::Property(property) => {
+            let (name, codec) = (&property.name, &property.codec);
+            let doc = format!("The property `{name}`.");
+            let value = quote_spanned!(span=> <#codec as #typed::Codec<#ty>>::Value);
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);
+            }
+        }
+        Role::Flatten => {
+            let doc = format!("The properties of `{}`.", field.ident);
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::FieldGroup<Self, #ty> = #typed::FieldGroup::new();
+            }
+        }
+        Role::Timestamp => {
+            let value = quote_spanned!(span=> <#typed::Plain as #typed::Codec<#ty>>::Value);
+            quote! {
+                /// The time of the last write.
+                #vis const #ident: #typed::Field<Self, #value> = #typed::Field::new("Timestamp");
+            }
+        }
+        Role::Key | Role::Rest | Role::Skip(_) | Role::ETag => return None,
+    })
+}

@@ -1,0 +1,197 @@
+//! Keys: fields to text and back, and the functions that make typed keys.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Ident, Type};
+
+use super::model::{Entity, stop};
+use crate::fields::Field;
+use crate::template::{Part, Segment, Template, plain};
+
+pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
+    let partition = writer(entity, &entity.partition, "PartitionKey", &format_ident!("__partition_key"));
+    let row = writer(entity, &entity.row, "RowKey", &format_ident!("__row_key"));
+    let reader = reader(entity);
+    let functions = functions(entity);
+    quote!(#partition #row #reader #functions)
+}
+
+/// `fn __row_key(id: &u32) -> Result<String>`.
+fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
+    let krate = &entity.krate;
+    let params = entity.key_fields_of(template).into_iter().map(|f| {
+        let (ident, ty) = (&f.ident, &f.ty);
+        quote!(#ident: &#ty)
+    });
+    let display = template.display();
+    let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
+        Segment::Literal(text) => quote!(.literal(#text)),
+        Segment::Part(part) => {
+            let (field, name, format) = (&part.field, plain(&part.field), format(entity, template, i, part));
+            quote!(.part(#name, #field, #format)?)
+        }
+    });
+    quote! {
+        fn #function(#(#params),*) -> #krate::Result<::std::string::String> {
+            ::core::result::Result::Ok(
+                #krate::model::KeyBuilder::new(#which, #display) #(#steps)* .finish(),
+            )
+        }
+    }
+}
+
+/// `PartFormat { … }` of the part at an index.
+pub(super) fn format(entity: &Entity<'_>, template: &Template, index: usize, part: &Part) -> TokenStream {
+    let krate = &entity.krate;
+    let width = option(part.width);
+    let stop = option(stop(template, index));
+    quote!(#krate::model::PartFormat { width: #width, stop: #stop })
+}
+
+fn option(value: Option<impl quote::ToTokens>) -> TokenStream {
+    match value {
+        Some(value) => quote!(::core::option::Option::Some(#value)),
+        None => quote!(::core::option::Option::None),
+    }
+}
+
+/// The struct of the key's fields, and how it is read.
+fn reader(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let name = &entity.input.ident;
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let fields = entity.key_fields();
+    let declared = fields.iter().map(|f| {
+        let (ident, ty) = (&f.ident, &f.ty);
+        quote!(pub #ident: #ty)
+    });
+    let idents: Vec<_> = fields.iter().map(|f| &f.ident).collect();
+    let mut seen = Vec::new();
+    let partition = reads(entity, &entity.partition, &format_ident!("partition"), &mut seen);
+    let row = reads(entity, &entity.row, &format_ident!("row"), &mut seen);
+    quote! {
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        pub struct __KeyFields { #(#declared),* }
+
+        #[automatically_derived]
+        impl #impl_generics #krate::__private::KeyFields for #name #ty_generics #where_clause {
+            type Fields = __KeyFields;
+
+            fn key_fields(__key: &#krate::model::Key) -> #krate::Result<__KeyFields> {
+                #partition
+                #row
+                ::core::result::Result::Ok(__KeyFields { #(#idents),* })
+            }
+        }
+    }
+}
+
+/// Statements that read one key into variables named as the fields.
+fn reads<'e>(
+    entity: &'e Entity<'_>,
+    template: &'e Template,
+    which: &Ident,
+    seen: &mut Vec<&'e Ident>,
+) -> TokenStream {
+    let krate = &entity.krate;
+    let (rust_name, display) = (entity.rust_name(), template.display());
+    let mut steps = Vec::new();
+    for (i, segment) in template.segments.iter().enumerate() {
+        steps.push(match segment {
+            Segment::Literal(text) => quote!(__parser.literal(#text)?;),
+            Segment::Part(part) => read(entity, template, i, part, seen),
+        });
+    }
+    quote! {
+        let mut __parser = #krate::model::KeyParser::#which(#rust_name, #display, __key);
+        #(#steps)*
+        __parser.finish()?;
+    }
+}
+
+fn read<'e>(
+    entity: &Entity<'_>,
+    template: &Template,
+    index: usize,
+    part: &'e Part,
+    seen: &mut Vec<&'e Ident>,
+) -> TokenStream {
+    let (name, format) = (plain(&part.field), format(entity, template, index, part));
+    let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
+    let (ident, ty) = (&field.ident, &field.ty);
+    if seen.contains(&&part.field) {
+        return quote!(__parser.again::<#ty>(#name, #format, &#ident)?;);
+    }
+    seen.push(&part.field);
+    quote!(let #ident = __parser.part::<#ty>(#name, #format)?;)
+}
+
+/// `T::key(…)` and `T::partition(…)`.
+fn functions(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let name = &entity.input.ident;
+    let vis = &entity.input.vis;
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let all = entity.key_fields();
+    let partition = entity.key_fields_of(&entity.partition);
+    let row = names(&entity.key_fields_of(&entity.row));
+    let (all_params, all_values) = arguments(krate, &all);
+    let (partition_params, partition_values) = arguments(krate, &partition);
+    let partition = names(&partition);
+    let key_doc =
+        format!("The key of a [`{name}`]: `{}` in `{}`.", entity.row.display(), entity.partition.display());
+    let partition_doc = format!("The partition `{}` of [`{name}`]s.", entity.partition.display());
+    quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #impl_generics #name #ty_generics #where_clause {
+            #[doc = #key_doc]
+            ///
+            /// # Errors
+            /// A part does not fit its width, or a key is too long.
+            #vis fn key(#all_params) -> #krate::Result<#krate::typed::EntityKey<Self>> {
+                #all_values
+                let __partition = __partition_key(#(&#partition),*)?;
+                let __row = __row_key(#(&#row),*)?;
+                #krate::model::Key::new(__partition, __row).map(#krate::typed::EntityKey::new)
+            }
+
+            #[doc = #partition_doc]
+            ///
+            /// # Errors
+            /// A part does not fit its width, or the key is too long.
+            #vis fn partition(#partition_params) -> #krate::Result<#krate::typed::PartitionOf<Self>> {
+                #partition_values
+                let __partition = __partition_key(#(&#partition),*)?;
+                #krate::model::PartitionKey::new(__partition).map(#krate::typed::PartitionOf::new)
+            }
+        }
+    }
+}
+
+fn names(fields: &[&Field]) -> Vec<Ident> {
+    fields.iter().map(|f| f.ident.clone()).collect()
+}
+
+/// Parameters that take what can stand for the fields, and statements that make the fields of them.
+fn arguments(krate: &syn::Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
+    let params = fields.iter().map(|f| {
+        let (ident, ty) = (&f.ident, &f.ty);
+        let operand = operand(krate, ty);
+        quote!(#ident: impl #operand)
+    });
+    let values = fields.iter().map(|f| {
+        let (ident, ty) = (&f.ident, &f.ty);
+        let operand = operand(krate, ty);
+        quote!(let #ident: #ty = #operand::into_operand(#ident);)
+    });
+    (quote!(#(#params),*), quote!(#(#values)*))
+}
+
+/// `Operand<T>`.
+pub(super) fn operand(krate: &syn::Path, ty: &Type) -> TokenStream {
+    let span: Span = ty.span();
+    quote_spanned!(span=> #krate::typed::Operand::<#ty>)
+}

@@ -1,0 +1,51 @@
+//! `#[derive(TableEntity)]`: attributes, a validated model, tokens.
+
+mod checks;
+mod codec;
+mod constants;
+mod fallback;
+mod keys;
+mod model;
+mod patch;
+mod prefix;
+mod projection;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::DeriveInput;
+
+use crate::errors::Errors;
+pub(crate) use codec::{decode_fields, encode_fields, names, properties};
+pub(crate) use model::DISCRIMINATOR;
+use model::{Entity, Input};
+
+/// Expands the derive: the implementations, or every mistake and what keeps others quiet.
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let errors = Errors::new();
+    let model = Input::build(input, &errors);
+    match (errors.check(), model) {
+        (Ok(()), Some(Input::Entity(entity))) => expand(&entity),
+        (Ok(()), Some(Input::Projection(projection))) => projection::expand(&projection),
+        (checked, _) => fallback::expand(input, checked.err()),
+    }
+}
+
+fn expand(entity: &Entity<'_>) -> TokenStream {
+    let patch = patch::definition(entity);
+    let prefix = prefix::definition(entity);
+    let inner = [
+        checks::expand(entity),
+        keys::expand(entity),
+        codec::expand(entity),
+        constants::expand(entity),
+        patch::expand(entity),
+        prefix::expand(entity),
+    ];
+    quote! {
+        #patch
+        #prefix
+        const _: () = {
+            #(#inner)*
+        };
+    }
+}

@@ -1,0 +1,139 @@
+//! The partial update: the fields beside keys and what the store sets, each optional.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Generics, Ident, Path};
+
+use super::model::Entity;
+use crate::fields::{Field, Property, Role};
+
+/// The name of the patch type.
+pub(super) fn name(entity: &Entity<'_>) -> Ident {
+    format_ident!("{}Patch", entity.input.ident)
+}
+
+/// The struct, beside the entity.
+pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
+    let (vis, of, name) = (&entity.input.vis, &entity.input.ident, name(entity));
+    let (_, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let params = declared(&entity.generics);
+    let fields = patched(entity).map(|f| {
+        let (ident, ty) = (&f.ident, value_type(&entity.krate, f));
+        quote!(#ident: ::core::option::Option<#ty>)
+    });
+    let doc = format!("A partial update of [`{of}`], for merges: what is not set stays as it is.");
+    let remark = "A merge cannot clear an `Option`: for that read the entity and replace it.";
+    quote! {
+        #[doc = #doc]
+        #[doc = ""]
+        #[doc = #remark]
+        #[must_use]
+        #vis struct #name #params #where_clause {
+            #(#fields,)*
+            __of: ::core::marker::PhantomData<fn() -> #of #ty_generics>,
+        }
+    }
+}
+
+/// The implementations.
+pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let (of, name, vis) = (&entity.input.ident, name(entity), &entity.input.vis);
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let idents: Vec<_> = patched(entity).map(|f| &f.ident).collect();
+    let texts: Vec<_> = idents.iter().map(|i| crate::template::plain(i)).collect();
+    let setters = patched(entity).map(|f| setter(krate, f));
+    let steps = patched(entity).map(|f| step(krate, f));
+    let (rust_name, patch_name) = (entity.rust_name(), name.to_string());
+    quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #impl_generics #of #ty_generics #where_clause {
+            /// A partial update without changes yet.
+            #vis fn patch() -> #name #ty_generics {
+                ::core::default::Default::default()
+            }
+        }
+
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #impl_generics #name #ty_generics #where_clause {
+            #(#setters)*
+        }
+
+        #[automatically_derived]
+        impl #impl_generics ::core::default::Default for #name #ty_generics #where_clause {
+            fn default() -> Self {
+                Self { #(#idents: ::core::option::Option::None,)* __of: ::core::marker::PhantomData }
+            }
+        }
+
+        /// The names of what is set; no values, which may be secret.
+        #[automatically_derived]
+        impl #impl_generics ::core::fmt::Debug for #name #ty_generics #where_clause {
+            fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                let __set: &[(&str, bool)] = &[#((#texts, ::core::option::Option::is_some(&self.#idents))),*];
+                #krate::__private::debug_patch(__f, #patch_name, __set)
+            }
+        }
+
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::EntityPatch for #name #ty_generics #where_clause {
+            type Entity = #of #ty_generics;
+
+            fn to_properties(&self) -> #krate::Result<#krate::model::Properties> {
+                #[allow(unused_mut)]
+                let mut __encoder = #krate::__private::Encoder::new(#rust_name, 64);
+                #(#steps)*
+                ::core::result::Result::Ok(__encoder.finish())
+            }
+        }
+    }
+}
+
+/// The fields that a patch has.
+fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
+    entity.fields.iter().filter(|f| matches!(f.role, Role::Property(_) | Role::Flatten))
+}
+
+/// The type that a patch holds: `T` for an `Option<T>`.
+fn value_type(krate: &Path, field: &Field) -> TokenStream {
+    let (ty, span) = (&field.ty, field.ty.span());
+    match &field.role {
+        Role::Property(Property { codec, .. }) => {
+            quote_spanned!(span=> <#codec as #krate::typed::Codec<#ty>>::Value)
+        }
+        _ => quote!(#ty),
+    }
+}
+
+fn setter(krate: &Path, field: &Field) -> TokenStream {
+    let (vis, ident, ty) = (&field.vis, &field.ident, value_type(krate, field));
+    let doc = format!("Sets `{ident}`.");
+    quote! {
+        #[doc = #doc]
+        #vis fn #ident(mut self, value: impl #krate::typed::Operand<#ty>) -> Self {
+            self.#ident = ::core::option::Option::Some(#krate::typed::Operand::into_operand(value));
+            self
+        }
+    }
+}
+
+fn step(krate: &Path, field: &Field) -> TokenStream {
+    let (ident, ty, span) = (&field.ident, value_type(krate, field), field.ty.span());
+    let value = quote!(::core::option::Option::as_ref(&self.#ident));
+    match &field.role {
+        Role::Property(Property { name, codec, encrypt, .. }) => {
+            quote_spanned!(span=> __encoder.patch::<#codec, #ty>(#name, #value, #encrypt)?;)
+        }
+        _ => quote_spanned!(span=> __encoder.patch_group::<#ty>(#value)?;),
+    }
+}
+
+/// The generic parameters as a struct declares them.
+fn declared(generics: &Generics) -> TokenStream {
+    let mut generics = generics.clone();
+    generics.where_clause = None;
+    quote!(#generics)
+}

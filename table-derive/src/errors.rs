@@ -1,0 +1,42 @@
+use std::cell::RefCell;
+
+use quote::ToTokens;
+
+/// Collects every mistake of an input, so that all are reported at once.
+///
+/// Must be checked: dropping it unchecked is a bug in the macro.
+pub(crate) struct Errors(RefCell<Option<Vec<syn::Error>>>);
+
+impl Errors {
+    pub(crate) fn new() -> Self {
+        Self(RefCell::new(Some(Vec::new())))
+    }
+
+    /// Reports a mistake at the tokens that make it.
+    pub(crate) fn push(&self, at: impl ToTokens, message: impl std::fmt::Display) {
+        self.add(syn::Error::new_spanned(at, message));
+    }
+
+    pub(crate) fn add(&self, error: syn::Error) {
+        if let Some(errors) = self.0.borrow_mut().as_mut() {
+            errors.push(error);
+        }
+    }
+
+    /// All of them as one error.
+    pub(crate) fn check(self) -> syn::Result<()> {
+        let errors = self.0.take().unwrap_or_default();
+        let joined = errors.into_iter().reduce(|mut all, error| {
+            all.combine(error);
+            all
+        });
+        joined.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Errors {
+    fn drop(&mut self) {
+        let checked = self.0.borrow().is_none();
+        assert!(checked || std::thread::panicking(), "the macro forgot to report its errors");
+    }
+}

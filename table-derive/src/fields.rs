@@ -1,0 +1,199 @@
+//! The fields of an entity, projection or group, with one meaning each.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Ident, LitStr, Path, Type, Visibility};
+
+use crate::attr::FieldAttrs;
+use crate::case::Case;
+use crate::errors::Errors;
+use crate::rules;
+use crate::template::plain;
+
+pub(crate) struct Field {
+    pub(crate) ident: Ident,
+    pub(crate) ty: Type,
+    pub(crate) vis: Visibility,
+    pub(crate) role: Role,
+}
+
+/// What a field is for.
+pub(crate) enum Role {
+    Key,
+    Property(Property),
+    Flatten,
+    Rest,
+    /// Not stored: the expression that it is read as.
+    Skip(TokenStream),
+    ETag,
+    Timestamp,
+}
+
+/// A field that is stored as one property.
+pub(crate) struct Property {
+    /// The name in the store.
+    pub(crate) name: String,
+    /// The type that implements `Codec`.
+    pub(crate) codec: TokenStream,
+    pub(crate) encrypt: bool,
+    /// The expression that an absent property is read as.
+    pub(crate) default: Option<TokenStream>,
+}
+
+/// What the fields have in common.
+pub(crate) struct FieldRules<'a> {
+    pub(crate) krate: &'a Path,
+    pub(crate) rename_all: Option<Case>,
+    /// The fields that are in a key.
+    pub(crate) keys: &'a [Ident],
+    /// Property names that are taken, and by what.
+    pub(crate) reserved: &'a [(&'a str, &'a str)],
+    /// Which struct it is, for messages; decides which roles there are.
+    pub(crate) owner: Owner,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Entity,
+    Projection,
+    Group,
+}
+
+impl Field {
+    pub(crate) fn property(&self) -> Option<&Property> {
+        match &self.role {
+            Role::Property(property) => Some(property),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_key(&self) -> bool {
+        matches!(self.role, Role::Key)
+    }
+
+    /// The constant of the field: `FIRST_NAME`.
+    pub(crate) fn constant(&self) -> Ident {
+        let name = plain(&self.ident).to_uppercase();
+        syn::parse_str(&name).map_or_else(
+            |_| Ident::new_raw(&name, self.ident.span()),
+            |mut ident: Ident| {
+                ident.set_span(self.ident.span());
+                ident
+            },
+        )
+    }
+}
+
+/// Gives every field its meaning, and reports what makes no sense.
+pub(crate) fn build(
+    fields: &[(&syn::Field, &Ident, FieldAttrs)],
+    rules: &FieldRules<'_>,
+    errors: &Errors,
+) -> Vec<Field> {
+    let built: Vec<Field> = fields
+        .iter()
+        .map(|(field, ident, attrs)| {
+            rules::check_attrs(ident, attrs, rules, errors);
+            let role = role(field, ident, attrs, rules);
+            Field { ident: (*ident).clone(), ty: field.ty.clone(), vis: field.vis.clone(), role }
+        })
+        .collect();
+    rules::check_fields(&built, fields, rules, errors);
+    built
+}
+
+fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRules<'_>) -> Role {
+    if rules.keys.contains(ident) {
+        return Role::Key;
+    }
+    if attrs.etag.is_some() {
+        return Role::ETag;
+    }
+    if attrs.timestamp.is_some() {
+        return Role::Timestamp;
+    }
+    if attrs.flatten.is_some() {
+        return Role::Flatten;
+    }
+    if attrs.rest.is_some() {
+        return Role::Rest;
+    }
+    let default = attrs.default.as_ref().map(|d| match &d.path {
+        Some(path) => quote!(#path()),
+        None => quote_spanned!(d.at.span()=> ::core::default::Default::default()),
+    });
+    if attrs.skip.is_some() {
+        let span = field.ty.span();
+        return Role::Skip(
+            default.unwrap_or_else(|| quote_spanned!(span=> ::core::default::Default::default())),
+        );
+    }
+    Role::Property(Property {
+        name: name(ident, attrs.rename.as_ref(), rules.rename_all),
+        codec: codec(field, attrs, rules.krate),
+        encrypt: attrs.encrypt.is_some(),
+        default,
+    })
+}
+
+/// The stored name of a field or variant.
+pub(crate) fn name(ident: &Ident, rename: Option<&LitStr>, rename_all: Option<Case>) -> String {
+    match (rename, rename_all) {
+        (Some(text), _) => text.value(),
+        (None, Some(case)) => case.apply(&plain(ident)),
+        (None, None) => plain(ident),
+    }
+}
+
+/// Spanned at the type, where a missing implementation is reported.
+fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
+    let span = field.ty.span();
+    let root = quote_spanned!(span=> #krate::typed);
+    match &attrs.with {
+        Some(with) => with.to_token_stream(),
+        None if attrs.json.is_some() => quote_spanned!(span=> #root::Json),
+        None => quote_spanned!(span=> #root::Plain),
+    }
+}
+
+/// Whether a type is written as an `Option`.
+pub(crate) fn is_option(ty: &Type) -> bool {
+    last_segment(ty).is_some_and(|s| s == "Option")
+}
+
+/// Whether a type is written as owned text.
+pub(crate) fn is_text(ty: &Type) -> bool {
+    let text = ty.to_token_stream().to_string();
+    last_segment(ty).is_some_and(|s| s == "String") || text.ends_with("str >")
+}
+
+/// Whether a type is written as one whose keys have a fixed width, so that it has no text prefix.
+pub(crate) fn is_fixed(ty: &Type) -> bool {
+    const FIXED: [&str; 14] = [
+        "u8",
+        "u16",
+        "u32",
+        "u64",
+        "i8",
+        "i16",
+        "i32",
+        "i64",
+        "bool",
+        "Uuid",
+        "DateTime",
+        "NaiveDateTime",
+        "NaiveDate",
+        "Ticks",
+    ];
+    last_segment(ty).is_some_and(|s| FIXED.contains(&s.as_str()) || s == "Reverse")
+}
+
+fn last_segment(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Path(path) => path.path.segments.last().map(|s| s.ident.to_string()),
+        Type::Group(group) => last_segment(&group.elem),
+        Type::Paren(paren) => last_segment(&paren.elem),
+        _ => None,
+    }
+}

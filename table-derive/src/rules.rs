@@ -1,0 +1,165 @@
+//! What fields may not be, one function per rule.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::Ident;
+
+use crate::attr::FieldAttrs;
+use crate::errors::Errors;
+use crate::fields::{Field, FieldRules, Owner, Role, is_option};
+
+/// An attribute that is present: its name and where it stands.
+type Present = (&'static str, TokenStream);
+
+/// Attributes that decide what a field is, what may stand beside each, and why nothing else.
+const ROLES: [(&str, &[&str], &str); 8] = [
+    ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
+    ("etag", &[], "the store sets the ETag"),
+    ("timestamp", &[], "the store sets the timestamp"),
+    ("skip", &["default"], "the field is not stored"),
+    ("flatten", &[], "its fields have their own attributes, in the struct with `PropertyGroup`"),
+    ("rest", &[], "the properties are kept as they are"),
+    ("json", &["rename", "default", "encrypt"], "the field is stored as JSON"),
+    ("with", &["rename", "default", "encrypt"], "the named codec stores the field"),
+];
+
+/// Reports attributes of one field that contradict each other or have no place in this struct.
+pub(crate) fn check_attrs(ident: &Ident, attrs: &FieldAttrs, rules: &FieldRules<'_>, errors: &Errors) {
+    let present = present(attrs);
+    check_conflicts(rules.keys.contains(ident), &present, errors);
+    check_place(&present, rules.owner, errors);
+}
+
+fn present(attrs: &FieldAttrs) -> Vec<Present> {
+    fn at<T: ToTokens>(name: &'static str, tokens: Option<T>) -> Option<Present> {
+        tokens.map(|t| (name, t.to_token_stream()))
+    }
+    let present = [
+        at("partition_key", attrs.partition_key.as_ref().map(|k| &k.at)),
+        at("row_key", attrs.row_key.as_ref().map(|k| &k.at)),
+        at("encrypt", attrs.encrypt.as_ref()),
+        at("etag", attrs.etag.as_ref()),
+        at("timestamp", attrs.timestamp.as_ref()),
+        at("rename", attrs.rename.as_ref()),
+        at("default", attrs.default.as_ref().map(|d| &d.at)),
+        at("skip", attrs.skip.as_ref()),
+        at("flatten", attrs.flatten.as_ref()),
+        at("json", attrs.json.as_ref()),
+        at("rest", attrs.rest.as_ref()),
+        at("with", attrs.with.as_ref()),
+    ];
+    present.into_iter().flatten().collect()
+}
+
+fn check_conflicts(is_key: bool, present: &[Present], errors: &Errors) {
+    let has = |role: &str| if role == "key" { is_key } else { present.iter().any(|(name, _)| *name == role) };
+    let Some((role, allowed, why)) = ROLES.iter().find(|(role, ..)| has(role)) else { return };
+    for (name, at) in present.iter().filter(|(name, _)| name != role && !allowed.contains(name)) {
+        let what = if *role == "key" { "a key field".to_owned() } else { format!("`{role}`") };
+        errors.push(at, format!("`{name}` cannot be combined with {what}: {why}; remove one of them"));
+    }
+}
+
+fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
+    let (banned, why): (&[&str], _) = match owner {
+        Owner::Entity => return,
+        Owner::Projection => (
+            &["flatten", "rest", "skip"],
+            "a projection lists the properties that it reads; name them as fields of their own",
+        ),
+        Owner::Group => (
+            &["partition_key", "row_key", "etag", "timestamp", "rest"],
+            "only the entity has it; put the field there",
+        ),
+    };
+    for (name, at) in present.iter().filter(|(name, _)| banned.contains(name)) {
+        errors.push(at, format!("`{name}` has no place here: {why}"));
+    }
+}
+
+/// Reports what is wrong with fields beside their attributes, and between them.
+pub(crate) fn check_fields(
+    built: &[Field],
+    sources: &[(&syn::Field, &Ident, FieldAttrs)],
+    rules: &FieldRules<'_>,
+    errors: &Errors,
+) {
+    let mut names: Vec<(String, &Ident)> = Vec::new();
+    for (field, (_, _, attrs)) in built.iter().zip(sources) {
+        match &field.role {
+            Role::Key => check_key_type(field, errors),
+            Role::ETag => check_system_type(field, "Option<ETag>", errors),
+            Role::Timestamp => check_system_type(field, "Option<DateTime<Utc>>", errors),
+            Role::Property(property) => {
+                let at = attrs
+                    .rename
+                    .as_ref()
+                    .map_or_else(|| field.ident.to_token_stream(), ToTokens::to_token_stream);
+                check_name(&at, &property.name, rules, errors);
+                if let Some((_, other)) = names.iter().find(|(name, _)| *name == property.name) {
+                    let twice = format!(
+                        "the property `{}` is already stored by `{other}`; rename one",
+                        property.name
+                    );
+                    errors.push(&at, twice);
+                }
+                names.push((property.name.clone(), &field.ident));
+            }
+            Role::Flatten | Role::Rest | Role::Skip(_) => {}
+        }
+    }
+    check_single(built, |r| matches!(r, Role::ETag), "etag", errors);
+    check_single(built, |r| matches!(r, Role::Timestamp), "timestamp", errors);
+    check_single(built, |r| matches!(r, Role::Rest), "rest", errors);
+    check_count(built, rules, errors);
+}
+
+fn check_key_type(field: &Field, errors: &Errors) {
+    if is_option(&field.ty) {
+        errors.push(
+            &field.ty,
+            "a key field cannot be an `Option`: every entity has its whole key; use a plain type",
+        );
+    }
+}
+
+fn check_system_type(field: &Field, wanted: &str, errors: &Errors) {
+    if !is_option(&field.ty) {
+        errors.push(&field.ty, format!("this must be `{wanted}`: an entity that was not read has none"));
+    }
+}
+
+fn check_single(built: &[Field], is: impl Fn(&Role) -> bool, name: &str, errors: &Errors) {
+    for field in built.iter().filter(|f| is(&f.role)).skip(1) {
+        errors.push(&field.ident, format!("another field is `{name}` already; an entity has one"));
+    }
+}
+
+/// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#property-names>
+fn check_name(at: &TokenStream, name: &str, rules: &FieldRules<'_>, errors: &Errors) {
+    let mut chars = name.chars();
+    let starts = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
+    if !starts || !chars.all(|c| c == '_' || c.is_alphanumeric()) {
+        let rule = "a letter or `_`, then letters, digits or `_`";
+        errors.push(at, format!("`{name}` cannot name a property: use {rule}"));
+    } else if name.chars().count() > 255 {
+        errors.push(at, format!("`{name}` cannot name a property: at most 255 characters are allowed"));
+    } else if let Some((_, by)) = rules.reserved.iter().find(|(reserved, _)| *reserved == name) {
+        errors.push(at, format!("`{name}` cannot name a property: {by}; write `#[entity(rename = \"…\")]`"));
+    }
+}
+
+/// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#limits>
+fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
+    const MOST: usize = 252;
+    let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
+    let own = rules.reserved.iter().filter(|(_, by)| *by == crate::entity::DISCRIMINATOR).count();
+    if let Some(first) = properties.get(MOST - own) {
+        let count = properties.len() + own;
+        let remedy = "store some of them together with `#[entity(json)]`, or in another entity";
+        errors.push(
+            &first.ident,
+            format!("an entity has at most {MOST} properties, this one {count}: {remedy}"),
+        );
+    }
+}

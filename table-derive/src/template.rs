@@ -1,0 +1,141 @@
+use syn::{Ident, LitStr};
+
+/// A parsed key template: `"empid_{id:06}"`.
+#[derive(Clone)]
+pub(crate) struct Template {
+    /// The literal it was written as.
+    pub(crate) text: LitStr,
+    pub(crate) segments: Vec<Segment>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Segment {
+    Literal(String),
+    Part(Part),
+}
+
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) field: Ident,
+    /// The width that the template chose.
+    pub(crate) width: Option<usize>,
+}
+
+/// The digits of the largest `u64`.
+const MOST_DIGITS: usize = 20;
+
+impl Template {
+    /// Parses a whole template.
+    pub(crate) fn parse(text: &LitStr) -> Result<Self, String> {
+        Self::with(text, |name| {
+            let name = name.strip_prefix("r#").unwrap_or(name);
+            let raw = syn::parse_str::<Ident>(name).is_err();
+            let parsed = if raw { format!("r#{name}") } else { name.to_owned() };
+            let mut ident = syn::parse_str::<Ident>(&parsed)
+                .map_err(|_| format!("`{{{name}}}` must name a field, as in `{{id}}` or `{{id:06}}`"))?;
+            ident.set_span(text.span());
+            Ok(ident)
+        })
+    }
+
+    /// Parses the format of one field, whose part has no name: `"empid_{:06}"`.
+    pub(crate) fn parse_format(text: &LitStr, field: &Ident) -> Result<Self, String> {
+        let template = Self::with(text, |name| match name {
+            "" => Ok(field.clone()),
+            _ => Err(format!(
+                "write `{{}}` for the field itself; for several fields use `#[entity(row_key = …)]`, not `{name}`"
+            )),
+        })?;
+        match template.parts().count() {
+            1 => Ok(template),
+            n => Err(format!(
+                "the format of a field has the field once, as in `\"empid_{{:06}}\"`, not {n} times"
+            )),
+        }
+    }
+
+    /// The template of a field without a format: its value alone.
+    pub(crate) fn of_field(field: &Ident) -> Self {
+        let text = LitStr::new(&format!("{{{}}}", plain(field)), field.span());
+        Self { text, segments: vec![Segment::Part(Part { field: field.clone(), width: None })] }
+    }
+
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.segments.iter().filter_map(|s| match s {
+            Segment::Part(part) => Some(part),
+            Segment::Literal(_) => None,
+        })
+    }
+
+    /// The literal text that it starts with.
+    pub(crate) fn prefix(&self) -> Option<&str> {
+        match self.segments.first() {
+            Some(Segment::Literal(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The template with its fields named, for messages.
+    pub(crate) fn display(&self) -> String {
+        let piece = |segment: &Segment| match segment {
+            Segment::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
+            Segment::Part(Part { field, width: None }) => format!("{{{}}}", plain(field)),
+            Segment::Part(Part { field, width: Some(n) }) => format!("{{{}:0{n}}}", plain(field)),
+        };
+        self.segments.iter().map(piece).collect()
+    }
+
+    fn with(text: &LitStr, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Self, String> {
+        let value = text.value();
+        let (mut segments, mut literal, mut rest) = (Vec::new(), String::new(), value.as_str());
+        while let Some(at) = rest.find(['{', '}']) {
+            literal.push_str(&rest[..at]);
+            let brace = &rest[at..];
+            if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+                literal.push_str(&brace[..1]);
+                rest = after;
+                continue;
+            }
+            let inner = brace.strip_prefix('{').ok_or("a `}` without `{`; write `}}` for a literal brace")?;
+            let (inner, after) =
+                inner.split_once('}').ok_or("a `{` without `}`; write `{{` for a literal brace")?;
+            push_literal(&mut segments, std::mem::take(&mut literal))?;
+            segments.push(Segment::Part(part(inner, &field)?));
+            rest = after;
+        }
+        literal.push_str(rest);
+        push_literal(&mut segments, literal)?;
+        Ok(Self { text: text.clone(), segments })
+    }
+}
+
+/// The name of a field without `r#`.
+pub(crate) fn plain(ident: &Ident) -> String {
+    let name = ident.to_string();
+    name.strip_prefix("r#").unwrap_or(&name).to_owned()
+}
+
+fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String> {
+    // https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#characters-disallowed-in-key-fields
+    let forbidden = |c: char| matches!(c, '/' | '\\' | '#' | '?') || c.is_control();
+    if let Some(bad) = text.chars().find(|c| forbidden(*c)) {
+        return Err(format!("a key cannot hold {bad:?}; use another character such as `_`"));
+    }
+    if !text.is_empty() {
+        segments.push(Segment::Literal(text));
+    }
+    Ok(())
+}
+
+fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Part, String> {
+    let (name, format) = text.split_once(':').map_or((text, None), |(name, format)| (name, Some(format)));
+    Ok(Part { field: field(name)?, width: format.map(width).transpose()? })
+}
+
+fn width(format: &str) -> Result<usize, String> {
+    let digits = format.strip_prefix('0').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
+    let width = digits.and_then(|d| d.parse().ok()).filter(|n| (1..=MOST_DIGITS).contains(n));
+    width.ok_or_else(|| {
+        format!("`:{format}` is no width; write `:06` for six digits, at most `:0{MOST_DIGITS}`")
+    })
+}
