@@ -45,6 +45,8 @@ mod options;
 mod read;
 mod shared;
 mod store;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use options::{Durability, EmbeddedBuilder, GroupCommit, Reads};

@@ -61,23 +61,30 @@ pub struct EmbeddedBuilder {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) durability: Durability,
-    pub(crate) cache_bytes: usize,
     pub(crate) group_commit: GroupCommit,
     pub(crate) reads: Reads,
     pub(crate) max_scans: usize,
+    pub(crate) file: FileConfig,
+}
+
+/// How to open the file.
+#[derive(Clone, Debug)]
+pub(crate) struct FileConfig {
+    pub(crate) cache_bytes: usize,
+    pub(crate) verify_up_to: u64,
     pub(crate) opener: Opener,
 }
 
 impl EmbeddedBuilder {
     pub(crate) fn new(directory: PathBuf) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let file = FileConfig { cache_bytes: 256 << 20, verify_up_to: 64 << 20, opener: Opener::default() };
         let config = Config {
             durability: Durability::default(),
-            cache_bytes: 256 << 20,
             group_commit: GroupCommit::default(),
             reads: Reads::default(),
             max_scans: 2 * cores,
-            opener: Opener::default(),
+            file,
         };
         Self { directory, config }
     }
@@ -90,7 +97,15 @@ impl EmbeddedBuilder {
 
     /// Bytes of memory for pages of the file; 256 MiB by default.
     pub const fn cache_bytes(mut self, bytes: usize) -> Self {
-        self.config.cache_bytes = bytes;
+        self.config.file.cache_bytes = bytes;
+        self
+    }
+
+    /// Checks every page's checksum when a file of at most this many bytes is opened; 64 MiB by default.
+    /// It takes about a second per gigabyte. In larger files, damage is found when the damaged row is
+    /// read, and only if it no longer makes sense.
+    pub const fn verify_up_to(mut self, bytes: u64) -> Self {
+        self.config.file.verify_up_to = bytes;
         self
     }
 

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use redb::{Builder, Database, DatabaseError, ReadableDatabase};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
 
 use super::Contents;
 use super::contents::check_format;
 use super::held::{HeldFile, Opener};
 use crate::error::Failure;
+use crate::options::FileConfig;
 
 const FILE: &str = "tables.redb";
 /// A file is made under this name, and renamed when it is whole.
@@ -48,15 +49,15 @@ impl Directory {
     }
 
     /// Opens the file, made if it is missing.
-    pub(crate) fn open(&self, opener: &Opener, cache_bytes: usize) -> Result<(Database, Contents), Failure> {
+    pub(crate) fn open(&self, config: &FileConfig) -> Result<(Database, Contents), Failure> {
         let path = self.file();
         if !path.exists() {
-            self.create(opener, |database| Contents::empty().write(database))?;
+            self.create(&config.opener, |database| Contents::empty().write(database))?;
         }
         check_magic(&path)?;
-        let file = (opener.0)(&path).map_err(Failure::io("opening", &path))?;
+        let file = (config.opener.0)(&path).map_err(Failure::io("opening", &path))?;
         let file = HeldFile::new(file);
-        let opened = catch_unwind(AssertUnwindSafe(|| open_held(&path, file.clone(), cache_bytes)));
+        let opened = catch_unwind(AssertUnwindSafe(|| open_held(&path, file.clone(), config)));
         let panicked = || damaged(&path, "it has impossible contents");
         let opened = opened.unwrap_or_else(|_| Err(panicked()))?;
         file.release().map_err(Failure::io("recovering", &path))?;
@@ -109,18 +110,25 @@ fn check_magic(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn open_held(path: &Path, file: HeldFile, cache_bytes: usize) -> Result<(Database, Contents), Failure> {
+fn open_held(path: &Path, file: HeldFile, config: &FileConfig) -> Result<(Database, Contents), Failure> {
+    let verify = file.len().map_err(Failure::io("reading", path))? <= config.verify_up_to;
     let mut builder = Builder::new();
-    builder.set_cache_size(cache_bytes);
+    builder.set_cache_size(config.cache_bytes);
     builder.set_repair_callback(|session| {
         tracing::info!(progress = session.progress(), "recovering after a crash");
     });
-    let database = builder.create_with_backend(file).map_err(|error| unusable(path, error))?;
-    let transaction = database.begin_read().map_err(Failure::read)?;
-    let contents = check_format(path, &transaction).and_then(|()| Contents::read(&transaction));
-    let contents = contents.map_err(|failure| unreadable(path, failure))?;
-    transaction.close().map_err(Failure::read)?;
+    let mut database = builder.create_with_backend(file).map_err(|error| unusable(path, error))?;
+    if verify && !database.check_integrity().map_err(|error| unusable(path, error))? {
+        return Err(damaged(path, "its checksums do not match"));
+    }
+    let contents = read_contents(path, &database).map_err(|failure| unreadable(path, failure))?;
     Ok((database, contents))
+}
+
+fn read_contents(path: &Path, database: &Database) -> Result<Contents, Failure> {
+    let transaction = database.begin_read().map_err(Failure::read)?;
+    check_format(path, &transaction)?;
+    Contents::read(&transaction)
 }
 
 fn unusable(path: &Path, error: DatabaseError) -> Failure {

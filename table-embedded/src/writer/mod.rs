@@ -59,7 +59,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 impl Writer {
     pub(crate) fn open(directory: Directory, config: Config, requests: Requests) -> Result<Self, Failure> {
-        let (database, contents) = directory.open(&config.opener, config.cache_bytes)?;
+        let (database, contents) = directory.open(&config.file)?;
         let database = Arc::new(database);
         let versions = Versions::after(contents.version_mark);
         let ledger = Ledger::from(contents);

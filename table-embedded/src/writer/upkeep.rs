@@ -70,7 +70,7 @@ impl Writer {
     pub(super) fn reopen(&mut self) {
         self.shared.pause();
         drop(self.take_database());
-        match self.directory.open(&self.config.opener, self.config.cache_bytes) {
+        match self.directory.open(&self.config.file) {
             Ok((database, contents)) => {
                 tracing::warn!("reopened after a failure");
                 let database = Arc::new(database);

@@ -1,4 +1,8 @@
 //! The embedded store's own tests, beside the conformance suite: what is on disk, and what happens to it.
 
+mod backup;
+mod concurrency;
 mod durability;
+mod files;
 mod support;
+mod tables;

@@ -1,0 +1,186 @@
+//! What a failing disk does to the store: operations whose outcome is unknown say so, and the store works
+//! again as soon as the disk does.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+use table_core::model::{Entity, Key, TableName};
+use table_core::store::{ErrorKind, Operation, Result, TableStore, Written};
+use tempfile::TempDir;
+
+use crate::file::Opener;
+use crate::{Durability, EmbeddedStore};
+
+/// What the disk does.
+#[derive(Debug, Default)]
+struct Disk {
+    fault: AtomicU8,
+    syncs: AtomicUsize,
+}
+
+const SOUND: u8 = 0;
+const SYNCS_FAIL: u8 = 1;
+const WRITES_FAIL: u8 = 2;
+const WRITES_PANIC: u8 = 3;
+
+impl Disk {
+    fn set(&self, fault: u8) {
+        self.fault.store(fault, Ordering::SeqCst);
+    }
+
+    fn is(&self, fault: u8) -> bool {
+        self.fault.load(Ordering::SeqCst) == fault
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFile {
+    file: FileBackend,
+    disk: Arc<Disk>,
+}
+
+impl StorageBackend for FaultyFile {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.disk.is(SYNCS_FAIL) {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        self.disk.syncs.fetch_add(1, Ordering::SeqCst);
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        assert!(!self.disk.is(WRITES_PANIC), "the test makes the engine panic");
+        if self.disk.is(WRITES_FAIL) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.file.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+}
+
+struct Fixture {
+    store: EmbeddedStore,
+    disk: Arc<Disk>,
+    table: TableName,
+    _directory: TempDir,
+}
+
+impl Fixture {
+    async fn new(durability: Durability) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Arc::new(Disk::default());
+        let shared = Arc::clone(&disk);
+        let mut builder = EmbeddedStore::builder(directory.path()).durability(durability);
+        builder.config.file.opener = Opener(Arc::new(move |path| {
+            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+            let file = FileBackend::new(file).map_err(io::Error::other)?;
+            Ok(Box::new(FaultyFile { file, disk: Arc::clone(&shared) }))
+        }));
+        let store = builder.open().await.unwrap();
+        let table = TableName::new("Things").unwrap();
+        store.create_table(&table).await.unwrap();
+        Self { store, disk, table, _directory: directory }
+    }
+
+    async fn insert(&self, row: &str) -> Result<Written> {
+        let entity = Entity::new("p", row).unwrap().with("Row", row);
+        self.store.write(&self.table, Operation::Insert(entity)).await
+    }
+
+    async fn exists(&self, row: &str) -> Result<bool> {
+        let key = Key::new("p", row).unwrap();
+        Ok(self.store.get(&self.table, &key, None).await?.is_some())
+    }
+
+    /// Writes until a write succeeds; fails after ten seconds of errors.
+    async fn insert_until_it_works(&self, row: &str) -> Written {
+        for _ in 0..1000 {
+            match self.insert(row).await {
+                Ok(written) => return written,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+        panic!("the store did not recover");
+    }
+}
+
+/// Whatever happens to one write, those before are there and those after work.
+async fn survives(fault: u8) {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    let before = fixture.insert("before").await.unwrap();
+
+    fixture.disk.set(fault);
+    let error = fixture.insert("during").await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
+
+    fixture.disk.set(SOUND);
+    let after = fixture.insert_until_it_works("after").await;
+    assert_ne!(before.etag, after.etag);
+    assert!(fixture.exists("before").await.unwrap());
+    assert!(fixture.exists("after").await.unwrap());
+    // Either is right, but it must be decided: a second insert agrees with what is read.
+    let during = fixture.exists("during").await.unwrap();
+    assert_eq!(fixture.insert("during").await.is_err(), during);
+    fixture.store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_sync_is_ambiguous_and_survived() {
+    survives(SYNCS_FAIL).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_ambiguous_and_survived() {
+    survives(WRITES_FAIL).await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_engine_is_ambiguous_and_survived() {
+    survives(WRITES_PANIC).await;
+}
+
+#[tokio::test]
+async fn while_the_disk_fails_writes_after_the_first_are_known_not_to_be_applied() {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    fixture.insert("before").await.unwrap();
+    fixture.disk.set(SYNCS_FAIL);
+    assert!(fixture.insert("first").await.unwrap_err().is_ambiguous());
+    let error = fixture.insert("second").await.unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+
+    fixture.disk.set(SOUND);
+    fixture.insert_until_it_works("after").await;
+    assert!(!fixture.exists("second").await.unwrap());
+}
+
+#[tokio::test]
+async fn relaxed_writes_reach_the_disk_without_being_asked() {
+    let fixture = Fixture::new(Durability::Relaxed).await;
+    fixture.insert("first").await.unwrap();
+    let syncs = fixture.disk.syncs.load(Ordering::SeqCst);
+    fixture.insert("second").await.unwrap();
+    while fixture.disk.syncs.load(Ordering::SeqCst) == syncs {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

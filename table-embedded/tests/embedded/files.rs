@@ -1,0 +1,173 @@
+//! Files that are not a sound store of this format: clear errors, and not a byte is changed.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use redb::{Database, TableDefinition};
+use table_core::store::{Error, ErrorKind, TableStore};
+use table_embedded::EmbeddedStore;
+
+use crate::support::{Place, count, fill, name};
+
+/// A closed store with rows in it.
+async fn sound() -> Place {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    fill(&store, &table, 0, 3000).await;
+    store.close().await.unwrap();
+    place
+}
+
+/// The error of opening, having checked that it names the file and left it alone.
+async fn refused(place: &Place) -> Error {
+    let before = fs::read(place.file()).unwrap();
+    let error = EmbeddedStore::open(place.path()).await.expect_err("it must be refused");
+    assert!(fs::read(place.file()).unwrap() == before, "the file was changed: {error}");
+    assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
+    assert!(error.to_string().contains(place.file().to_str().unwrap()), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn an_empty_file_is_damaged() {
+    let place = Place::new();
+    fs::create_dir_all(place.path()).unwrap();
+    fs::write(place.file(), b"").unwrap();
+    assert!(refused(&place).await.to_string().contains("is damaged: it is empty"));
+}
+
+#[tokio::test]
+async fn a_file_of_another_program_is_foreign() {
+    let place = Place::new();
+    fs::create_dir_all(place.path()).unwrap();
+    fs::write(place.file(), b"SQLite format 3\0 and so on").unwrap();
+    assert!(refused(&place).await.to_string().contains("not the file of a table store"));
+}
+
+#[tokio::test]
+async fn a_database_of_the_same_engine_without_our_tables_is_foreign() {
+    const TABLE: TableDefinition<'_, u64, u64> = TableDefinition::new("theirs");
+    let place = Place::new();
+    fs::create_dir_all(place.path()).unwrap();
+    let database = Database::create(place.file()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(TABLE).unwrap().insert(1, 1).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    assert!(refused(&place).await.to_string().contains("not the file of a table store"));
+}
+
+#[tokio::test]
+async fn a_newer_format_is_refused_with_its_number() {
+    const META: TableDefinition<'_, &str, u64> = TableDefinition::new("table-embedded");
+    let place = sound().await;
+    let database = Database::open(place.file()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    transaction.open_table(META).unwrap().insert("format", 7).unwrap();
+    transaction.commit().unwrap();
+    drop(database);
+    assert!(refused(&place).await.to_string().contains("format 7"));
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_damaged_wherever_it_ends() {
+    let place = sound().await;
+    let whole = fs::read(place.file()).unwrap();
+    let ends = [1, 8, 9, 63, 320, 4096, 5000, whole.len() / 2, whole.len() - 4096, whole.len() - 1];
+    for end in ends {
+        fs::write(place.file(), &whole[..end]).unwrap();
+        let error = refused(&place).await;
+        assert!(error.to_string().contains("is damaged"), "cut at {end}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_with_a_damaged_header_is_refused() {
+    let place = sound().await;
+    let whole = fs::read(place.file()).unwrap();
+    for at in [12, 16, 20, 24, 28] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        fs::write(place.file(), &damaged).unwrap();
+        let error = refused(&place).await;
+        assert!(error.to_string().contains("is damaged"), "byte {at}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_was_overwritten_is_damaged() {
+    let place = sound().await;
+    let whole = fs::read(place.file()).unwrap();
+    let row = whole.windows(7).rposition(|bytes| bytes == b"0001234").unwrap();
+    let mut damaged = whole.clone();
+    damaged[row] ^= 0x55;
+    fs::write(place.file(), &damaged).unwrap();
+    assert!(refused(&place).await.to_string().contains("is damaged"));
+}
+
+#[tokio::test]
+async fn a_file_in_place_of_the_directory_is_refused() {
+    let place = Place::new();
+    fs::write(place.path(), b"mine").unwrap();
+    let error = EmbeddedStore::open(place.path()).await.unwrap_err();
+    assert!(error.to_string().contains("is a file"), "{error}");
+    assert_eq!(fs::read(place.path()).unwrap(), b"mine");
+}
+
+#[tokio::test]
+async fn a_file_left_unfinished_by_a_crash_is_made_anew() {
+    let place = Place::new();
+    fs::create_dir_all(place.path()).unwrap();
+    fs::write(place.path().join("tables.redb.new"), b"half of it").unwrap();
+    place.open().await.create_table(&name("Things")).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_second_handle_in_a_process_is_told_so() {
+    let place = Place::new();
+    let first = place.open().await;
+    let error = EmbeddedStore::open(place.path()).await.unwrap_err();
+    assert_in_use(&error, &place.path());
+    first.create_table(&name("Things")).await.unwrap();
+}
+
+fn assert_in_use(error: &Error, path: &Path) {
+    assert!(error.to_string().contains("is open already"), "{error}");
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+}
+
+const CHILD: &str = "TABLE_EMBEDDED_TEST_CHILD";
+
+/// The test runs itself as the other process.
+#[tokio::test]
+async fn the_second_process_is_told_so() {
+    if let Some(path) = std::env::var_os(CHILD) {
+        return hold_open(Path::new(&path)).await;
+    }
+    let place = sound().await;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["files::the_second_process_is_told_so", "--exact", "--nocapture"])
+        .env(CHILD, place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("the child has it")));
+
+    assert_in_use(&EmbeddedStore::open(place.path()).await.unwrap_err(), &place.path());
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(count(&place.open().await, &name("Things")).await, 3000);
+}
+
+#[expect(clippy::print_stdout, reason = "the parent waits for the line")]
+async fn hold_open(path: &Path) {
+    let store = EmbeddedStore::open(path).await.unwrap();
+    println!("\nthe child has it");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    store.close().await.unwrap();
+}
