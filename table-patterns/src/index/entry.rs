@@ -36,6 +36,8 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The property with the index's name, by which entries are told from entities.
+    pub const INDEX: &'static str = "IndexName";
     /// The property with the owner's PartitionKey.
     pub const OWNER_PARTITION: &'static str = "OwnerPartition";
     /// The property with the owner's RowKey.
@@ -44,9 +46,21 @@ impl Entry {
     /// The row.
     pub fn to_entity(&self) -> Entity {
         Entity::from_parts(self.location.key.clone(), self.properties.clone())
+            .with(Self::INDEX, self.index.as_str())
             .with(Self::OWNER_PARTITION, self.owner.partition())
             .with(Self::OWNER_ROW, self.owner.row())
     }
+
+    /// The name of the index whose entry a row is, if it is one.
+    pub fn index_of(row: &Entity) -> Option<&str> {
+        match row.get(Self::INDEX) {
+            Some(ValueRef::String(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The properties that every entry has beside its payload.
+    pub(crate) const OWN: [&'static str; 3] = [Self::INDEX, Self::OWNER_PARTITION, Self::OWNER_ROW];
 
     /// The owner that a row names.
     ///
@@ -71,6 +85,15 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// # Errors
     /// The entity cannot be read, or a key cannot be made.
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>>;
+
+    /// The entries that go when the entity does: more than [`entries`](Self::entries) while an index
+    /// is in its delete-only state.
+    ///
+    /// # Errors
+    /// As for [`entries`](Self::entries).
+    fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.entries(entity)
+    }
 }
 
 /// What an update changes among the entries of an entity.

@@ -59,7 +59,7 @@ impl Journal {
         let wanted = states.entries(self)?;
         let (unique, plain): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.unique);
         for (partition, operations) in operations(&plain, &wanted)? {
-            if !lease.may_send() || !definite(self.put_all(&partition, operations).await)? {
+            if !lease.may_send() || !definite(self.put_all(&partition, operations).await.map(drop))? {
                 return Ok(false);
             }
         }
@@ -91,11 +91,17 @@ impl Journal {
     }
 
     /// Writes the plain entries of one partition in groups; what is to go and is gone already is
-    /// left out.
-    async fn put_all(&self, to: &(TableName, PartitionKey), mut operations: Vec<Operation>) -> Result<()> {
+    /// left out. How many groups it took.
+    pub(crate) async fn put_all(
+        &self,
+        to: &(TableName, PartitionKey),
+        mut operations: Vec<Operation>,
+    ) -> Result<usize> {
+        let mut sent = 0;
         while !operations.is_empty() {
             let group = self.first_group(&to.1, &operations)?;
             let taken = group.len();
+            sent += 1;
             match self.store().transact(&to.0, group).await {
                 Ok(_) => drop(operations.drain(..taken)),
                 Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => {
@@ -104,7 +110,7 @@ impl Journal {
                 Err(e) => return Err(e),
             }
         }
-        Ok(())
+        Ok(sent)
     }
 
     /// As many of the operations as one group takes.

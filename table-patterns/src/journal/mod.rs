@@ -59,6 +59,7 @@ pub use lease::Timing;
 pub use recover::{Progress, Recovery};
 pub use row::WriteId;
 pub use sweep::SweepReport;
+pub(crate) use unique::{is_pending, is_unique_row_property};
 pub use write::{Acknowledge, Change, Committed};
 
 use table_core::model::{Entity, TableName};

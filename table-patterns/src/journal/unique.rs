@@ -147,3 +147,13 @@ fn changed(error: &Error) -> bool {
     !error.is_ambiguous()
         && matches!(error.kind(), ErrorKind::PreconditionFailed { .. } | ErrorKind::EntityNotFound { .. })
 }
+
+/// Whether a row is a reservation whose write has not been settled.
+pub(crate) fn is_pending(row: &Entity) -> bool {
+    row.get(PENDING) == Some(ValueRef::Boolean(true))
+}
+
+/// Whether a property is of the unique row, not of its payload.
+pub(crate) fn is_unique_row_property(name: &str) -> bool {
+    name == PENDING || name == TICKET
+}

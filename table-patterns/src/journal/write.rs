@@ -21,22 +21,30 @@ use crate::index::{Entry, EntryDiff, Location};
 pub struct Change {
     pub(super) old: Option<Entity>,
     pub(super) new: Option<Entity>,
+    /// Whether entries are written although they do not change.
+    pub(super) all_entries: bool,
 }
 
 impl Change {
     /// A new entity.
     pub const fn insert(new: Entity) -> Self {
-        Self { old: None, new: Some(new) }
+        Self { old: None, new: Some(new), all_entries: false }
     }
 
     /// An entity instead of the one that was read, under its ETag.
     pub const fn replace(old: Entity, new: Entity) -> Self {
-        Self { old: Some(old), new: Some(new) }
+        Self { old: Some(old), new: Some(new), all_entries: false }
     }
 
     /// The removal of the entity that was read, under its ETag.
     pub const fn delete(old: Entity) -> Self {
-        Self { old: Some(old), new: None }
+        Self { old: Some(old), new: None, all_entries: false }
+    }
+
+    /// The entity as it was read, under its ETag, with all of its entries: what repairs one that is
+    /// missing.
+    pub fn rewrite(entity: Entity) -> Self {
+        Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
     }
 
     fn operation(&self) -> Result<Operation> {
@@ -80,6 +88,13 @@ pub struct Committed {
     pub written: Vec<Written>,
     /// Whether remote entries are in step.
     pub entries: Entries,
+}
+
+impl Committed {
+    /// Nothing was to be written.
+    pub(crate) const fn nothing() -> Self {
+        Self { written: Vec::new(), entries: Entries::Applied }
+    }
 }
 
 /// A write before it is sent.
@@ -152,7 +167,7 @@ impl Journal {
         let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
-        let diff = EntryDiff::new(self.all_entries(changes, |c| c.old.as_ref())?, self.new_entries(changes)?);
+        let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
         let (local, remote) = diff.split(&self.table, partition.as_str());
         let (local, local_operations) = local_operations(local);
         operations.extend(local_operations);
@@ -163,18 +178,16 @@ impl Journal {
         Ok(Plan { id, partition, owners, operations, local, touched, unique })
     }
 
-    fn all_entries<'a>(
-        &self,
-        changes: &'a [Change],
-        state: impl Fn(&'a Change) -> Option<&'a Entity>,
-    ) -> Result<Vec<Entry>> {
-        let entries = changes.iter().filter_map(state).map(|e| self.entries(e));
+    fn old_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
+        let old = changes.iter().filter(|c| !c.all_entries).filter_map(|c| c.old.as_ref());
+        let entries = old.map(|e| self.maintainer.removable(e));
         Ok(entries.collect::<Result<Vec<_>>>()?.concat())
     }
 
     /// The entries of the new states; two entities of one group cannot share a unique one.
     fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
-        let entries = self.all_entries(changes, |c| c.new.as_ref())?;
+        let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
+        let entries = entries.collect::<Result<Vec<_>>>()?.concat();
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
         for entry in &entries {
             if let Some(other) = owners.insert(&entry.location, entry)

@@ -1,0 +1,287 @@
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::Duration;
+
+use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
+use table_core::query::{Continuation, Filter, Query};
+use table_core::store::{Error, KeyOrder, Operation, Result, TableStoreExt as _};
+use tokio::time::sleep;
+
+use super::catalog::CatalogEntry;
+use super::definition::{Index, Uniqueness};
+use super::entry::Entry;
+use super::indexed::IndexedEntities;
+use super::lookup::is_entity;
+use super::scrub::{ScrubMode, ScrubReport};
+use super::state::IndexState;
+use crate::journal::Change;
+
+/// Entities whose entries are sorted into groups together.
+const WINDOW: usize = 10_000;
+
+/// What a build has done so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildProgress {
+    /// The state the index is in.
+    pub state: IndexState,
+    /// Entities read.
+    pub entities: usize,
+    /// Entries written.
+    pub entries: usize,
+    /// Group transactions sent.
+    pub groups: usize,
+}
+
+/// Builds an index over existing data while writers go on.
+///
+/// Resumable: progress is stored in the catalog after each window of 10,000 entities, and another
+/// builder takes over from it. Each change of state waits for the cache time of writers and the
+/// longest life of a request.
+pub struct IndexBuild<'a> {
+    entities: &'a IndexedEntities,
+    index: &'a Index,
+    progress: BuildProgress,
+    pause: Duration,
+    report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
+}
+
+impl fmt::Debug for IndexBuild<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexBuild")
+            .field("index", self.index)
+            .field("progress", &self.progress)
+            .finish_non_exhaustive()
+    }
+}
+
+impl IndexedEntities {
+    /// Prepares the build of an index that is absent or only partly built.
+    ///
+    /// # Errors
+    /// The index is unknown.
+    pub fn build(&self, index: &str) -> Result<IndexBuild<'_>> {
+        let index = self.set.find(index)?;
+        let progress = BuildProgress { state: IndexState::Absent, entities: 0, entries: 0, groups: 0 };
+        Ok(IndexBuild { entities: self, index, progress, pause: Duration::ZERO, report: Box::new(|_| {}) })
+    }
+
+    /// Removes an index: its entries, then its place in the catalog. Writers maintain it less and less:
+    /// write-only, delete-only, absent.
+    ///
+    /// Cost: the pages of the index and one request per entry, two per change of state.
+    ///
+    /// # Errors
+    /// The index is unknown; the storage's.
+    pub async fn drop_index(&self, index: &str) -> Result<()> {
+        let index = self.set.find(index)?;
+        let Some(mut entry) = self.catalog_entry(index.name()).await? else { return Ok(()) };
+        while let Some(state) = before(entry.state) {
+            self.catalog().advance(index.name(), &mut entry, state, None).await?;
+            self.settle_state().await?;
+        }
+        self.remove_entries(index).await?;
+        self.catalog().remove(index.name(), &entry).await?;
+        self.refresh().await
+    }
+
+    async fn remove_entries(&self, index: &Index) -> Result<()> {
+        let query = Query::new().with_filter(Filter::eq(Entry::INDEX, index.name()));
+        let table = self.index_table(index);
+        let mut groups = Groups::default();
+        for row in self.store().query_all(&table, &query).await? {
+            let delete = Operation::Delete(row.key().clone(), IfMatch::Any);
+            groups.add(table.clone(), row.key().partition_key(), delete);
+        }
+        groups.send(self).await.map(drop)
+    }
+
+    /// Waits until every writer knows the new state and no request of an older one is under way.
+    async fn settle_state(&self) -> Result<()> {
+        sleep(self.options.cache + self.options.timing.request()).await;
+        self.refresh().await
+    }
+}
+
+const fn before(state: IndexState) -> Option<IndexState> {
+    match state {
+        IndexState::Readable | IndexState::Building => Some(IndexState::WriteOnly),
+        IndexState::WriteOnly => Some(IndexState::DeleteOnly),
+        IndexState::DeleteOnly | IndexState::Absent => None,
+    }
+}
+
+impl<'a> IndexBuild<'a> {
+    /// Calls `report` after each window and state.
+    #[must_use]
+    pub fn on_progress(mut self, report: impl FnMut(BuildProgress) + Send + 'a) -> Self {
+        self.report = Box::new(report);
+        self
+    }
+
+    /// Pauses between windows, to leave the store to others.
+    #[must_use]
+    pub const fn throttled(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Builds to the end. Requests: a page per 1,000 entities, twice; at most one group transaction per
+    /// 100 entries of a target partition within a window; the scrub of what dangles; a write per
+    /// entity for a unique index.
+    ///
+    /// # Errors
+    /// Two entities hold one unique value; the definition changed; the storage's. The build can be run
+    /// again and goes on where it was.
+    pub async fn run(mut self) -> Result<BuildProgress> {
+        let mut entry = self.start().await?;
+        while entry.state != IndexState::Readable {
+            self.step(&mut entry).await?;
+            self.tell(entry.state);
+        }
+        Ok(self.progress)
+    }
+
+    async fn start(&self) -> Result<CatalogEntry> {
+        let catalog = self.entities.catalog();
+        catalog.insert(self.index, IndexState::DeleteOnly).await?;
+        let entry = self.entities.catalog_entry(self.index.name()).await?;
+        self.entities.settle_state().await?;
+        entry.ok_or_else(|| {
+            Error::invalid_request(format!("the index '{}' was dropped meanwhile", self.index.name()))
+        })
+    }
+
+    async fn step(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+        let next = match entry.state {
+            IndexState::Absent | IndexState::DeleteOnly => IndexState::WriteOnly,
+            IndexState::WriteOnly => IndexState::Building,
+            IndexState::Building | IndexState::Readable => {
+                self.backfill(entry).await?;
+                self.scrub().await?;
+                IndexState::Readable
+            }
+        };
+        self.entities.catalog().advance(self.index.name(), entry, next, None).await?;
+        self.entities.settle_state().await
+    }
+
+    async fn backfill(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+        let mut from = entry.progress.as_deref().map(str::parse).transpose()?;
+        loop {
+            let (window, next) = self.read_window(from.as_ref()).await?;
+            self.write_window(window, from.as_ref()).await?;
+            let Some(next) = next else { return Ok(()) };
+            let progress = Some(next.to_string());
+            self.entities.catalog().advance(self.index.name(), entry, IndexState::Building, progress).await?;
+            self.tell(entry.state);
+            from = Some(next);
+            sleep(self.pause).await;
+        }
+    }
+
+    async fn read_window(
+        &mut self,
+        from: Option<&Continuation>,
+    ) -> Result<(Vec<Entity>, Option<Continuation>)> {
+        let (mut window, mut from) = (Vec::new(), from.cloned());
+        loop {
+            let page =
+                self.entities.store().query(self.entities.table(), &Query::new(), from.as_ref()).await?;
+            window.extend(page.items.into_iter().filter(is_entity));
+            from = page.continuation;
+            if from.is_none() || window.len() >= WINDOW {
+                self.progress.entities += window.len();
+                return Ok((window, from));
+            }
+        }
+    }
+
+    async fn write_window(&mut self, window: Vec<Entity>, from: Option<&Continuation>) -> Result<()> {
+        if self.index.uniqueness() != Uniqueness::No {
+            return self.rewrite(window).await;
+        }
+        let mut groups = Groups::default();
+        for entity in &window {
+            if let Some(entry) = self.index.entry(self.entities.table(), entity)? {
+                let (at, row) = (entry.location.clone(), entry.to_entity());
+                groups.add(at.table, at.key.partition_key(), Operation::InsertOrReplace(row));
+                self.progress.entries += 1;
+            }
+        }
+        self.progress.groups += groups.send(self.entities).await?;
+        let changed = self.changed_since(&window, from).await?;
+        self.rewrite(changed).await
+    }
+
+    /// The entities of a window that are in another version than they were read in: done again, by the
+    /// journal. The same pages are read once more; what is new in them has a writer that knows the index.
+    async fn changed_since(&self, window: &[Entity], from: Option<&Continuation>) -> Result<Vec<Entity>> {
+        let versions: HashMap<_, _> = window.iter().map(|e| (e.key(), e.etag())).collect();
+        let last = window.last().map(Entity::key);
+        let (mut changed, mut from) = (Vec::new(), from.cloned());
+        loop {
+            let page =
+                self.entities.store().query(self.entities.table(), &Query::new(), from.as_ref()).await?;
+            let sorted = self.entities.store().profile().order == KeyOrder::Sorted;
+            let done = sorted && page.items.last().map(Entity::key) >= last;
+            let other = |e: &Entity| versions.get(e.key()).is_some_and(|before| *before != e.etag());
+            changed.extend(page.items.into_iter().filter(other));
+            from = page.continuation;
+            if done || from.is_none() {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// Writes entities as they are with all their entries. One that changes meanwhile needs no more: its
+    /// writer maintains the index.
+    async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {
+        for entity in entities {
+            match self.entities.write(&[Change::rewrite(entity)]).await {
+                Ok(_) => self.progress.entries += 1,
+                Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => {}
+                Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// A crash or a race may have left an entry of an older state: none may, once the index is read.
+    async fn scrub(&self) -> Result<()> {
+        let (mut report, mut from) = (ScrubReport::default(), None);
+        loop {
+            from = self
+                .entities
+                .scrub_dangling(self.index, ScrubMode::Repair, from.as_ref(), &mut report)
+                .await?;
+            if from.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell(&mut self, state: IndexState) {
+        self.progress.state = state;
+        (self.report)(self.progress);
+    }
+}
+
+/// Operations by partition, sent in groups.
+#[derive(Default)]
+struct Groups(BTreeMap<(TableName, PartitionKey), Vec<Operation>>);
+
+impl Groups {
+    fn add(&mut self, table: TableName, partition: PartitionKey, operation: Operation) {
+        self.0.entry((table, partition)).or_default().push(operation);
+    }
+
+    /// Sends them; how many groups it took. What is to go and is gone is left out.
+    async fn send(self, entities: &IndexedEntities) -> Result<usize> {
+        let mut sent = 0;
+        for (partition, operations) in self.0 {
+            sent += entities.journal.put_all(&partition, operations).await?;
+        }
+        Ok(sent)
+    }
+}

@@ -1,0 +1,108 @@
+use std::collections::BTreeMap;
+
+use table_core::model::{ETag, Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::query::{Filter, Query};
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+
+use super::definition::Index;
+use super::state::IndexState;
+
+const STATE: &str = "IndexState";
+const FINGERPRINT: &str = "IndexDefinition";
+const PROGRESS: &str = "IndexProgress";
+
+/// What the table says of one index.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CatalogEntry {
+    /// Where it is in its life.
+    pub state: IndexState,
+    /// The definition it was made with; see [`Index::fingerprint`].
+    pub fingerprint: String,
+    /// Where a build goes on.
+    pub progress: Option<String>,
+    pub(super) etag: Option<ETag>,
+}
+
+/// The catalog of a table's indexes: rows in a system partition of the table itself.
+#[derive(Clone, Debug)]
+pub(super) struct Catalog<'a> {
+    pub(super) store: &'a dyn TableStore,
+    pub(super) table: &'a TableName,
+}
+
+fn partition() -> String {
+    format!("{SYSTEM_PREFIX}indexes")
+}
+
+impl Catalog<'_> {
+    /// Everything the catalog holds. One request.
+    pub(super) async fn load(&self) -> Result<BTreeMap<String, CatalogEntry>> {
+        let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition()));
+        let rows = self.store.query_all(self.table, &query).await?;
+        rows.iter().map(|row| Ok((row.key().row().to_owned(), read(row)?))).collect()
+    }
+
+    /// Whether the table holds nothing but system rows. One request.
+    pub(super) async fn is_empty_table(&self) -> Result<bool> {
+        let user = Filter::lt(Filter::PARTITION_KEY, SYSTEM_PREFIX);
+        let after = Filter::ge(Filter::PARTITION_KEY, "~~\u{10FFFF}");
+        let query = Query::new().with_filter(user.or(after)).with_top(1);
+        Ok(self.store.query_all(self.table, &query).await?.is_empty())
+    }
+
+    /// Adds an index in a state. One request.
+    pub(super) async fn insert(&self, index: &Index, state: IndexState) -> Result<()> {
+        let row = write(index.name(), &index.fingerprint(), state, None)?;
+        match self.store.write(self.table, Operation::Insert(row)).await {
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Changes an entry that was loaded, under its ETag. One request.
+    pub(super) async fn advance(
+        &self,
+        name: &str,
+        entry: &mut CatalogEntry,
+        state: IndexState,
+        progress: Option<String>,
+    ) -> Result<()> {
+        let row = write(name, &entry.fingerprint, state, progress.as_deref())?;
+        let condition = entry.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
+        let written = self.store.write(self.table, Operation::Replace(row, condition)).await?;
+        (entry.state, entry.progress, entry.etag) = (state, progress, written.etag);
+        Ok(())
+    }
+
+    /// Forgets an index. One request.
+    pub(super) async fn remove(&self, name: &str, entry: &CatalogEntry) -> Result<()> {
+        let condition = entry.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
+        let delete = Operation::Delete(Key::new(partition(), name)?, condition);
+        self.store.write(self.table, delete).await.map(drop)
+    }
+}
+
+fn write(name: &str, fingerprint: &str, state: IndexState, progress: Option<&str>) -> Result<Entity> {
+    let mut row = Entity::new(partition(), name)?.with(STATE, state.name()).with(FINGERPRINT, fingerprint);
+    if let Some(progress) = progress {
+        row.properties_mut().set(PROGRESS, progress);
+    }
+    Ok(row)
+}
+
+fn read(row: &Entity) -> Result<CatalogEntry> {
+    let text = |name: &str| match row.get(name) {
+        Some(ValueRef::String(text)) => Some(text),
+        _ => None,
+    };
+    let needed = |name: &str| {
+        text(name)
+            .ok_or_else(|| Error::decode("index catalog", row.key(), name, "Edm.String", "something else"))
+    };
+    Ok(CatalogEntry {
+        state: IndexState::parse(needed(STATE)?)?,
+        fingerprint: needed(FINGERPRINT)?.to_owned(),
+        progress: text(PROGRESS).map(str::to_owned),
+        etag: row.etag().cloned(),
+    })
+}

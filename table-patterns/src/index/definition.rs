@@ -1,0 +1,199 @@
+use std::fmt;
+use std::sync::Arc;
+
+use table_core::model::{Entity, Key, Properties, TableName};
+use table_core::store::{Error, Result};
+
+use super::entry::{Entry, Location};
+
+/// Where the entries of an index are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// In the entity's own partition: written with it, atomically.
+    SamePartition,
+    /// In another partition of the same table.
+    OtherPartition,
+    /// In another table.
+    OtherTable(TableName),
+}
+
+/// What an entry holds beside its owner's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Every property: a lookup is one request.
+    Full,
+    /// These properties.
+    Fields(Vec<String>),
+    /// Nothing: a lookup follows the reference.
+    Reference,
+}
+
+/// Which other entities may have the same entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uniqueness {
+    /// Any: the entry's key includes the entity's, so that entries do not collide.
+    No,
+    /// None in the partition of the entity.
+    WithinPartition,
+    /// None in the table.
+    WithinTable,
+}
+
+type KeyOf = Arc<dyn Fn(&Entity) -> Result<Option<Key>> + Send + Sync>;
+
+/// An index: where its entries are, what they hold, and how their keys come from an entity.
+///
+/// ```
+/// use table_core::model::{Key, ValueRef};
+/// use table_patterns::index::{Index, Payload, Placement};
+/// // Employees by e-mail address, beside the employee: the guide's intra-partition index.
+/// let by_email = Index::new("email", Placement::SamePartition, |e| match e.get("Email") {
+///     Some(ValueRef::String(email)) => Key::new(e.key().partition(), format!("email_{email}")).map(Some),
+///     _ => Ok(None),
+/// })
+/// .unique_within_partition()
+/// .with_payload(Payload::Full);
+/// assert_eq!(by_email.name(), "email");
+/// ```
+#[derive(Clone)]
+pub struct Index {
+    name: String,
+    placement: Placement,
+    payload: Payload,
+    uniqueness: Uniqueness,
+    key_text: String,
+    key: KeyOf,
+}
+
+impl Index {
+    /// An index of references whose keys a function derives; `None` means no entry (sparse).
+    ///
+    /// The function must give the same key for the same entity, always. Without a uniqueness the key
+    /// must include the entity's own, or entries of different entities collide: writes find that out
+    /// and refuse.
+    pub fn new(
+        name: impl Into<String>,
+        placement: Placement,
+        key: impl Fn(&Entity) -> Result<Option<Key>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            placement,
+            payload: Payload::Reference,
+            uniqueness: Uniqueness::No,
+            key_text: String::new(),
+            key: Arc::new(key),
+        }
+    }
+
+    /// Sets what entries hold.
+    #[must_use]
+    pub fn with_payload(mut self, payload: Payload) -> Self {
+        self.payload = payload;
+        self
+    }
+
+    /// No two entities of a partition have the same entry.
+    #[must_use]
+    pub const fn unique_within_partition(mut self) -> Self {
+        self.uniqueness = Uniqueness::WithinPartition;
+        self
+    }
+
+    /// No two entities of the table have the same entry.
+    #[must_use]
+    pub const fn unique_within_table(mut self) -> Self {
+        self.uniqueness = Uniqueness::WithinTable;
+        self
+    }
+
+    /// Describes how keys are made, so that a change of it is noticed: a template, or a version.
+    #[must_use]
+    pub fn with_key_text(mut self, text: impl Into<String>) -> Self {
+        self.key_text = text.into();
+        self
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where entries are.
+    pub const fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// What entries hold.
+    pub const fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    /// Who else may have the same entry.
+    pub const fn uniqueness(&self) -> Uniqueness {
+        self.uniqueness
+    }
+
+    /// The definition as text: two programs that write it differently do not mean the same index.
+    pub fn fingerprint(&self) -> String {
+        format!("{:?}; {:?}; {:?}; {}", self.placement, self.payload, self.uniqueness, self.key_text)
+    }
+
+    /// The entry of an entity of `table`, if it has one.
+    ///
+    /// # Errors
+    /// The key cannot be made, or is in a partition that the placement does not allow.
+    pub fn entry(&self, table: &TableName, entity: &Entity) -> Result<Option<Entry>> {
+        let Some(key) = (self.key)(entity)? else { return Ok(None) };
+        self.check(entity.key(), &key)?;
+        let table = match &self.placement {
+            Placement::OtherTable(other) => other.clone(),
+            _ => table.clone(),
+        };
+        Ok(Some(Entry {
+            location: Location { table, key },
+            owner: entity.key().clone(),
+            properties: self.copied(entity.properties()),
+            index: self.name.clone(),
+            unique: self.uniqueness != Uniqueness::No,
+        }))
+    }
+
+    fn check(&self, owner: &Key, key: &Key) -> Result<()> {
+        let same = owner.partition() == key.partition();
+        let problem = match self.placement {
+            Placement::SamePartition if !same => "is not in the entity's partition",
+            Placement::OtherPartition if same => "is in the entity's own partition",
+            _ if self.uniqueness == Uniqueness::WithinPartition && !same => {
+                "is in another partition, so it cannot be unique within the entity's"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::invalid_request(format!(
+            "the index '{}' gives {owner} the entry {key}, which {problem}",
+            self.name
+        )))
+    }
+
+    fn copied(&self, properties: &Properties) -> Properties {
+        let mut copy = properties.clone();
+        match &self.payload {
+            Payload::Full => {}
+            Payload::Fields(names) => copy.retain(|p| names.iter().any(|n| n == p.name())),
+            Payload::Reference => copy.clear(),
+        }
+        copy
+    }
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index")
+            .field("name", &self.name)
+            .field("placement", &self.placement)
+            .field("payload", &self.payload)
+            .field("uniqueness", &self.uniqueness)
+            .field("key_text", &self.key_text)
+            .finish_non_exhaustive()
+    }
+}

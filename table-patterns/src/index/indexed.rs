@@ -1,0 +1,251 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::model::{Entity, Key, TableName};
+use table_core::queue::WorkQueue;
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
+use tokio::time::{Instant, sleep};
+
+use super::catalog::{Catalog, CatalogEntry};
+use super::definition::Index;
+use super::set::IndexSet;
+use super::state::IndexState;
+use crate::journal::{Acknowledge, Change, Committed, Journal, Timing};
+
+/// How an [`IndexedEntities`] behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct IndexOptions {
+    /// The durations of the cross-partition protocol.
+    pub timing: Timing,
+    /// For how long the states of indexes may be cached; a change of state waits this long, and the
+    /// longest life of a request.
+    pub cache: Duration,
+    /// How often a read-modify-write is tried when others write the same entity.
+    pub attempts: u32,
+    /// Where tickets go; without a queue a sweep finds what crashes leave.
+    pub queue: Option<Arc<dyn WorkQueue>>,
+    /// When writes answer.
+    pub acknowledge: Acknowledge,
+}
+
+impl Default for IndexOptions {
+    /// States cached for 30 seconds, 10 attempts, no queue, an answer when entries are in step.
+    fn default() -> Self {
+        Self {
+            timing: Timing::default(),
+            cache: Duration::from_secs(30),
+            attempts: 10,
+            queue: None,
+            acknowledge: Acknowledge::Applied,
+        }
+    }
+}
+
+impl IndexOptions {
+    /// Short durations, for a store in this process: no request outlives its call there, so that state
+    /// changes and recovery need not wait minutes.
+    ///
+    /// # Panics
+    /// Never: the durations are consistent.
+    pub fn local() -> Self {
+        let timing = Timing::new(Duration::from_millis(400), Duration::from_millis(100));
+        let timing = timing.expect("a lease of four requests is long enough");
+        Self { timing, cache: Duration::from_millis(100), ..Self::default() }
+    }
+}
+
+/// Entities of one table, written together with the entries of its indexes.
+///
+/// The dynamic form: see [`IndexedTable`](super::IndexedTable) for typed entities. Every write goes
+/// through `update(old, new)`, so that no entry is left stale.
+#[derive(Clone, Debug)]
+pub struct IndexedEntities {
+    store: Arc<dyn TableStore>,
+    pub(super) set: Arc<IndexSet>,
+    pub(super) journal: Journal,
+    pub(super) options: IndexOptions,
+}
+
+impl IndexedEntities {
+    /// Opens a table with its indexes. An index that the catalog does not have is registered as
+    /// readable if the table is empty, and is absent otherwise until it is built. Two requests; one
+    /// more per index registered.
+    ///
+    /// # Errors
+    /// The table is missing; the catalog has an index that is not given here, or another definition.
+    pub async fn open(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        indexes: Vec<Index>,
+        options: IndexOptions,
+    ) -> Result<Self> {
+        let set = Arc::new(IndexSet::new(table.clone(), indexes));
+        let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
+        if let Some(queue) = &options.queue {
+            journal = journal.with_queue(queue.clone());
+        }
+        let this = Self { store, set, journal, options };
+        this.register().await?;
+        Ok(this)
+    }
+
+    async fn register(&self) -> Result<()> {
+        let known = self.catalog().load().await?;
+        let missing: Vec<_> = self.set.indexes().iter().filter(|i| !known.contains_key(i.name())).collect();
+        if !missing.is_empty() && self.catalog().is_empty_table().await? {
+            for index in missing {
+                self.catalog().insert(index, IndexState::Readable).await?;
+            }
+        }
+        self.refresh().await
+    }
+
+    /// The journal, for workers and sweeps.
+    pub const fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        &self.store
+    }
+
+    /// The table.
+    pub const fn table(&self) -> &TableName {
+        self.journal.table()
+    }
+
+    /// The state of an index as it was last read.
+    pub fn state(&self, index: &str) -> IndexState {
+        self.set.state(index)
+    }
+
+    /// Reads the states of the indexes. One request.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub async fn refresh(&self) -> Result<()> {
+        let asked = Instant::now();
+        let catalog = self.catalog().load().await?;
+        self.set.load(&catalog, asked)
+    }
+
+    pub(super) fn catalog(&self) -> Catalog<'_> {
+        Catalog { store: &*self.store, table: self.journal.table() }
+    }
+
+    pub(super) async fn catalog_entry(&self, index: &str) -> Result<Option<CatalogEntry>> {
+        Ok(self.catalog().load().await?.remove(index))
+    }
+
+    /// Makes sure that the states are younger than the cache time: a writer with older ones could be
+    /// two states behind.
+    async fn fresh(&self) -> Result<()> {
+        if self.set.is_fresh(self.options.cache) { Ok(()) } else { self.refresh().await }
+    }
+
+    /// Writes changes of one partition, with their entries. Requests: see
+    /// [`journal`](crate::journal); one without remote entries.
+    ///
+    /// # Errors
+    /// See [`Journal::write`].
+    pub async fn write(&self, changes: &[Change]) -> Result<Committed> {
+        self.fresh().await?;
+        self.journal.write(changes, self.options.acknowledge).await
+    }
+
+    /// Adds an entity.
+    ///
+    /// # Errors
+    /// It exists already, or a unique value is taken.
+    pub async fn insert(&self, entity: Entity) -> Result<Committed> {
+        self.write(&[Change::insert(entity)]).await
+    }
+
+    /// Replaces an entity that was read. The old value decides which entries go.
+    ///
+    /// # Errors
+    /// It was changed meanwhile, or a unique value is taken.
+    pub async fn replace(&self, old: Entity, new: Entity) -> Result<Committed> {
+        self.write(&[Change::replace(old, new)]).await
+    }
+
+    /// Removes an entity that was read.
+    ///
+    /// # Errors
+    /// It was changed meanwhile.
+    pub async fn delete(&self, old: Entity) -> Result<Committed> {
+        self.write(&[Change::delete(old)]).await
+    }
+
+    /// Writes the entity whatever was there, by reading it first and trying again when others
+    /// interfere. One request more than a replace.
+    ///
+    /// # Errors
+    /// A unique value is taken; still in conflict after all attempts.
+    pub async fn upsert(&self, entity: Entity) -> Result<Committed> {
+        let key = entity.key().clone();
+        self.modify(&key, |_| Ok(Some(entity.clone()))).await
+    }
+
+    /// Reads, changes and writes an entity, again when others interfere: from `None` if it does not
+    /// exist, to `None` to delete it.
+    ///
+    /// # Errors
+    /// What `change` returns; a unique value is taken; still in conflict after all attempts.
+    pub async fn modify(
+        &self,
+        key: &Key,
+        mut change: impl FnMut(Option<&Entity>) -> Result<Option<Entity>> + Send,
+    ) -> Result<Committed> {
+        let mut attempt = 0;
+        loop {
+            let old = self.store.get(self.table(), key, None).await?;
+            let new = change(old.as_ref())?;
+            let Some(change) = changed(old, new) else { return Ok(Committed::nothing()) };
+            match self.write(&[change]).await {
+                Err(e) if is_conflict(&e) && attempt < self.options.attempts => attempt += 1,
+                other => return other,
+            }
+            sleep(pause(attempt)).await;
+        }
+    }
+
+    /// The entity with this key. One request.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub async fn get(&self, key: &Key) -> Result<Option<Entity>> {
+        self.store.get(self.table(), key, None).await
+    }
+
+    /// The entity with this key, or an error.
+    ///
+    /// # Errors
+    /// It does not exist.
+    pub async fn get_existing(&self, key: &Key) -> Result<Entity> {
+        self.store.get_existing(self.table(), key).await
+    }
+}
+
+fn changed(old: Option<Entity>, new: Option<Entity>) -> Option<Change> {
+    match (old, new) {
+        (None, None) => None,
+        (None, Some(new)) => Some(Change::insert(new)),
+        (Some(old), None) => Some(Change::delete(old)),
+        (Some(old), Some(new)) => Some(Change::replace(old, new)),
+    }
+}
+
+/// Whether another writer of the same entity was quicker.
+fn is_conflict(error: &Error) -> bool {
+    !error.is_ambiguous()
+        && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
+}
+
+/// The pause before a conflicting write is tried again, jittered.
+fn pause(attempt: u32) -> Duration {
+    let ceiling = Duration::from_millis(2) * 2u32.saturating_pow(attempt.min(8));
+    ceiling.mul_f64(fastrand::f64())
+}

@@ -1,0 +1,168 @@
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::query::{Continuation, Filter, Page, Query};
+use table_core::store::{Error, Result};
+
+use super::definition::{Index, Payload, Placement};
+use super::entry::{Entry, Location};
+use super::indexed::IndexedEntities;
+use super::state::IndexState;
+use crate::journal::is_pending;
+
+/// How far a lookup trusts an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// What the entry holds is the answer, if it holds the wanted properties: one request, and perhaps
+    /// a state that has just changed. References are followed.
+    #[default]
+    Entry,
+    /// The entity is read and must still have the entry: one request more, never stale.
+    Entity,
+}
+
+/// Entities read at once when references are followed.
+const IN_PARALLEL: usize = 16;
+
+impl IndexedEntities {
+    /// The entity whose entry has this key. One request for an index that holds the properties, two for
+    /// references or with [`Trust::Entity`].
+    ///
+    /// # Errors
+    /// The index is unknown or not readable.
+    pub async fn find(&self, index: &str, key: &Key, trust: Trust) -> Result<Option<Entity>> {
+        let index = self.readable(index)?;
+        let at = self.location(index, key);
+        let Some(entry) = self.store().get(&at.table, &at.key, None).await? else { return Ok(None) };
+        self.resolve(index, entry, trust).await
+    }
+
+    /// A page of the entities whose entries are in a partition of the index and match a filter on
+    /// RowKey, in the order of the entries. One request, and one per reference, 16 at a time.
+    ///
+    /// Stale references are left out, so that a page may be short.
+    ///
+    /// # Errors
+    /// The index is unknown or not readable; the storage's.
+    pub async fn page(
+        &self,
+        index: &str,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+        trust: Trust,
+    ) -> Result<Page<Entity>> {
+        let index = self.readable(index)?;
+        let table = self.index_table(index);
+        let page = self.store().query(&table, &query.to_query(index), from).await?;
+        let resolved =
+            stream::iter(page.items).map(|entry| self.resolve(index, entry, trust)).buffered(IN_PARALLEL);
+        let items = resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await?;
+        Ok(Page { items, continuation: page.continuation })
+    }
+
+    /// All entities of [`page`](Self::page), collected.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page).
+    pub async fn all(&self, index: &str, query: &IndexQuery, trust: Trust) -> Result<Vec<Entity>> {
+        let (mut all, mut from) = (Vec::new(), None);
+        loop {
+            let page = self.page(index, query, from.as_ref(), trust).await?;
+            all.extend(page.items);
+            from = page.continuation;
+            if from.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    fn readable(&self, name: &str) -> Result<&Index> {
+        let index = self.set.find(name)?;
+        match self.state(name) {
+            IndexState::Readable => Ok(index),
+            state => Err(Error::invalid_request(format!(
+                "the index '{name}' of the table '{}' is {state}, not readable: build it first",
+                self.table()
+            ))),
+        }
+    }
+
+    pub(super) fn location(&self, index: &Index, key: &Key) -> Location {
+        Location { table: self.index_table(index), key: key.clone() }
+    }
+
+    pub(super) fn index_table(&self, index: &Index) -> table_core::model::TableName {
+        match index.placement() {
+            Placement::OtherTable(table) => table.clone(),
+            _ => self.table().clone(),
+        }
+    }
+
+    async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
+        let follows = *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
+        if !follows {
+            return payload(entry).map(Some);
+        }
+        let at = self.location(index, entry.key());
+        let Some(entity) = self.get(&Entry::owner_of(&entry)?).await? else { return Ok(None) };
+        let holds = index.entry(self.table(), &entity)?.is_some_and(|e| e.location == at);
+        Ok(holds.then_some(entity))
+    }
+}
+
+/// Which entries of an index to read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexQuery {
+    partition: String,
+    rows: Option<Filter>,
+    top: Option<usize>,
+}
+
+impl IndexQuery {
+    /// The entries in a partition.
+    pub fn partition(partition: impl Into<String>) -> Self {
+        Self { partition: partition.into(), rows: None, top: None }
+    }
+
+    /// Those whose row keys start so.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.rows = Filter::and_maybe(self.rows.take(), Some(Filter::starts_with(Filter::ROW_KEY, prefix)));
+        self
+    }
+
+    /// Those whose row keys are from `from` on, and before `to`.
+    #[must_use]
+    pub fn range(mut self, from: &str, to: &str) -> Self {
+        let range = Filter::ge(Filter::ROW_KEY, from).and(Filter::lt(Filter::ROW_KEY, to));
+        self.rows = Filter::and_maybe(self.rows.take(), Some(range));
+        self
+    }
+
+    /// At most this many in a page.
+    #[must_use]
+    pub const fn top(mut self, top: usize) -> Self {
+        self.top = Some(top);
+        self
+    }
+
+    fn to_query(&self, index: &Index) -> Query {
+        let partition = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str());
+        let of_index = Filter::eq(Entry::INDEX, index.name());
+        let filter = Filter::and_maybe(Some(partition), self.rows.clone()).map(|f| f.and(of_index));
+        Query { filter, select: None, top: self.top }
+    }
+}
+
+/// The entity as its entry shows it: without an ETag, since it is a copy.
+fn payload(entry: Entity) -> Result<Entity> {
+    let owner = Entry::owner_of(&entry)?;
+    let (_, mut properties): (Key, Properties) = entry.into_parts();
+    properties
+        .retain(|p| !Entry::OWN.contains(&p.name()) && !crate::journal::is_unique_row_property(p.name()));
+    Ok(Entity::from_parts(owner, properties))
+}
+
+/// Whether a row is neither an index entry nor a system row.
+pub(super) fn is_entity(row: &Entity) -> bool {
+    !row.key().is_system() && !matches!(row.get(Entry::INDEX), Some(ValueRef::String(_)))
+}

@@ -1,0 +1,165 @@
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, IfMatch};
+use table_core::query::{Continuation, Filter, Query};
+use table_core::store::{Operation, Result};
+
+use super::definition::Index;
+use super::entry::Entry;
+use super::indexed::IndexedEntities;
+use super::lookup::is_entity;
+use crate::journal::{Change, is_pending};
+
+/// Checks under way at once.
+const IN_PARALLEL: usize = 16;
+
+/// What a scrub does with what it finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubMode {
+    /// Counts.
+    Report,
+    /// Counts, deletes what dangles and adds what is missing.
+    Repair,
+}
+
+/// What a scrub found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubReport {
+    /// Entries that were looked at.
+    pub entries: usize,
+    /// Entries whose entity does not exist or has another entry now.
+    pub dangling: usize,
+    /// Entities that were looked at.
+    pub entities: usize,
+    /// Entries that were not there, or held something else.
+    pub missing: usize,
+}
+
+/// Where a scrub goes on after it was stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubCursor {
+    dangling_done: bool,
+    at: Option<Continuation>,
+}
+
+impl IndexedEntities {
+    /// Compares an index with the entities, both ways, while writers go on. Never deletes an entry whose
+    /// entity was just rewritten, and never adds one for an entity that has just changed.
+    ///
+    /// Cost: the pages of the index and of the table, one request per entry and per entity, and per
+    /// repair two for a dangling entry and a write's for a missing one.
+    ///
+    /// # Errors
+    /// The index is unknown; the storage's.
+    pub async fn scrub(&self, index: &str, mode: ScrubMode) -> Result<ScrubReport> {
+        let mut report = ScrubReport::default();
+        let mut cursor = Some(ScrubCursor::default());
+        while let Some(at) = cursor {
+            cursor = self.scrub_page(index, mode, at, &mut report).await?;
+        }
+        Ok(report)
+    }
+
+    /// One page of a scrub, for those who store the cursor; `None` at the end.
+    ///
+    /// # Errors
+    /// As for [`scrub`](Self::scrub).
+    pub async fn scrub_page(
+        &self,
+        index: &str,
+        mode: ScrubMode,
+        cursor: ScrubCursor,
+        report: &mut ScrubReport,
+    ) -> Result<Option<ScrubCursor>> {
+        let index = self.set.find(index)?;
+        if cursor.dangling_done {
+            let at = self.scrub_missing(index, mode, cursor.at.as_ref(), report).await?;
+            return Ok(at.map(|at| ScrubCursor { dangling_done: true, at: Some(at) }));
+        }
+        let at = self.scrub_dangling(index, mode, cursor.at.as_ref(), report).await?;
+        Ok(Some(ScrubCursor { dangling_done: at.is_none(), at }))
+    }
+
+    /// A page of entries: each row is read, **then** its entity, then the row is deleted under its ETag.
+    pub(super) async fn scrub_dangling(
+        &self,
+        index: &Index,
+        mode: ScrubMode,
+        from: Option<&Continuation>,
+        report: &mut ScrubReport,
+    ) -> Result<Option<Continuation>> {
+        let query = Query::new().with_filter(Filter::eq(Entry::INDEX, index.name()));
+        let page = self.store().query(&self.index_table(index), &query, from).await?;
+        report.entries += page.items.len();
+        let checks = stream::iter(page.items).map(|entry| self.check_entry(index, entry, mode));
+        let found: Vec<bool> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
+        report.dangling += found.into_iter().filter(|dangling| *dangling).count();
+        Ok(page.continuation)
+    }
+
+    async fn check_entry(&self, index: &Index, entry: Entity, mode: ScrubMode) -> Result<bool> {
+        // A reservation belongs to its write, which settles or releases it.
+        if is_pending(&entry) {
+            return Ok(false);
+        }
+        let at = self.location(index, entry.key());
+        let owner = self.get(&Entry::owner_of(&entry)?).await?;
+        let wanted = owner.as_ref().map(|e| index.entry(self.table(), e)).transpose()?.flatten();
+        if wanted.is_some_and(|w| w.location == at) {
+            return Ok(false);
+        }
+        let condition = entry.etag().map_or(IfMatch::Any, IfMatch::from);
+        if mode == ScrubMode::Report {
+            return Ok(true);
+        }
+        match self.store().write(&at.table, Operation::Delete(at.key, condition)).await {
+            Ok(_) => Ok(true),
+            // Rewritten since it was read: not ours to judge.
+            Err(e) if (e.is_precondition_failed() || e.is_entity_not_found()) && !e.is_ambiguous() => {
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    async fn scrub_missing(
+        &self,
+        index: &Index,
+        mode: ScrubMode,
+        from: Option<&Continuation>,
+        report: &mut ScrubReport,
+    ) -> Result<Option<Continuation>> {
+        let page = self.store().query(self.table(), &Query::new(), from).await?;
+        let entities: Vec<_> = page.items.into_iter().filter(is_entity).collect();
+        report.entities += entities.len();
+        let checks = stream::iter(entities).map(|entity| self.check_entity(index, entity, mode));
+        let found: Vec<bool> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
+        report.missing += found.into_iter().filter(|missing| *missing).count();
+        Ok(page.continuation)
+    }
+
+    /// Reads the entity (it was), the row, and the entity again; only then is the entry added, by the
+    /// journal.
+    async fn check_entity(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<bool> {
+        let Some(wanted) = index.entry(self.table(), &entity)? else { return Ok(false) };
+        let row = self.store().get(&wanted.location.table, &wanted.location.key, None).await?;
+        if row.is_some_and(|row| agrees(&wanted, &row)) {
+            return Ok(false);
+        }
+        let again = self.get(entity.key()).await?;
+        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(false) };
+        if mode == ScrubMode::Report {
+            return Ok(true);
+        }
+        match self.write(&[Change::rewrite(again)]).await {
+            Ok(_) => Ok(true),
+            Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Whether a row is the entry: the same owner and payload.
+fn agrees(wanted: &Entry, row: &Entity) -> bool {
+    let wanted = wanted.to_entity();
+    wanted.properties().iter().all(|p| row.get(p.name()) == Some(p.value()))
+}

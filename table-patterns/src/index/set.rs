@@ -1,0 +1,101 @@
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use table_core::model::{Entity, TableName};
+use table_core::store::{Error, Result};
+use tokio::time::Instant;
+
+use super::catalog::CatalogEntry;
+use super::definition::Index;
+use super::entry::{Entry, Maintainer};
+use super::state::IndexState;
+
+/// The indexes of a table with the states that the catalog gives them.
+#[derive(Debug)]
+pub(super) struct IndexSet {
+    table: TableName,
+    indexes: Vec<Index>,
+    states: RwLock<States>,
+}
+
+#[derive(Debug, Default)]
+struct States {
+    of: Vec<IndexState>,
+    loaded: Option<Instant>,
+}
+
+impl IndexSet {
+    pub(super) fn new(table: TableName, indexes: Vec<Index>) -> Self {
+        Self { table, indexes, states: RwLock::default() }
+    }
+
+    pub(super) fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    pub(super) fn find(&self, name: &str) -> Result<&Index> {
+        let known = self.indexes.iter().find(|i| i.name() == name);
+        known.ok_or_else(|| {
+            Error::invalid_request(format!("the table '{}' has no index '{name}'", self.table))
+        })
+    }
+
+    pub(super) fn state(&self, name: &str) -> IndexState {
+        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
+        let found = self.indexes.iter().zip(&states.of).find(|(index, _)| index.name() == name);
+        found.map_or(IndexState::Absent, |(_, state)| *state)
+    }
+
+    /// Whether the states were read within this time.
+    pub(super) fn is_fresh(&self, within: Duration) -> bool {
+        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
+        states.loaded.is_some_and(|loaded| loaded.elapsed() <= within)
+    }
+
+    /// Takes over what the catalog said when it was asked at `asked`.
+    ///
+    /// # Errors
+    /// The catalog has an index that this program does not know, or knows otherwise.
+    pub(super) fn load(&self, catalog: &BTreeMap<String, CatalogEntry>, asked: Instant) -> Result<()> {
+        if let Some(unknown) = catalog.keys().find(|name| self.find(name).is_err()) {
+            let reason = format!(
+                "the table '{}' has an index '{unknown}' that this program does not know: a write would leave it stale",
+                self.table
+            );
+            return Err(Error::invalid_request(reason));
+        }
+        let of = self.indexes.iter().map(|i| self.state_in(i, catalog)).collect::<Result<_>>()?;
+        *self.states.write().unwrap_or_else(PoisonError::into_inner) = States { of, loaded: Some(asked) };
+        Ok(())
+    }
+
+    fn state_in(&self, index: &Index, catalog: &BTreeMap<String, CatalogEntry>) -> Result<IndexState> {
+        let Some(entry) = catalog.get(index.name()) else { return Ok(IndexState::Absent) };
+        if entry.fingerprint == index.fingerprint() {
+            return Ok(entry.state);
+        }
+        let (name, table) = (index.name(), &self.table);
+        Err(Error::invalid_request(format!(
+            "the index '{name}' of the table '{table}' was built as {:?}, and this program defines it as {:?}: drop and build it again",
+            entry.fingerprint,
+            index.fingerprint()
+        )))
+    }
+
+    fn derive(&self, entity: &Entity, wanted: impl Fn(IndexState) -> bool) -> Result<Vec<Entry>> {
+        let of = self.states.read().unwrap_or_else(PoisonError::into_inner).of.clone();
+        let active = self.indexes.iter().zip(of).filter(|(_, state)| wanted(*state));
+        active.filter_map(|(index, _)| index.entry(&self.table, entity).transpose()).collect()
+    }
+}
+
+impl Maintainer for IndexSet {
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.derive(entity, IndexState::puts)
+    }
+
+    fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.derive(entity, IndexState::removes)
+    }
+}
