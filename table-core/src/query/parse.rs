@@ -111,13 +111,16 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Result<Filter, Problem> {
         if self.skip_word("not")? {
-            return Ok(!self.nested(Self::unary)?);
+            // With its parentheses it counts once, so that what was read is not too deep once printed.
+            let inner = if self.next.kind == Kind::Open { Self::group } else { Self::unary };
+            return Ok(!self.nested(inner)?);
         }
-        if self.next.kind != Kind::Open {
-            return self.comparison();
-        }
+        if self.next.kind == Kind::Open { self.nested(Self::group) } else { self.comparison() }
+    }
+
+    fn group(&mut self) -> Result<Filter, Problem> {
         self.advance()?;
-        let inner = self.nested(Self::filter)?;
+        let inner = self.filter()?;
         if self.next.kind != Kind::Close {
             return Err(self.expected("')'"));
         }
