@@ -2,7 +2,7 @@ use std::ops::Bound;
 
 use super::Record;
 use crate::model::{Entity, Key, TableName, key_order};
-use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, Select};
+use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Select};
 use crate::store::{Error, ErrorKind, Result, ServiceProfile};
 
 /// Rows looked at for one page, at most: a filter that matches little answers a short page with a
@@ -121,7 +121,7 @@ fn matches(filter: Option<&Filter>, key: &Key, record: &Record) -> bool {
 
 /// The smallest key within the bounds.
 fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
-    match (&bounds.partition.from, single(&bounds.partition)) {
+    match (&bounds.partition.from, bounds.partition.as_single()) {
         (_, Some(partition)) => match &bounds.row.from {
             Bound::Unbounded => Bound::Included(key_order::sortable_key(partition, "")),
             Bound::Included(row) => Bound::Included(key_order::sortable_key(partition, row)),
@@ -135,7 +135,7 @@ fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
 
 /// The end of the keys within the bounds.
 fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
-    match (&bounds.partition.to, single(&bounds.partition)) {
+    match (&bounds.partition.to, bounds.partition.as_single()) {
         (_, Some(partition)) => match &bounds.row.to {
             Bound::Unbounded => Bound::Excluded(edge(partition, 1)),
             Bound::Included(row) => Bound::Included(key_order::sortable_key(partition, row)),
@@ -147,26 +147,18 @@ fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     }
 }
 
-/// Before (0) or after (1) every key of a partition: keys separate the partition by a zero byte.
-///
-/// A filter may hold what a key cannot, U+0000: such a text sorts right after the partition that
-/// is its beginning.
+/// Before (0) or after (1) every key of a partition: keys separate the partition by a zero byte,
+/// which bounds therefore never hold.
 fn edge(partition: &str, side: u8) -> Vec<u8> {
-    let (partition, side) = partition.split_once('\0').map_or((partition, side), |(start, _)| (start, 1));
     let mut out = Vec::with_capacity(partition.len() + 1);
     key_order::push_sortable(&mut out, partition);
     out.push(side);
     out
 }
 
-/// The partition, if the range is one.
-fn single(range: &Range) -> Option<&str> {
-    match (&range.from, &range.to) {
-        (Bound::Included(a), Bound::Included(b)) if a == b => Some(a),
-        _ => None,
-    }
-}
-
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,4 +26,4 @@ pub use range::Range;
 pub use select::{Query, Select};
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

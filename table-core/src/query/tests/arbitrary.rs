@@ -7,7 +7,7 @@ use crate::model::{EdmValue, Entity, Ticks};
 use crate::query::{Comparison, Filter};
 
 /// Characters around the ends of the ranges of UTF-8 and UTF-16, and those that text must escape.
-pub(super) fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     let c = prop_oneof![
         proptest::sample::select(vec![
             'a',
@@ -26,13 +26,13 @@ pub(super) fn text() -> impl Strategy<Value = String> {
 }
 
 /// A text that can be a key, from very few.
-pub(super) fn key_text() -> impl Strategy<Value = String> {
+pub(crate) fn key_text() -> impl Strategy<Value = String> {
     proptest::sample::select(vec!["", "a", "aa", "ab", "b", "c", "\u{E000}", "\u{1F600}", "\u{E9}"])
         .prop_map(str::to_owned)
 }
 
 /// Every type; no NaN, which equals nothing.
-pub(super) fn value() -> impl Strategy<Value = EdmValue> {
+pub(crate) fn value() -> impl Strategy<Value = EdmValue> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..4).prop_map(EdmValue::Binary),
         any::<bool>().prop_map(EdmValue::Boolean),
@@ -47,7 +47,7 @@ pub(super) fn value() -> impl Strategy<Value = EdmValue> {
     ]
 }
 
-pub(super) fn comparison() -> impl Strategy<Value = Comparison> {
+pub(crate) fn comparison() -> impl Strategy<Value = Comparison> {
     use Comparison::*;
     proptest::sample::select(vec![
         Equal,
@@ -60,7 +60,7 @@ pub(super) fn comparison() -> impl Strategy<Value = Comparison> {
 }
 
 /// Any tree of comparisons.
-pub(super) fn tree(leaf: impl Strategy<Value = Filter> + 'static) -> impl Strategy<Value = Filter> {
+pub(crate) fn tree(leaf: impl Strategy<Value = Filter> + 'static) -> impl Strategy<Value = Filter> {
     leaf.prop_recursive(5, 24, 2, |inner| {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| a.and(b)),
@@ -71,14 +71,14 @@ pub(super) fn tree(leaf: impl Strategy<Value = Filter> + 'static) -> impl Strate
 }
 
 /// Filters with every value and many names.
-pub(super) fn any_filter() -> impl Strategy<Value = Filter> {
+pub(crate) fn any_filter() -> impl Strategy<Value = Filter> {
     let name = prop_oneof![Just("Name".to_owned()), "[_a-zA-Z\u{E9}][_a-z0-9\u{E9}]{0,6}"];
     let leaf = (name, comparison(), value()).prop_map(|(name, c, value)| Filter::compare(&name, c, value));
     tree(leaf.prop_filter("a word of the language", |f| f.check_names().is_ok()))
 }
 
 /// Filters that mostly compare keys, with a few properties that entities have and lack.
-pub(super) fn key_filter() -> impl Strategy<Value = Filter> {
+pub(crate) fn key_filter() -> impl Strategy<Value = Filter> {
     let key = prop_oneof![key_text(), key_text(), key_text(), Just("a\0b".to_owned())];
     let keys = (proptest::sample::select(vec!["PartitionKey", "RowKey"]), comparison(), key)
         .prop_map(|(name, c, text)| Filter::compare(name, c, text));
@@ -87,7 +87,7 @@ pub(super) fn key_filter() -> impl Strategy<Value = Filter> {
     tree(prop_oneof![4 => keys, 1 => properties])
 }
 
-pub(super) fn entity() -> impl Strategy<Value = Entity> {
+pub(crate) fn entity() -> impl Strategy<Value = Entity> {
     (key_text(), key_text(), proptest::option::of(0..3)).prop_map(|(partition, row, a)| {
         let entity = Entity::new(partition, row).unwrap();
         match a {

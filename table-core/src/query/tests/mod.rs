@@ -1,7 +1,7 @@
 //! Unit and property tests of the whole of `query`; `arbitrary` makes the values they share.
 
 mod access;
-mod arbitrary;
+pub(crate) mod arbitrary;
 mod bounds;
 mod evaluate;
 mod explain;
