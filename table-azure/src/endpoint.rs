@@ -7,6 +7,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use table_core::model::{Key, TableName};
 use table_core::{Error, Result};
 
+use crate::Service;
+
 /// Everything but RFC 3986's unreserved characters is encoded: nothing on the way can read it in two ways.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -52,6 +54,16 @@ impl Endpoint {
             address.path_segments_mut().map_err(|()| invalid(url, "it has no path"))?.pop();
         }
         Self::new(address.as_str(), Some(sas.to_owned()))
+    }
+
+    /// The same addresses of a service that the caller knows better.
+    pub(crate) const fn of(mut self, service: Service) -> Self {
+        match service {
+            Service::ByEndpoint => {}
+            Service::TableStorage => self.cosmos = false,
+            Service::CosmosDb => self.cosmos = true,
+        }
+        self
     }
 
     /// The same account, its reads going where `from` says; `secondary` where its name is not the usual.

@@ -22,5 +22,5 @@ pub mod wire;
 
 pub use auth::SharedKey;
 pub use endpoint::ReadFrom;
-pub use options::AzureTableStoreOptions;
+pub use options::{AzureTableStoreOptions, Service};
 pub use store::AzureTableStore;

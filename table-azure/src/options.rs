@@ -1,9 +1,19 @@
 use std::time::Duration;
 
-use azure_core::http::ClientOptions;
-use table_core::store::ServiceProfile;
-
 use crate::ReadFrom;
+use azure_core::http::ClientOptions;
+
+/// The two services that speak this protocol. They differ in limits, order and the verb of a merge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// Azure Cosmos DB if the host's name is one of its, Azure Table Storage otherwise.
+    #[default]
+    ByEndpoint,
+    /// Azure Table Storage, for example behind a domain of your own.
+    TableStorage,
+    /// Azure Cosmos DB for Table, for example its emulator.
+    CosmosDb,
+}
 
 /// What can be set about an [`AzureTableStore`](crate::AzureTableStore).
 #[derive(Clone, Debug)]
@@ -13,10 +23,8 @@ pub struct AzureTableStoreOptions {
     /// retry options are not used: they repeat what is not safe to repeat. Put a retrying adapter in
     /// front of the store instead.
     pub client_options: ClientOptions,
-    /// The service's limits. By the endpoint, unless set: those of
-    /// [`COSMOS_TABLE`](ServiceProfile::COSMOS_TABLE) for Cosmos DB, of
-    /// [`AZURE_TABLES`](ServiceProfile::AZURE_TABLES) for every other.
-    pub profile: Option<ServiceProfile>,
+    /// Which service answers, where the endpoint's name does not say it.
+    pub service: Service,
     /// The audience of tokens, for example `https://storage.azure.com`. By cloud and endpoint, unless set.
     pub audience: Option<String>,
     /// Where reads go.
@@ -34,7 +42,7 @@ impl Default for AzureTableStoreOptions {
     fn default() -> Self {
         Self {
             client_options: ClientOptions::default(),
-            profile: None,
+            service: Service::ByEndpoint,
             audience: None,
             read_from: ReadFrom::Primary,
             secondary_endpoint: None,

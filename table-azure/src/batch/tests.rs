@@ -27,7 +27,7 @@ fn endpoint() -> Endpoint {
 
 /// The boundaries are random: names in their place.
 fn body(endpoint: &Endpoint) -> String {
-    let body = GroupBody::new(endpoint, &table(), &group());
+    let body = GroupBody::new(endpoint, &table(), &group()).unwrap();
     let text = String::from_utf8(body.bytes).unwrap();
     let batch = body.content_type.strip_prefix("multipart/mixed; boundary=").unwrap();
     let at = text.find("boundary=").unwrap() + "boundary=".len();

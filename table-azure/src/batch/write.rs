@@ -2,6 +2,7 @@ use std::io::Write as _;
 
 use table_core::model::TableName;
 use table_core::store::GroupTransaction;
+use table_core::{Error, Result};
 use uuid::Uuid;
 
 use crate::endpoint::Endpoint;
@@ -15,19 +16,21 @@ pub(crate) struct GroupBody {
 }
 
 impl GroupBody {
-    pub(crate) fn new(endpoint: &Endpoint, table: &TableName, group: &GroupTransaction) -> Self {
+    pub(crate) fn new(endpoint: &Endpoint, table: &TableName, group: &GroupTransaction) -> Result<Self> {
         // Random, so that no text of an entity can be taken for one.
         let (batch, changeset) = (Uuid::new_v4(), Uuid::new_v4());
         let mut bytes = Vec::with_capacity(256 + group.len() * 512);
         line(&mut bytes, format_args!("--batch_{batch}"));
         line(&mut bytes, format_args!("Content-Type: multipart/mixed; boundary=changeset_{changeset}"));
-        for operation in group.operations() {
+        for (index, operation) in group.operations().iter().enumerate() {
+            let write =
+                Write::new(operation, endpoint.cosmos).map_err(|e| Error::in_transaction(index, e))?;
             line(&mut bytes, format_args!("\r\n--changeset_{changeset}"));
-            push_part(&mut bytes, endpoint, table, &Write::new(operation, endpoint.cosmos));
+            push_part(&mut bytes, endpoint, table, &write);
         }
         line(&mut bytes, format_args!("\r\n--changeset_{changeset}--"));
         line(&mut bytes, format_args!("--batch_{batch}--"));
-        Self { content_type: format!("multipart/mixed; boundary=batch_{batch}"), bytes }
+        Ok(Self { content_type: format!("multipart/mixed; boundary=batch_{batch}"), bytes })
     }
 }
 

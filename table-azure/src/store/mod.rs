@@ -54,11 +54,11 @@ impl AzureTableStore {
         credential: Arc<dyn TokenCredential>,
         options: Option<AzureTableStoreOptions>,
     ) -> Result<Self> {
-        let endpoint = Endpoint::new(endpoint, None)?;
+        let options = options.unwrap_or_default();
+        let endpoint = Endpoint::new(endpoint, None)?.of(options.service);
         if !endpoint.secure {
             return Err(Error::invalid_request("a token is only sent over https; use an https:// endpoint"));
         }
-        let options = options.unwrap_or_default();
         let scope =
             scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.cosmos);
         let policy = BearerTokenAuthorizationPolicy::new(credential, [scope]);
@@ -105,7 +105,8 @@ impl AzureTableStore {
         auth: Option<Arc<dyn Policy>>,
         options: AzureTableStoreOptions,
     ) -> Result<Self> {
-        let by_host =
+        let endpoint = endpoint.of(options.service);
+        let profile =
             if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
         let mut client_options = options.client_options;
         client_options.retry = RetryOptions::none();
@@ -115,7 +116,7 @@ impl AzureTableStore {
         let client = Client {
             pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), auth, None),
             endpoint: endpoint.reading(options.read_from, options.secondary_endpoint.as_deref())?,
-            profile: options.profile.unwrap_or(by_host),
+            profile,
             timeout: options.request_timeout,
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
             traced,

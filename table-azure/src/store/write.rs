@@ -10,7 +10,7 @@ use crate::rest::{Call, Client, JSON, Subject};
 impl Client {
     pub(super) async fn write(&self, table: &TableName, operation: &Operation) -> Result<Written> {
         engine::check_operation(&self.profile, operation)?;
-        let write = Write::new(operation, self.endpoint.cosmos);
+        let write = Write::new(operation, self.endpoint.cosmos)?;
         let url = self.endpoint.write_to(&write.path(table)).into_url()?;
         let subject = Subject::Entity(table, operation.key());
         let mut call = Call::new(operation.kind(), subject, write.method, url);
@@ -32,7 +32,7 @@ impl Client {
 
     pub(super) async fn transact(&self, table: &TableName, group: &GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.profile, group)?;
-        let body = GroupBody::new(&self.endpoint, table, group);
+        let body = GroupBody::new(&self.endpoint, table, group)?;
         if body.bytes.len() > self.profile.group_bytes {
             let what = "bytes of a group transaction's request";
             return Err(Error::limit(what, self.profile.group_bytes, body.bytes.len()));

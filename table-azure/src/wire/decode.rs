@@ -139,8 +139,9 @@ impl<'de> Parts<'de> {
         for (name, edm_type) in &self.other {
             retype(&mut self.properties, name, *edm_type)?;
         }
-        let key = Key::new(self.partition.unwrap_or_default(), self.row.unwrap_or_default());
-        let key = key.map_err(|e| e.to_string())?;
+        let partition = self.partition.ok_or("an entity without PartitionKey")?;
+        let row = self.row.ok_or("an entity without RowKey")?;
+        let key = Key::new(partition, row).map_err(|e| e.to_string())?;
         Ok(Entity::from_parts(key, self.properties).with_system(self.etag, self.timestamp))
     }
 }

@@ -1,0 +1,137 @@
+//! A server on this machine that answers by script and keeps what it was asked.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// `GET /path?query HTTP/1.1`
+    pub(crate) line: String,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Asked {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// Sends these bytes.
+    Bytes(Vec<u8>),
+    /// Closes the connection without a word: the effect may have happened.
+    Lost,
+    /// Sends these bytes and closes, although more was announced.
+    CutOff(Vec<u8>),
+    /// Never answers.
+    Silence,
+}
+
+/// An answer with a status line, headers and a body of known length.
+pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    Answer::Bytes(message(status, headers, body, body.len()))
+}
+
+/// The same, announcing more bytes than it sends.
+pub(crate) fn cut_off(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    Answer::CutOff(message(status, headers, body, body.len() + 100))
+}
+
+fn message(status: &str, headers: &[(&str, &str)], body: &str, length: usize) -> Vec<u8> {
+    let mut text = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    (text + "\r\n" + body).into_bytes()
+}
+
+/// The running server.
+pub(crate) struct Server {
+    pub(crate) address: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Gives the answers in order; after the last one it repeats that.
+    pub(crate) async fn start(answers: impl Into<Vec<Answer>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/acc", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let connections = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(serve(listener, answers.into(), Arc::clone(&asked), Arc::clone(&connections)));
+        Self { address, asked, connections }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// The only request.
+    pub(crate) fn only(&self) -> Asked {
+        let asked = self.asked();
+        assert_eq!(asked.len(), 1, "one request, never repeated: {asked:?}");
+        asked[0].clone()
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    answers: Vec<Answer>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    connections: Arc<AtomicUsize>,
+) {
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(converse(stream, answers.clone(), Arc::clone(&asked)));
+    }
+}
+
+async fn converse(stream: TcpStream, answers: Vec<Answer>, asked: Arc<Mutex<Vec<Asked>>>) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read(&mut stream).await {
+        let number = {
+            let mut asked = asked.lock().unwrap();
+            asked.push(request);
+            asked.len() - 1
+        };
+        match &answers[number.min(answers.len() - 1)] {
+            Answer::Bytes(bytes) => stream.get_mut().write_all(bytes).await.unwrap(),
+            Answer::CutOff(bytes) => {
+                stream.get_mut().write_all(bytes).await.unwrap();
+                return;
+            }
+            Answer::Lost => return,
+            Answer::Silence => std::future::pending().await,
+        }
+    }
+}
+
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Asked> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok().filter(|n| *n > 0)?;
+    let mut headers = Vec::new();
+    loop {
+        let mut header = String::new();
+        stream.read_line(&mut header).await.ok()?;
+        let Some((name, value)) = header.trim_end().split_once(':') else { break };
+        headers.push((name.to_owned(), value.trim().to_owned()));
+    }
+    let mut asked = Asked { line: line.trim_end().to_owned(), headers, body: String::new() };
+    let length = asked.header("content-length").map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.ok()?;
+    asked.body = String::from_utf8(body).unwrap();
+    Some(asked)
+}

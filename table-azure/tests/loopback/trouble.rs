@@ -1,0 +1,117 @@
+//! What is made of answers that are broken, late, elsewhere, or never come: for each operation, and
+//! without a second attempt.
+
+use table_azure::AzureTableStore;
+use table_core::store::{ErrorKind, OperationKind, Outcome};
+
+use super::server::{Answer, Server, answer, cut_off};
+use super::{OPERATIONS, impatient, run, store, store_with};
+
+/// What is known of a write after the exchange went wrong.
+fn expected(kind: OperationKind) -> Outcome {
+    if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous }
+}
+
+#[tokio::test]
+async fn an_answer_lost_after_the_effect_is_ambiguous() {
+    for kind in OPERATIONS {
+        let server = Server::start([Answer::Lost]).await;
+        let error = run(&store(&server), kind).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Transport(_)) && error.is_transient(), "{kind}: {error}");
+        assert_eq!(error.outcome(), expected(kind), "{kind}");
+        server.only();
+    }
+}
+
+#[tokio::test]
+async fn an_answer_cut_off_is_ambiguous() {
+    for kind in OPERATIONS {
+        let server = Server::start([cut_off("200 OK", &[("ETag", "W/\"new\"")], "{\"value\":[")]).await;
+        let error = run(&store(&server), kind).await.unwrap_err();
+        assert_eq!(error.outcome(), expected(kind), "{kind}: {error}");
+        server.only();
+    }
+}
+
+#[tokio::test]
+async fn no_answer_in_time_is_ambiguous() {
+    for kind in OPERATIONS {
+        let server = Server::start([Answer::Silence]).await;
+        let error = run(&store_with(&server, impatient()), kind).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{kind}: {error}");
+        assert_eq!(error.outcome(), expected(kind), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn no_connection_means_nothing_was_sent() {
+    let address = {
+        let server = Server::start([Answer::Lost]).await;
+        server.address.replace("127.0.0.1", "127.0.0.2")
+    };
+    let store = AzureTableStore::with_sas(&format!("{address}?sig=se7en"), None).unwrap();
+    for kind in OPERATIONS {
+        let error = run(&store, kind).await.unwrap_err();
+        assert!(error.is_transient(), "{kind}: {error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
+        assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    for kind in OPERATIONS {
+        let elsewhere = Server::start([answer("200 OK", &[], "{\"value\":[]}")]).await;
+        let location = ("location", elsewhere.address.as_str());
+        let server = Server::start([answer("307 Temporary Redirect", &[location], "")]).await;
+        let error = run(&store(&server), kind).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind}: {error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
+        assert!(elsewhere.asked().is_empty());
+    }
+}
+
+/// Reads have nothing to show for it; writes have their ETag in a header, so the body does not matter.
+#[tokio::test]
+async fn a_success_of_rubbish_is_an_error_where_the_body_counts() {
+    let by_body =
+        [OperationKind::ListTables, OperationKind::Get, OperationKind::Query, OperationKind::Transact];
+    for rubbish in ["", "{", "<html>", "{\"value\":5}", "\u{0}", "[]"] {
+        for kind in by_body {
+            let server = Server::start([answer("200 OK", &[("content-type", "text/html")], rubbish)]).await;
+            let error = run(&store(&server), kind).await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind} {rubbish}: {error}");
+            assert_eq!(error.outcome(), expected(kind), "{kind} {rubbish}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_without_a_version_in_the_answer_was_applied_all_the_same() {
+    use OperationKind::{Insert, InsertOrMerge, InsertOrReplace, Merge, Replace};
+    for kind in [Insert, InsertOrMerge, InsertOrReplace, Merge, Replace] {
+        let server = Server::start([answer("204 No Content", &[], "")]).await;
+        let error = run(&store(&server), kind).await.unwrap_err();
+        assert_eq!(error.outcome(), Outcome::Applied, "{kind}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn in_flight_requests_are_bounded_and_a_dropped_one_makes_room() {
+    let server = Server::start([Answer::Silence]).await;
+    let mut options = impatient();
+    options.max_in_flight = 1;
+    let store = store_with(&server, options);
+    let first = tokio::spawn({
+        let store = store.clone();
+        async move { run(&store, OperationKind::Get).await }
+    });
+    while server.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let error = run(&store, OperationKind::Get).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
+    assert_eq!(server.asked().len(), 2);
+}
