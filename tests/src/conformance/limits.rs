@@ -168,11 +168,16 @@ fn of_size(bytes: usize) -> Entity {
     full
 }
 
-/// Every way to write the entity is taken, and it is read back.
+/// Every way to write the entity is taken, and it is read back; a group only where its payload can hold
+/// the entity at all.
 async fn takes(table: &TestTable, sent: Entity) {
     table.put(Operation::InsertOrReplace(sent.clone())).await;
     assert_same(table.existing(sent.key()).await.properties(), sent.properties());
-    table.transact("p", vec![Operation::Replace(sent.clone(), IfMatch::Any)]).await.expect("a group");
+    let replace = Operation::Replace(sent.clone(), IfMatch::Any);
+    if !table.group("p").fits(&replace) {
+        return;
+    }
+    table.transact("p", vec![replace]).await.expect("a group");
     assert_same(table.existing(sent.key()).await.properties(), sent.properties());
 }
 

@@ -63,9 +63,8 @@ pub async fn are_bound_to_their_query(h: &Harness) {
     let table = three_partitions(h, 3).await;
     let other = three_partitions(h, 3).await;
     let query = Query::new().with_filter(Filter::ge("N", 0));
-    let Some(from) = table.page(&query.clone().with_top(2), None).await.continuation else {
-        panic!("two of nine rows are not the end");
-    };
+    let first = table.page(&query.clone().with_top(2), None).await;
+    let from = first.continuation.expect("two of nine rows are not the end");
     let filter = Query::new().with_filter(Filter::ge("N", 1));
     let select = query.clone().with_select(Select::new(["N"]));
     for (table, query) in [(&table, &filter), (&table, &select), (&table, &Query::new()), (&other, &query)] {
@@ -75,7 +74,7 @@ pub async fn are_bound_to_their_query(h: &Harness) {
     let mut rest = rest(&table, &query.with_top(5), Some(from)).await;
     rest.sort();
     rest.dedup();
-    assert_eq!(rest.len(), 7);
+    assert_eq!(rest.len(), 9 - first.items.len());
 }
 
 /// A continuation holds everything: it can be used again, with the same answer.

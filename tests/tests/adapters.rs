@@ -1,0 +1,123 @@
+//! The suite on the memory store behind each adapter, and behind all of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::{Backend, Scale, async_trait, conformance_tests};
+use table_core::adapter::{
+    Fault, FaultInjector, FaultRule, GuardMode, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
+};
+use table_core::memory::MemoryStore;
+use table_core::model::TableName;
+use table_core::query::Query;
+use table_core::store::TableStore;
+
+/// The memory store in a stack of adapters.
+struct Stack(fn(StoreBuilder) -> StoreBuilder);
+
+#[async_trait]
+impl Backend for Stack {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        (self.0)(StoreBuilder::new(MemoryStore::new())).build()
+    }
+
+    fn scale(&self) -> Scale {
+        Scale { steps: 1000, ..Scale::FULL }
+    }
+}
+
+fn metered(builder: StoreBuilder) -> StoreBuilder {
+    builder.meter(RequestMeter::new())
+}
+
+fn without_faults(builder: StoreBuilder) -> StoreBuilder {
+    builder.fault(FaultInjector::new(1))
+}
+
+/// Most pages of a query or listing are cut, some to nothing.
+fn short_pages(builder: StoreBuilder) -> StoreBuilder {
+    let faults = FaultInjector::new(2);
+    cut(&faults);
+    builder.fault(faults)
+}
+
+fn cut(faults: &FaultInjector) {
+    for (items, every) in [(0, 3), (1, 4), (7, 1)] {
+        faults.add(FaultRule::new(Fault::ShortPage(items)).every(every));
+    }
+}
+
+fn retrying(builder: StoreBuilder) -> StoreBuilder {
+    builder.retry(at_once())
+}
+
+/// A quarter of all requests is refused or does not arrive; trying again hides it all.
+fn retrying_refusals(builder: StoreBuilder) -> StoreBuilder {
+    let faults = FaultInjector::new(3);
+    refuse(&faults);
+    builder.fault(faults).retry(at_once())
+}
+
+fn refuse(faults: &FaultInjector) {
+    faults.add(FaultRule::new(Fault::FailBefore).with_probability(0.15));
+    faults.add(FaultRule::new(Fault::Throttle { retry_after: None }).with_probability(0.1));
+}
+
+/// Every write carries an id, which no reader sees.
+fn with_write_ids(builder: StoreBuilder) -> StoreBuilder {
+    builder.retry(at_once().with_write_ids())
+}
+
+fn guarded(builder: StoreBuilder) -> StoreBuilder {
+    builder.scan_guard(ScanGuard::new().with_mode(GuardMode::Warn))
+}
+
+fn limited(builder: StoreBuilder) -> StoreBuilder {
+    builder.limit(2)
+}
+
+fn traced(builder: StoreBuilder) -> StoreBuilder {
+    builder.trace(TraceKeys::Shown)
+}
+
+fn everything(builder: StoreBuilder) -> StoreBuilder {
+    let watched = limited(guarded(traced(metered(builder))));
+    short_pages(watched).retry(at_once().with_write_ids())
+}
+
+/// Enough attempts that chance never uses them up, without waiting in between.
+fn at_once() -> RetryPolicy {
+    RetryPolicy::default().with_max_attempts(100).with_delays(Duration::ZERO, Duration::ZERO)
+}
+
+macro_rules! stacks {
+    ($($stack:ident)*) => {$(
+        mod $stack {
+            use super::*;
+
+            conformance_tests!(Stack(super::super::$stack));
+        }
+    )*};
+}
+
+stacks! {
+    metered without_faults short_pages retrying retrying_refusals with_write_ids guarded limited traced everything
+}
+
+/// The stacks above would prove little if nothing went wrong in them.
+#[tokio::test]
+async fn faults_do_happen() {
+    let table = TableName::new("Table").expect("a legal name");
+    let (refusing, cutting) = (FaultInjector::new(3), FaultInjector::new(2));
+    refuse(&refusing);
+    cut(&cutting);
+    for faults in [&refusing, &cutting] {
+        let store = StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).retry(at_once()).build();
+        store.create_table(&table).await.expect("a new table");
+        for _ in 0..20 {
+            store.query(&table, &Query::new(), None).await.expect("a page");
+        }
+    }
+    assert!(refusing.requests() > 21);
+    assert!(cutting.injected().len() >= 10);
+}
