@@ -6,8 +6,11 @@ mod case;
 mod entity;
 mod errors;
 mod fields;
+mod group;
+mod resolver;
 mod rules;
 mod template;
+mod value;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -16,4 +19,28 @@ use syn::{DeriveInput, parse_macro_input};
 #[proc_macro_derive(TableEntity, attributes(entity, partition_key, row_key, encrypt, etag, timestamp))]
 pub fn table_entity(input: TokenStream) -> TokenStream {
     entity::derive(&parse_macro_input!(input as DeriveInput)).into()
+}
+
+/// Derives `FromEntity` for an enum over the types of a table.
+#[proc_macro_derive(EntityResolver, attributes(entity, resolver))]
+pub fn entity_resolver(input: TokenStream) -> TokenStream {
+    resolver::derive(&parse_macro_input!(input as DeriveInput)).into()
+}
+
+/// Derives `PropertyGroup` for a struct that entities flatten.
+#[proc_macro_derive(PropertyGroup, attributes(entity, encrypt))]
+pub fn property_group(input: TokenStream) -> TokenStream {
+    group::derive(&parse_macro_input!(input as DeriveInput)).into()
+}
+
+/// Derives `Property` for a newtype or a unit enum.
+#[proc_macro_derive(Property, attributes(entity))]
+pub fn property(input: TokenStream) -> TokenStream {
+    value::derive_property(&parse_macro_input!(input as DeriveInput)).into()
+}
+
+/// Derives `KeyPart` for a newtype or a unit enum.
+#[proc_macro_derive(KeyPart, attributes(entity))]
+pub fn key_part(input: TokenStream) -> TokenStream {
+    value::derive_key_part(&parse_macro_input!(input as DeriveInput)).into()
 }

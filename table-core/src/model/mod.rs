@@ -22,6 +22,8 @@ pub use key_part::{
 pub(crate) use properties::Raw;
 pub use properties::{Properties, PropertiesIter, PropertyRef};
 pub use system::SYSTEM_PREFIX;
+#[cfg(feature = "derive")]
+pub use table_derive::KeyPart;
 pub use table_name::TableName;
 pub use ticks::Ticks;
 pub use value::{EdmType, EdmValue, ValueRef};

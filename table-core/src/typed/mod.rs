@@ -21,7 +21,7 @@ pub use property::{Property, PropertySink, Text};
 pub use row_prefix::RowPrefix;
 pub use schema::{Discriminator, PropertySchema, Schema};
 #[cfg(feature = "derive")]
-pub use table_derive::TableEntity;
+pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};
 
 #[cfg(test)]
 mod tests;

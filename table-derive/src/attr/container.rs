@@ -41,6 +41,9 @@ pub(crate) const ENTITY: &[&str] = &[
 /// What a group of properties, an enum or a newtype may say.
 pub(crate) const SIMPLE: &[&str] = &["rename_all", "crate"];
 
+/// What a resolver may say.
+pub(crate) const RESOLVER: &[&str] = &["crate"];
+
 impl Container {
     pub(crate) fn parse(attrs: &[Attribute], known: &[&str], errors: &Errors) -> Self {
         let mut out = Self::default();

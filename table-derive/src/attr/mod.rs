@@ -4,6 +4,6 @@ mod container;
 mod field;
 mod item;
 
-pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, SIMPLE};
+pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE};
 pub(crate) use field::{FieldAttrs, KeyAttr};
-pub(crate) use item::{Item, items};
+pub(crate) use item::items;

@@ -16,7 +16,8 @@ use syn::DeriveInput;
 
 use crate::errors::Errors;
 pub(crate) use codec::{decode_fields, encode_fields, names, properties};
-pub(crate) use model::DISCRIMINATOR;
+pub(crate) use constants::constants;
+pub(crate) use model::{DISCRIMINATOR, SYSTEM, sources};
 use model::{Entity, Input};
 
 /// Expands the derive: the implementations, or every mistake and what keeps others quiet.

@@ -9,7 +9,7 @@ use crate::template::{Segment, Template, plain};
 /// Why the discriminator's property is taken.
 pub(crate) const DISCRIMINATOR: &str = "it tells this type from others";
 /// The properties that the key and the store set, and the one that tells the schema version.
-const SYSTEM: [(&str, &str); 4] = [
+pub(crate) const SYSTEM: [(&str, &str); 4] = [
     ("PartitionKey", "the partition key has that name"),
     ("RowKey", "the row key has that name"),
     ("Timestamp", "the store sets it"),
@@ -19,7 +19,7 @@ const SYSTEM: [(&str, &str); 4] = [
 /// What the derive was put on.
 pub(crate) enum Input<'a> {
     Entity(Box<Entity<'a>>),
-    Projection(Projection<'a>),
+    Projection(Box<Projection<'a>>),
 }
 
 /// A validated entity.
@@ -62,7 +62,7 @@ impl<'a> Input<'a> {
         check_lifetimes(&input.generics, errors);
         let sources = sources(input, "TableEntity", errors)?;
         match &container.projection_of {
-            Some(of) => Some(Self::Projection(projection(input, &container, of, &sources, errors))),
+            Some(of) => Some(Self::Projection(Box::new(projection(input, &container, of, &sources, errors)))),
             None => entity(input, &container, &sources, errors).map(Box::new).map(Self::Entity),
         }
     }
@@ -255,11 +255,13 @@ fn version(container: &Container, errors: &Errors) -> u32 {
         }
         return 1;
     };
-    let version = literal.base10_parse().unwrap_or(0);
-    if version == 0 {
-        errors.push(literal, "versions count from 1");
+    match literal.base10_parse() {
+        Ok(version @ 1..=0x7FFF_FFFF) => version,
+        _ => {
+            errors.push(literal, "versions count from 1, to at most 2147483647");
+            1
+        }
     }
-    version
 }
 
 fn discriminator(

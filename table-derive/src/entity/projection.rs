@@ -74,7 +74,7 @@ fn checks(projection: &Projection<'_>) -> TokenStream {
             format!("{at}: the entity may lack `{name}`; make the field an `Option` or give it a `default`");
         let mark = format!("{at}: the field must be `#[encrypt]` exactly if the entity's `{name}` is");
         quote_spanned! {field.ty.span()=>
-            match #krate::__private::projected(<#of as #krate::typed::TableEntity>::SCHEMA, #properties[0]) {
+            match #krate::__private::projected(<#of as #krate::typed::TableEntity>::SCHEMA, (#properties)[0]) {
                 #krate::__private::Projected::Fits => {}
                 #krate::__private::Projected::Missing => ::core::panic!("{}", #missing),
                 #krate::__private::Projected::OtherType => ::core::panic!("{}", #other),

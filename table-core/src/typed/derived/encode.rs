@@ -23,10 +23,10 @@ impl Encoder {
         self.properties.push(name, ValueRef::String(type_name), false);
     }
 
-    /// Appends the schema version.
+    /// Appends the schema version, which the macro keeps within an `i32`.
     pub fn version(&mut self, version: u32) {
-        let version = i64::from(version);
-        self.properties.push(Schema::VERSION_PROPERTY, ValueRef::Int64(version), false);
+        let version = ValueRef::Int32(version.cast_signed());
+        self.properties.push(Schema::VERSION_PROPERTY, version, false);
     }
 
     /// Appends a field.

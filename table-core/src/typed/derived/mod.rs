@@ -9,7 +9,9 @@ mod upgrade;
 pub use check::{Projected, distinct, is_distinct_from, joined, projected, same_type};
 pub use decode::Slots;
 pub use encode::{Encoder, debug_patch};
-pub use resolve::{check_projected, encrypted, is_a, no_variant, select, select_all};
+pub use resolve::{
+    check_projected, encrypted, filter_all, is_a, is_told, no_text, no_variant, select, select_all,
+};
 pub use upgrade::upgrade;
 
 pub use super::prefix_builder::{PrefixBuilder, PrefixOf};

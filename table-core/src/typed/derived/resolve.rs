@@ -1,6 +1,6 @@
 use super::Slots;
-use crate::model::{Entity, ValueRef};
-use crate::query::Select;
+use crate::model::{EdmType, Entity, ValueError, ValueRef};
+use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
 use crate::typed::{Discriminator, PropertySchema, Schema};
 
@@ -59,6 +59,28 @@ pub fn select_all(selects: impl IntoIterator<Item = Option<Select>>) -> Option<S
     let selects: Option<Vec<Select>> = selects.into_iter().collect();
     let selects = selects?;
     Some(Select::new(selects.iter().flat_map(Select::names)))
+}
+
+/// The condition that keeps other rows than those of several types out; `None` if one of them
+/// takes every row.
+pub fn filter_all(filters: impl IntoIterator<Item = Option<Filter>>) -> Option<Filter> {
+    let filters: Option<Vec<Filter>> = filters.into_iter().collect();
+    filters?.into_iter().reduce(Filter::or)
+}
+
+/// Whether the rows of a type can be told from others.
+pub const fn is_told(schema: &Schema) -> bool {
+    !matches!(schema.discriminator, Discriminator::None)
+}
+
+/// The error of an enum for a value that is none of its texts.
+pub fn no_text(texts: &[&str], found: ValueRef<'_>) -> ValueError {
+    match found {
+        ValueRef::String(text) => {
+            ValueError::new(format!("one of {}", texts.join(", ")), format_args!("{text:?}"))
+        }
+        other => ValueError::new(EdmType::String.name(), other.edm_type()),
+    }
 }
 
 /// The marked properties of a type.

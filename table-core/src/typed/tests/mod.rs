@@ -1,3 +1,9 @@
 mod entity;
 mod field;
+mod flatten;
+mod generic;
+mod projection;
 mod property;
+mod resolver;
+mod values;
+mod version;

@@ -1,0 +1,178 @@
+//! `#[derive(EntityResolver)]`: an enum over the types of a table.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, Fields, Ident, Path, Type};
+
+use crate::attr::{Container, RESOLVER, items};
+use crate::errors::Errors;
+use crate::template::plain;
+
+struct Resolver<'a> {
+    input: &'a DeriveInput,
+    krate: Path,
+    /// The variants with the types that they hold.
+    variants: Vec<(&'a Ident, &'a Type)>,
+    /// The variant for every other row.
+    other: Option<(&'a Ident, &'a Type)>,
+}
+
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let errors = Errors::new();
+    let container = Container::parse(&input.attrs, RESOLVER, &errors);
+    let resolver = build(input, container.krate(), &errors);
+    match (errors.check(), resolver) {
+        (Ok(()), Some(resolver)) => expand(&resolver),
+        (checked, _) => fallback(input, &container.krate(), checked.err()),
+    }
+}
+
+fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Resolver<'a>> {
+    let Data::Enum(data) = &input.data else {
+        let remedy = "for one entity derive `TableEntity`";
+        errors.push(&input.ident, format!("`EntityResolver` is for enums with a variant per type; {remedy}"));
+        return None;
+    };
+    if !input.generics.params.is_empty() {
+        errors.push(&input.generics, "a resolver has no generics: its types are told apart by their names");
+    }
+    let (mut variants, mut other) = (Vec::new(), None);
+    for variant in &data.variants {
+        let Some(ty) = held(&variant.fields) else {
+            let shape = format!("a variant holds one entity: `{0}({0})`", variant.ident);
+            errors.push(variant, shape);
+            continue;
+        };
+        match is_other(&variant.attrs, errors) {
+            false => variants.push((&variant.ident, ty)),
+            true if other.is_none() => other = Some((&variant.ident, ty)),
+            true => errors.push(variant, "another variant takes the other rows already; remove one"),
+        }
+    }
+    if variants.is_empty() {
+        errors.push(&input.ident, "a resolver needs a variant for at least one type of entity");
+    }
+    Some(Resolver { input, krate, variants, other })
+}
+
+/// The type of the only unnamed field.
+fn held(fields: &Fields) -> Option<&Type> {
+    match fields {
+        Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first().map(|f| &f.ty),
+        _ => None,
+    }
+}
+
+/// Whether it says `#[resolver(other)]`.
+fn is_other(attrs: &[Attribute], errors: &Errors) -> bool {
+    let mut other = false;
+    for item in attrs.iter().filter(|a| a.path().is_ident("resolver")).flat_map(|a| items(a, errors)) {
+        match item.name().as_str() {
+            "other" => other |= item.flag(errors).is_some(),
+            _ => item.unknown(&["other"], errors),
+        }
+    }
+    other
+}
+
+fn expand(resolver: &Resolver<'_>) -> TokenStream {
+    let checks = checks(resolver);
+    let Resolver { input, krate, variants, other } = resolver;
+    let (name, rust_name) = (&input.ident, plain(&input.ident));
+    let types: Vec<_> = variants.iter().map(|(_, ty)| *ty).collect();
+    let all: Vec<_> = types.iter().copied().chain(other.map(|(_, ty)| ty)).collect();
+    let filter = match other {
+        Some(_) => quote!(::core::option::Option::None),
+        None => {
+            quote!(#krate::__private::filter_all([#(<#types as #krate::typed::FromEntity>::type_filter()),*]))
+        }
+    };
+    let arms = variants.iter().map(|(ident, ty)| {
+        quote_spanned! {ty.span()=>
+            if #krate::__private::is_a(<#ty as #krate::typed::TableEntity>::SCHEMA, &__entity) {
+                return <#ty as #krate::typed::FromEntity>::from_entity(__entity).map(Self::#ident);
+            }
+        }
+    });
+    let end = match other {
+        Some((ident, ty)) => {
+            quote_spanned!(ty.span()=> <#ty as #krate::typed::FromEntity>::from_entity(__entity).map(Self::#ident))
+        }
+        None => quote!(#krate::__private::no_variant(
+            #rust_name, &[#(<#types as #krate::typed::TableEntity>::SCHEMA),*], &__entity)),
+    };
+    quote! {
+        #checks
+        #[automatically_derived]
+        impl #krate::typed::FromEntity for #name {
+            fn select() -> ::core::option::Option<#krate::query::Select> {
+                #krate::__private::select_all([#(<#all as #krate::typed::FromEntity>::select()),*])
+            }
+
+            fn type_filter() -> ::core::option::Option<#krate::query::Filter> {
+                #filter
+            }
+
+            fn encrypted() -> ::std::vec::Vec<&'static str> {
+                [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
+            }
+
+            fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
+                #(#arms)*
+                #end
+            }
+        }
+    }
+}
+
+/// Each type tells its rows from those of the others.
+fn checks(resolver: &Resolver<'_>) -> TokenStream {
+    let Resolver { input, krate, variants, .. } = resolver;
+    let schema = |ty: &Type| quote_spanned!(ty.span()=> <#ty as #krate::typed::TableEntity>::SCHEMA);
+    let told = variants.iter().map(|(ident, ty)| {
+        let schema = schema(ty);
+        let problem = format!(
+            "{}::{ident}: its rows cannot be told from others; give the entity a `type` or a `discriminator`",
+            input.ident
+        );
+        quote_spanned!(ty.span()=> const _: () = ::core::assert!(#krate::__private::is_told(#schema), "{}", #problem);)
+    });
+    let pairs = variants.iter().enumerate().flat_map(|(i, a)| variants[i + 1..].iter().map(move |b| (a, b)));
+    let distinct = pairs.map(|((ident, ty), (other, other_ty))| {
+        let (a, b) = (schema(ty), schema(other_ty));
+        let problem = format!(
+            "{}::{other}: its rows look like those of `{ident}`; change its `type` or prefix",
+            input.ident
+        );
+        quote_spanned! {other_ty.span()=>
+            const _: () = ::core::assert!(#krate::__private::is_distinct_from(#a, #b), "{}", #problem);
+        }
+    });
+    quote!(#(#told)* #(#distinct)*)
+}
+
+/// The errors, and an implementation that is never run.
+fn fallback(input: &DeriveInput, krate: &Path, error: Option<syn::Error>) -> TokenStream {
+    let error = error.map(syn::Error::into_compile_error);
+    let name = &input.ident;
+    let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
+    quote! {
+        #error
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::FromEntity for #name #ty_generics #where_clause {
+            fn select() -> ::core::option::Option<#krate::query::Select> {
+                ::core::unreachable!()
+            }
+            fn type_filter() -> ::core::option::Option<#krate::query::Filter> {
+                ::core::unreachable!()
+            }
+            fn encrypted() -> ::std::vec::Vec<&'static str> {
+                ::core::unreachable!()
+            }
+            fn from_entity(_: #krate::model::Entity) -> #krate::Result<Self> {
+                ::core::unreachable!()
+            }
+        }
+    }
+}

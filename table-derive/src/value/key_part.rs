@@ -1,0 +1,93 @@
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Ident, Member, Type};
+
+use super::{Shape, Value};
+use crate::errors::Errors;
+use crate::fields::is_text;
+
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let errors = Errors::new();
+    let value = Value::build(input, "KeyPart", &errors);
+    match (errors.check(), value) {
+        (Ok(()), Some(value)) => expand(&value),
+        (checked, _) => checked.err().map(syn::Error::into_compile_error).unwrap_or_default(),
+    }
+}
+
+fn expand(value: &Value<'_>) -> TokenStream {
+    let krate = &value.krate;
+    let name = &value.input.ident;
+    let (impl_generics, ty_generics, where_clause) = value.input.generics.split_for_impl();
+    let items = match &value.shape {
+        Shape::Enum(variants) => enumeration(value, variants),
+        Shape::Newtype(member, ty) => newtype(value, member, ty),
+    };
+    // Tokens tell text only by its usual names; prefixes are a convenience that others go without.
+    let text = matches!(&value.shape, Shape::Newtype(_, ty) if is_text(ty)).then(|| {
+        quote! {
+            #[automatically_derived]
+            impl #impl_generics #krate::model::TextKeyPart for #name #ty_generics #where_clause {}
+        }
+    });
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::model::KeyPart for #name #ty_generics #where_clause {
+            #items
+        }
+        #text
+    }
+}
+
+fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream {
+    let krate = &value.krate;
+    let idents: Vec<_> = variants.iter().map(|(ident, _)| ident).collect();
+    let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
+    quote! {
+        const WIDTH: ::core::option::Option<usize> = ::core::option::Option::None;
+
+        fn encode(
+            &self,
+            __out: &mut #krate::model::KeyWriter,
+        ) -> ::core::result::Result<(), #krate::model::ValueError> {
+            __out.text(match *self { #(Self::#idents => #texts),* });
+            ::core::result::Result::Ok(())
+        }
+
+        fn decode(
+            __text: &#krate::model::KeyText<'_>,
+        ) -> ::core::result::Result<Self, #krate::model::ValueError> {
+            let __text = __text.text()?;
+            match ::core::convert::AsRef::<str>::as_ref(&__text) {
+                #(#texts => ::core::result::Result::Ok(Self::#idents),)*
+                __other => ::core::result::Result::Err(#krate::__private::no_text(
+                    &[#(#texts),*],
+                    #krate::model::ValueRef::String(__other),
+                )),
+            }
+        }
+    }
+}
+
+fn newtype(value: &Value<'_>, member: &Member, ty: &Type) -> TokenStream {
+    let krate = &value.krate;
+    let part = quote_spanned!(ty.span()=> <#ty as #krate::model::KeyPart>);
+    quote! {
+        const WIDTH: ::core::option::Option<usize> = #part::WIDTH;
+        const PADS: bool = #part::PADS;
+
+        fn encode(
+            &self,
+            __out: &mut #krate::model::KeyWriter,
+        ) -> ::core::result::Result<(), #krate::model::ValueError> {
+            #part::encode(&self.#member, __out)
+        }
+
+        fn decode(
+            __text: &#krate::model::KeyText<'_>,
+        ) -> ::core::result::Result<Self, #krate::model::ValueError> {
+            ::core::result::Result::Ok(Self { #member: #part::decode(__text)? })
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{DeriveInput, Ident, Member, Type};
+
+use super::{Shape, Value};
+use crate::errors::Errors;
+
+pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
+    let errors = Errors::new();
+    let value = Value::build(input, "Property", &errors);
+    match (errors.check(), value) {
+        (Ok(()), Some(value)) => expand(&value),
+        (checked, _) => checked.err().map(syn::Error::into_compile_error).unwrap_or_default(),
+    }
+}
+
+fn expand(value: &Value<'_>) -> TokenStream {
+    let krate = &value.krate;
+    let name = &value.input.ident;
+    let (impl_generics, ty_generics, where_clause) = value.input.generics.split_for_impl();
+    let items = match &value.shape {
+        Shape::Enum(variants) => enumeration(value, variants),
+        Shape::Newtype(member, ty) => newtype(value, member, ty),
+    };
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::Property for #name #ty_generics #where_clause {
+            type Value = Self;
+            #items
+        }
+    }
+}
+
+fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream {
+    let krate = &value.krate;
+    let idents: Vec<_> = variants.iter().map(|(ident, _)| ident).collect();
+    let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
+    quote! {
+        const TYPE: #krate::model::EdmType = #krate::model::EdmType::String;
+
+        fn write(
+            &self,
+            __sink: #krate::typed::PropertySink<'_>,
+        ) -> ::core::result::Result<(), #krate::model::ValueError> {
+            __sink.put(#krate::model::ValueRef::String(match *self { #(Self::#idents => #texts),* }));
+            ::core::result::Result::Ok(())
+        }
+
+        fn read(
+            __value: #krate::model::ValueRef<'_>,
+        ) -> ::core::result::Result<Self, #krate::model::ValueError> {
+            match __value {
+                #(#krate::model::ValueRef::String(#texts) => ::core::result::Result::Ok(Self::#idents),)*
+                __other => ::core::result::Result::Err(#krate::__private::no_text(&[#(#texts),*], __other)),
+            }
+        }
+    }
+}
+
+fn newtype(value: &Value<'_>, member: &Member, ty: &Type) -> TokenStream {
+    let krate = &value.krate;
+    let property = quote_spanned!(ty.span()=> <#ty as #krate::typed::Property>);
+    let problem = format!(
+        "{}: a newtype over an `Option` cannot be absent; put the `Option` around it",
+        value.input.ident
+    );
+    quote! {
+        const TYPE: #krate::model::EdmType = {
+            ::core::assert!(!#property::OPTIONAL, "{}", #problem);
+            #property::TYPE
+        };
+
+        fn write(
+            &self,
+            __sink: #krate::typed::PropertySink<'_>,
+        ) -> ::core::result::Result<(), #krate::model::ValueError> {
+            #property::write(&self.#member, __sink)
+        }
+
+        fn read(
+            __value: #krate::model::ValueRef<'_>,
+        ) -> ::core::result::Result<Self, #krate::model::ValueError> {
+            ::core::result::Result::Ok(Self { #member: #property::read(__value)? })
+        }
+    }
+}
