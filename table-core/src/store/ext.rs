@@ -1,10 +1,10 @@
 use async_trait::async_trait;
-use futures_core::stream::BoxStream;
-use futures_util::{TryStreamExt, stream};
+use futures_core::Stream;
+use futures_util::TryStreamExt;
 
-use super::{ErrorKind, Result, TableStore};
+use super::{ErrorKind, Pages, Rest, Result, TableStore};
 use crate::model::{Entity, Key, TableName};
-use crate::query::{Continuation, Page, Query};
+use crate::query::{Page, Query};
 
 /// Conveniences over any [`TableStore`].
 #[async_trait]
@@ -39,27 +39,42 @@ pub trait TableStoreExt: TableStore {
 
     /// The entities that match, page after page as the stream is polled. One request a page.
     ///
-    /// `top` bounds the stream as a whole.
-    fn query_stream(&self, table: TableName, query: Query) -> BoxStream<'_, Result<Entity>> {
-        Box::pin(
-            self.query_pages(table, query)
-                .map_ok(|page| stream::iter(page.items.into_iter().map(Ok)))
-                .try_flatten(),
-        )
+    /// `top` bounds the stream as a whole. An error ends it. Dropping it leaves nothing behind.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::{Entity, TableName};
+    /// # use table_core::store::Operation;
+    /// use futures_util::TryStreamExt;
+    /// use table_core::query::Query;
+    /// use table_core::store::{TableStore, TableStoreExt};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let (store, table) = (MemoryStore::new(), TableName::new("Employees")?);
+    /// # store.create_table(&table).await?;
+    /// # store.write(&table, Operation::Insert(Entity::new("Sales", "empid_000223")?)).await?;
+    /// let mut entities = store.query_stream(table, Query::new());
+    /// while let Some(entity) = entities.try_next().await? {
+    ///     assert_eq!(entity.key().partition(), "Sales");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn query_stream(
+        &self,
+        table: TableName,
+        query: Query,
+    ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
+        Pages::new(self, table, Rest::of(query)).entities(false)
     }
 
-    /// The pages of a query as a stream. One request a page.
-    fn query_pages(&self, table: TableName, query: Query) -> BoxStream<'_, Result<Page<Entity>>> {
-        let start = Some((query, None::<Continuation>));
-        Box::pin(stream::try_unfold(start, move |state| {
-            let table = table.clone();
-            async move {
-                let Some((query, from)) = state else { return Ok(None) };
-                let page = self.query(&table, &query, from.as_ref()).await?;
-                let next = next_page(query, &page);
-                Ok(Some((page, next)))
-            }
-        }))
+    /// The pages of a query as a stream. One request a page; `top` bounds the stream as a whole.
+    fn query_pages(
+        &self,
+        table: TableName,
+        query: Query,
+    ) -> impl Stream<Item = Result<Page<Entity>>> + Send + Unpin {
+        Pages::new(self, table, Rest::of(query))
     }
 
     /// All tables whose names start with `prefix`. One request a page.
@@ -78,13 +93,3 @@ pub trait TableStoreExt: TableStore {
 }
 
 impl<S: TableStore + ?Sized> TableStoreExt for S {}
-
-/// What is left to ask for after a page: `None` at the end or when `top` is reached.
-fn next_page(query: Query, page: &Page<Entity>) -> Option<(Query, Option<Continuation>)> {
-    let continuation = page.continuation.clone()?;
-    let query = match query.top {
-        None => query,
-        Some(top) => query.with_top(top.checked_sub(page.items.len()).filter(|left| *left > 0)?),
-    };
-    Some((query, Some(continuation)))
-}

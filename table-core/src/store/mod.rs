@@ -6,6 +6,7 @@ mod ext;
 mod group;
 pub mod limits;
 mod operation;
+mod pages;
 mod profile;
 
 pub use contract::TableStore;
@@ -13,4 +14,5 @@ pub use error::{DecodeError, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use ext::TableStoreExt;
 pub use group::GroupTransaction;
 pub use operation::{Operation, OperationKind, Written};
+pub(crate) use pages::{Entities, Pages, Rest};
 pub use profile::{KeyOrder, ServiceProfile};
