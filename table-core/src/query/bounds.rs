@@ -40,12 +40,12 @@ impl KeyBounds {
         }
     }
 
-    pub(super) fn intersect(self, other: Self) -> Self {
+    pub(crate) fn intersect(self, other: Self) -> Self {
         Self { partition: self.partition.intersect(other.partition), row: self.row.intersect(other.row) }
     }
 
     /// The comparisons that mean these bounds; none for every key.
-    pub(super) fn to_filter(&self) -> Option<Filter> {
+    pub(crate) fn to_filter(&self) -> Option<Filter> {
         Filter::and_maybe(
             self.partition.to_filter(Filter::PARTITION_KEY),
             self.row.to_filter(Filter::ROW_KEY),
@@ -63,7 +63,7 @@ impl KeyBounds {
     ///
     /// Keys are never missing, so that a negated comparison with a text is the opposite one; with any
     /// other literal, `ne` always holds and nothing else does.
-    pub(super) fn of_comparison(
+    pub(crate) fn of_comparison(
         property: &str,
         comparison: Comparison,
         value: &EdmValue,

@@ -60,7 +60,7 @@ impl Range {
     }
 
     /// What is in both.
-    pub(super) fn intersect(self, other: Self) -> Self {
+    pub(crate) fn intersect(self, other: Self) -> Self {
         let from = if compare_starts(&self.from, &other.from).is_ge() { self.from } else { other.from };
         let to = if compare_ends(&self.to, &other.to).is_le() { self.to } else { other.to };
         Self { from, to }
@@ -97,7 +97,7 @@ impl Range {
     }
 
     /// The comparisons of a property that mean this range; none for everything.
-    pub(super) fn to_filter(&self, property: &str) -> Option<Filter> {
+    pub(crate) fn to_filter(&self, property: &str) -> Option<Filter> {
         if let Some(text) = self.as_single() {
             return Some(Filter::eq(property, text));
         }

@@ -65,7 +65,7 @@ pub trait TableStoreExt: TableStore {
         table: TableName,
         query: Query,
     ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
-        Pages::new(self, table, Rest::of(query)).entities(false)
+        Pages::new(self, table, Rest::of(query, None)).entities(false)
     }
 
     /// The pages of a query as a stream. One request a page; `top` bounds the stream as a whole.
@@ -74,7 +74,7 @@ pub trait TableStoreExt: TableStore {
         table: TableName,
         query: Query,
     ) -> impl Stream<Item = Result<Page<Entity>>> + Send + Unpin {
-        Pages::new(self, table, Rest::of(query))
+        Pages::new(self, table, Rest::of(query, None))
     }
 
     /// All tables whose names start with `prefix`. One request a page.

@@ -66,6 +66,14 @@ impl Operation {
             _ => None,
         }
     }
+
+    /// Its condition, to change.
+    pub const fn if_match_mut(&mut self) -> Option<&mut IfMatch> {
+        match self {
+            Self::Replace(_, m) | Self::Merge(_, m) | Self::Delete(_, m) => Some(m),
+            _ => None,
+        }
+    }
 }
 
 /// The kind of a request, for meters, guards and traces.

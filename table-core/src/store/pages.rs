@@ -1,4 +1,3 @@
-use std::future::ready;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,6 +13,20 @@ use crate::query::{Continuation, Page, Query};
 /// While a page is consumed, the next is driven once in this many items.
 const PREFETCH_EVERY: usize = 16;
 
+/// What is left to read, a step at a time: one step, one page.
+pub(crate) trait Step: Sized + Send + Unpin {
+    /// Reads the next page; nothing is left at the end, and when a limit is reached.
+    fn step<H: Handle>(self, store: H, table: TableName) -> impl Future<Output = Stepped<Self>> + Send;
+}
+
+/// A page, and what is left after it.
+pub(crate) type Stepped<S> = Result<(Page<Entity>, Option<S>)>;
+
+/// A store that a step can keep: borrowed or shared.
+pub(crate) trait Handle: Deref<Target: TableStore> + Clone + Send + Sync + Unpin {}
+
+impl<H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin> Handle for H {}
+
 /// What is left to read of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
@@ -24,129 +37,102 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// A query from its start; its `top` bounds the whole.
-    pub(crate) fn of(mut query: Query) -> Self {
+    /// A query from its start; its `top` bounds the whole. `None` if nothing is asked for.
+    pub(crate) fn of(mut query: Query, page_size: Option<usize>) -> Option<Self> {
         let left = query.top.take();
-        Self { query, from: None, left, page_size: None }
-    }
-
-    /// Asks for at most this many entities in a page.
-    pub(crate) fn with_page_size(mut self, page_size: Option<usize>) -> Self {
-        self.page_size = page_size;
-        self
-    }
-
-    async fn fetch(mut self, store: impl Deref<Target: TableStore>, table: TableName) -> Fetched {
-        self.query.top = self.left.into_iter().chain(self.page_size).min();
-        let page = store.query(&table, &self.query, self.from.as_ref()).await?;
-        let rest = self.after(&page);
-        Ok((page, rest))
+        (left != Some(0)).then_some(Self { query, from: None, left, page_size })
     }
 
     /// `None` at the end and when the limit is reached.
     fn after(mut self, page: &Page<Entity>) -> Option<Self> {
         self.from = Some(page.continuation.clone()?);
-        self.left = match self.left {
-            None => None,
-            Some(left) => Some(left.checked_sub(page.items.len()).filter(|left| *left > 0)?),
-        };
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(page.items.len()).filter(|left| *left > 0)?;
+        }
         Some(self)
     }
 }
 
-type Fetched = Result<(Page<Entity>, Option<Rest>)>;
+impl Step for Rest {
+    async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
+        self.query.top = self.left.into_iter().chain(self.page_size).min();
+        let page = store.query(&table, &self.query, self.from.as_ref()).await?;
+        let rest = self.after(&page);
+        Ok((page, rest))
+    }
+}
 
-/// The pages of a query, one request each, asked for one after another. An error ends them.
-pub(crate) struct Pages<'a, H> {
+/// Pages asked for one after another, in steps. An error ends them.
+pub(crate) struct Pages<'a, H, S> {
     store: H,
     table: TableName,
-    rest: Option<Rest>,
-    pending: Option<BoxFuture<'a, Fetched>>,
+    rest: Option<S>,
+    pending: Option<BoxFuture<'a, Stepped<S>>>,
     ahead: Option<Result<Page<Entity>>>,
 }
 
-impl<'a, H> Pages<'a, H>
-where
-    H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin + 'a,
-{
-    pub(crate) fn new(store: H, table: TableName, rest: Rest) -> Self {
-        // Nothing is asked for where nothing is wanted: a service refuses a `top` of zero.
-        let rest = Some(rest).filter(|rest| rest.left != Some(0));
-        Self { store, table, rest, pending: None, ahead: None }
+impl<'a, H: Handle + 'a, S: Step + 'a> Pages<'a, H, S> {
+    pub(crate) fn new(store: H, table: TableName, steps: Option<S>) -> Self {
+        Self { store, table, rest: steps, pending: None, ahead: None }
     }
 
     /// The error only.
     pub(crate) fn failed(store: H, table: TableName, error: Error) -> Self {
-        Self::once(store, table, Box::pin(ready(Err(error))))
+        Self { ahead: Some(Err(error)), ..Self::new(store, table, None) }
     }
 
-    /// One page only, however it is come by.
-    pub(crate) fn once(store: H, table: TableName, page: BoxFuture<'a, Result<Page<Entity>>>) -> Self {
-        let pending: BoxFuture<'a, Fetched> = Box::pin(async { Ok((page.await?, None)) });
-        Self { store, table, rest: None, pending: Some(pending), ahead: None }
-    }
-
-    /// The same query's entities, one after another.
-    pub(crate) fn entities(self, prefetch: bool) -> Entities<'a, H> {
+    /// The entities, one after another.
+    pub(crate) fn entities(self, prefetch: bool) -> Entities<'a, H, S> {
         Entities { pages: self, items: Vec::new().into_iter(), prefetch }
     }
 
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Page<Entity>>>> {
-        let Some(request) = self.pending.take().or_else(|| self.next_request()) else {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Page<Entity>>>> {
+        let Some(step) = self.pending.take().or_else(|| self.next_step()) else {
             return Poll::Ready(None);
         };
-        match self.pending.insert(request).as_mut().poll(cx) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(fetched) => {
-                self.pending = None;
-                Poll::Ready(Some(fetched.map(|(page, rest)| {
-                    self.rest = rest;
-                    page
-                })))
-            }
-        }
+        let (page, rest) = match self.pending.insert(step).as_mut().poll(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok((page, rest))) => (Ok(page), rest),
+            Poll::Ready(Err(error)) => (Err(error), None),
+        };
+        (self.pending, self.rest) = (None, rest);
+        Poll::Ready(Some(page))
     }
 
-    fn next_request(&mut self) -> Option<BoxFuture<'a, Fetched>> {
+    fn next_step(&mut self) -> Option<BoxFuture<'a, Stepped<S>>> {
         let rest = self.rest.take()?;
-        Some(Box::pin(rest.fetch(self.store.clone(), self.table.clone())))
+        Some(Box::pin(rest.step(self.store.clone(), self.table.clone())))
     }
 
     /// Gets on with the next page, which [`poll_next`](Stream::poll_next) will return.
     fn prefetch(&mut self, cx: &mut Context<'_>) {
         if self.ahead.is_none()
-            && let Poll::Ready(page) = self.poll_request(cx)
+            && let Poll::Ready(page) = self.poll_step(cx)
         {
             self.ahead = page;
         }
     }
 }
 
-impl<'a, H> Stream for Pages<'a, H>
-where
-    H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin + 'a,
-{
+impl<'a, H: Handle + 'a, S: Step + 'a> Stream for Pages<'a, H, S> {
     type Item = Result<Page<Entity>>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match self.ahead.take() {
             Some(page) => Poll::Ready(Some(page)),
-            None => self.poll_request(cx),
+            None => self.poll_step(cx),
         }
     }
 }
 
 /// The entities of [`Pages`], without a box per item.
-pub(crate) struct Entities<'a, H> {
-    pages: Pages<'a, H>,
+pub(crate) struct Entities<'a, H, S> {
+    pages: Pages<'a, H, S>,
     items: vec::IntoIter<Entity>,
     prefetch: bool,
 }
 
-impl<'a, H> Stream for Entities<'a, H>
-where
-    H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin + 'a,
-{
+impl<'a, H: Handle + 'a, S: Step + 'a> Stream for Entities<'a, H, S> {
     type Item = Result<Entity>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -117,6 +117,18 @@ impl<T> EntityKey<T> {
     }
 }
 
+impl<T> From<EntityKey<T>> for Key {
+    fn from(key: EntityKey<T>) -> Self {
+        key.key
+    }
+}
+
+impl<T> From<&EntityKey<T>> for Key {
+    fn from(key: &EntityKey<T>) -> Self {
+        key.key.clone()
+    }
+}
+
 /// A partition that holds entities of type `T`: made by `T::partition(…)`.
 pub struct PartitionOf<T> {
     partition: PartitionKey,

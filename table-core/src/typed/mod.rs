@@ -11,6 +11,7 @@ mod property;
 mod property_impls;
 mod row_prefix;
 mod schema;
+mod table;
 
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
 pub use derived::PropertyGroup;
@@ -20,6 +21,7 @@ pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};
 pub use row_prefix::RowPrefix;
 pub use schema::{Discriminator, PropertySchema, Schema};
+pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};
 #[cfg(feature = "derive")]
 pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};
 

@@ -1,0 +1,182 @@
+use std::fmt;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::merge::is_versioned;
+use super::write::{delete, own_version, patched, replace};
+use super::{KeyOf, PartitionIn, Table};
+use crate::model::{IfMatch, Key};
+use crate::store::{Error, GroupTransaction, Operation, Result, Written};
+use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
+
+/// A group transaction: writes to entities of any types in one partition of the table, all or none.
+///
+/// Made by [`Table::group`]. A write that cannot be in the group is reported when it is added, with
+/// its index, and leaves the group as it was.
+#[must_use = "nothing is written until `commit`"]
+pub struct TableGroup<T> {
+    table: Table<T>,
+    group: GroupTransaction,
+    /// Merges that must not cross schema versions.
+    checks: Vec<Check>,
+}
+
+/// A merge, by its index, and the schema that its entity must be stored in.
+#[derive(Clone, Copy)]
+struct Check {
+    index: usize,
+    schema: &'static Schema,
+}
+
+impl<T: FromEntity> Table<T> {
+    /// An empty group transaction on a partition. No request.
+    pub fn group(&self, partition: impl PartitionIn<T>) -> TableGroup<T> {
+        let partition = partition.partition_key().clone();
+        let group = GroupTransaction::new(partition, self.store().profile());
+        TableGroup { table: self.clone(), group, checks: Vec::new() }
+    }
+}
+
+/// Each method that adds fails if the entity is in another partition, is in the group already, or
+/// exceeds a limit of the store: 100 operations and 4 MiB on Azure Table Storage.
+impl<T> TableGroup<T> {
+    /// Adds an [`insert`](Table::insert).
+    ///
+    /// # Errors
+    /// See above; a key or a value cannot be stored.
+    pub fn insert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add(entity.to_entity().map(Operation::Insert))
+    }
+
+    /// Adds an [`insert_or_replace`](Table::insert_or_replace).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_or_replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add(entity.to_entity().map(Operation::InsertOrReplace))
+    }
+
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add(entity.to_entity().map(Operation::InsertOrMerge))
+    }
+
+    /// Adds a [`replace`](Table::replace) in the version of the entity's `#[etag]` field.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value carries no ETag.
+    pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add(own_version(entity).and_then(|version| replace(entity, version)))
+    }
+
+    /// Adds a [`replace_if`](Table::replace_if).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn replace_if<E: TableEntity>(
+        &mut self,
+        entity: &E,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
+        self.add(replace(entity, version.into()))
+    }
+
+    /// Adds a [`merge`](Table::merge). For a type in schema version 2 or later, `commit` costs a
+    /// request more.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the patch sets nothing.
+    pub fn merge<P: EntityPatch>(
+        &mut self,
+        key: impl KeyOf<P::Entity>,
+        patch: &P,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
+        let (index, schema) = (self.len(), P::Entity::SCHEMA);
+        let entity = patched(key.into_key(), patch);
+        self.add(entity.map(|entity| Operation::Merge(entity, version.into())))?;
+        self.checks.extend(is_versioned(schema).then_some(Check { index, schema }));
+        Ok(self)
+    }
+
+    /// Adds a [`delete`](Table::delete) of an entity of any type.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn delete(&mut self, key: impl Into<Key>, version: impl Into<IfMatch>) -> Result<&mut Self> {
+        self.add(Ok(Operation::Delete(key.into(), version.into())))
+    }
+
+    /// Adds a [`delete_entity`](Table::delete_entity).
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub fn delete_entity<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+        self.add(delete(entity))
+    }
+
+    /// Adds an operation on an entity as a bag of properties.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
+        self.add(Ok(operation))
+    }
+
+    /// How many writes there are.
+    pub const fn len(&self) -> usize {
+        self.group.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.group.is_empty()
+    }
+
+    /// Writes all or nothing; answers in the order of the group.
+    ///
+    /// One request, and before it one for each merge of a type in schema version 2 or later, to read
+    /// the version, as many at once as [`with_concurrency`](Table::with_concurrency) allows. Dropped
+    /// before the answer, the group is done or undone as a whole.
+    ///
+    /// # Errors
+    /// The error of the first operation that failed, with its index; nothing was written. The group is
+    /// empty, or too large in the exact form that is sent.
+    pub async fn commit(mut self) -> Result<Vec<Written>> {
+        self.check_schemas().await?;
+        self.table.store().transact(self.table.name(), self.group).await
+    }
+
+    /// Binds the merges to the versions in which the schema was checked.
+    async fn check_schemas(&mut self) -> Result<()> {
+        let (shared, operations) = (self.table.shared(), self.group.operations());
+        let checks = stream::iter(self.checks.clone()).map(|Check { index, schema }| async move {
+            let version = operations[index].if_match().unwrap_or(&IfMatch::Any);
+            let read = shared.check_schema(schema, operations[index].key(), version).await;
+            read.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
+        });
+        let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
+        for (index, etag) in read {
+            if let Some(version) = self.group.operations_mut()[index].if_match_mut() {
+                *version = IfMatch::Exactly(etag);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
+        let index = self.len();
+        let added = operation.and_then(|operation| self.group.push(operation));
+        added.map_err(|error| Error::in_transaction(index, error))?;
+        Ok(self)
+    }
+}
+
+impl<T> fmt::Debug for TableGroup<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableGroup").field("table", self.table.name()).field("group", &self.group).finish()
+    }
+}

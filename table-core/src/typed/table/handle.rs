@@ -1,0 +1,178 @@
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::TableQuery;
+use crate::model::{Key, TableName};
+use crate::query::{Filter, Select};
+use crate::store::{Error, ErrorKind, Result, TableStore, TableStoreExt};
+use crate::typed::FromEntity;
+
+/// Point reads that [`Table::get_many`] has in flight unless told otherwise.
+const CONCURRENCY: usize = 16;
+/// Times that [`Table::update`] tries unless told otherwise.
+const ATTEMPTS: u32 = 10;
+
+/// A table of a store, read and written as `T`.
+///
+/// `T` is an entity (writes need one), a projection, an enum over several types in the same table,
+/// or [`Entity`](crate::model::Entity). Cheap to clone; clones share the store.
+///
+/// ```
+/// use table_core::memory::MemoryStore;
+/// use table_core::model::{Entity, Key};
+/// use table_core::typed::Table;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// let employees = Table::<Entity>::new(MemoryStore::new(), "Employees")?;
+/// employees.create_if_missing().await?;
+/// assert!(employees.get(Key::new("Sales", "empid_000223")?).await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cost
+/// Each method says how many requests it sends. What is refused before anything is sent, such as a
+/// key part that does not fit, costs none.
+///
+/// # Cancellation
+/// A dropped read leaves nothing. A dropped write is done or undone, as if its answer had been
+/// lost, and never half done: each method sends at most one request that writes, except
+/// [`update`](Self::update) and [`merge`](Self::merge) under
+/// [`IfMatch::Any`](crate::model::IfMatch::Any), which send another only after the one before was
+/// refused.
+pub struct Table<T> {
+    shared: Arc<Shared>,
+    of: PhantomData<fn() -> T>,
+}
+
+/// What the clones of a [`Table`] and its queries share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) name: TableName,
+    pub(super) select: Option<Select>,
+    pub(super) type_filter: Option<Filter>,
+    pub(super) concurrency: usize,
+    pub(super) attempts: u32,
+}
+
+impl<T: FromEntity> Table<T> {
+    /// Opens a table. No request: the table need not exist yet.
+    ///
+    /// An `Arc<dyn TableStore>` is shared as it is, any other store is wrapped in one.
+    ///
+    /// # Errors
+    /// The name breaks the rules of [`TableName`], or `T` has encrypted properties and the store
+    /// does not encrypt.
+    pub fn new<S, N>(store: S, name: N) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let name = name.try_into().map_err(Into::into)?;
+        Self::open(Shared {
+            store: share(store),
+            name,
+            select: None,
+            type_filter: None,
+            concurrency: CONCURRENCY,
+            attempts: ATTEMPTS,
+        })
+    }
+
+    /// The same table read as another type: a projection, an enum over several types, one of them.
+    ///
+    /// # Errors
+    /// `U` has encrypted properties and the store does not encrypt.
+    pub fn view<U: FromEntity>(&self) -> Result<Table<U>> {
+        Table::open((*self.shared).clone())
+    }
+
+    fn open(shared: Shared) -> Result<Self> {
+        if let Some(property) = T::encrypted().first().filter(|_| !shared.store.profile().encrypts) {
+            let what = format!(
+                "encrypted properties such as '{property}' in '{}': put an encrypting store in front of it",
+                shared.name
+            );
+            return Err(Error::unsupported(shared.store.profile().name, what));
+        }
+        let shared = Shared { select: T::select(), type_filter: T::type_filter(), ..shared };
+        Ok(Self { shared: Arc::new(shared), of: PhantomData })
+    }
+
+    /// Everything in the table that is a `T`, until it is narrowed down.
+    pub fn query(&self) -> TableQuery<T> {
+        TableQuery::new(self.clone())
+    }
+}
+
+impl<T> Table<T> {
+    /// The same table with another bound on the point reads that one call has in flight; at least 1.
+    #[must_use]
+    pub fn with_concurrency(mut self, requests: usize) -> Self {
+        Arc::make_mut(&mut self.shared).concurrency = requests.max(1);
+        self
+    }
+
+    /// The same table with another bound on the attempts of an [`update`](Self::update) that loses
+    /// against other writers; at least 1, and 10 unless told otherwise.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        Arc::make_mut(&mut self.shared).attempts = attempts.max(1);
+        self
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's; a table that is being deleted cannot be created yet.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.store().create_table_if_missing(self.name()).await
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        &self.shared.store
+    }
+
+    /// The name.
+    pub fn name(&self) -> &TableName {
+        &self.shared.name
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Shared {
+    pub(super) fn not_found(&self, key: &Key) -> Error {
+        ErrorKind::EntityNotFound { table: self.name.to_string(), key: key.to_string() }.into()
+    }
+
+    pub(super) fn changed(&self, key: &Key) -> Error {
+        ErrorKind::PreconditionFailed { table: self.name.to_string(), key: key.to_string() }.into()
+    }
+}
+
+/// Wrapping a shared store again would box each of its futures twice.
+fn share<S: TableStore>(store: S) -> Arc<dyn TableStore> {
+    match (&store as &dyn Any).downcast_ref::<Arc<dyn TableStore>>() {
+        Some(shared) => Arc::clone(shared),
+        None => Arc::new(store),
+    }
+}
+
+impl<T> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), of: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("name", self.name()).field("store", self.store()).finish()
+    }
+}

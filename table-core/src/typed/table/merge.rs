@@ -1,0 +1,114 @@
+use super::handle::Shared;
+use super::versioned::without_etag;
+use super::write::patched;
+use super::{Conflicts, KeyOf, Table};
+use crate::model::{ETag, Entity, IfMatch, Key, ValueRef};
+use crate::query::Select;
+use crate::store::{Error, Operation, Result, Written};
+use crate::typed::{Discriminator, Schema, TableEntity};
+
+/// Partial updates.
+impl<T: TableEntity> Table<T> {
+    /// Writes the fields that the patch sets over those of the entity, if it is in this version;
+    /// [`IfMatch::Any`] asks for any. What the patch does not set stays.
+    ///
+    /// A merge cannot clear a property: [`update`](Self::update) the entity to make a field `None`.
+    ///
+    /// One request for a type in schema version 1. From version 2 on two: a merge must not write into
+    /// an entity of another schema version, so its version is read first, and the merge is bound to
+    /// what was read. Under [`IfMatch::Any`], two more for each writer that comes in between, within
+    /// the bound of [`with_attempts`](Self::with_attempts).
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing. The
+    /// entity is stored in another version of the schema.
+    pub async fn merge(
+        &self,
+        key: impl KeyOf<T>,
+        patch: &T::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<Written> {
+        let (entity, version) = (patched(key.into_key(), patch)?, version.into());
+        if !is_versioned(T::SCHEMA) {
+            return self.write(Operation::Merge(entity, version)).await;
+        }
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            match (self.merge_versioned(&entity, &version).await, &version) {
+                (Err(error), IfMatch::Any) => conflicts.wait(error).await?,
+                (done, _) => return done,
+            }
+        }
+    }
+
+    async fn merge_versioned(&self, entity: &Entity, version: &IfMatch) -> Result<Written> {
+        let read = self.shared().check_schema(T::SCHEMA, entity.key(), version).await?;
+        self.write(Operation::Merge(entity.clone(), IfMatch::Exactly(read))).await
+    }
+}
+
+/// Whether an entity of the type may be stored in another version of its schema.
+///
+/// A type in version 1 cannot know of later ones without asking.
+pub(super) const fn is_versioned(schema: &Schema) -> bool {
+    schema.version > 1
+}
+
+impl Shared {
+    /// Reads in which version the entity is, and checks that it has this schema. One request.
+    pub(super) async fn check_schema(
+        &self,
+        schema: &'static Schema,
+        key: &Key,
+        version: &IfMatch,
+    ) -> Result<ETag> {
+        let entity = self.store.get(&self.name, key, Some(&discriminating(schema))).await?;
+        let entity = entity.ok_or_else(|| self.not_found(key))?;
+        let etag = entity.etag().ok_or_else(|| without_etag(key))?;
+        match version {
+            IfMatch::Exactly(wanted) if wanted != etag => Err(self.changed(key)),
+            _ => check_schema(schema, &entity).map(|()| etag.clone()),
+        }
+    }
+}
+
+fn discriminating(schema: &Schema) -> Select {
+    match schema.discriminator {
+        Discriminator::Property(name) => Select::new([name, Schema::VERSION_PROPERTY]),
+        _ => Select::new([Schema::VERSION_PROPERTY]),
+    }
+}
+
+fn check_schema(schema: &Schema, entity: &Entity) -> Result<()> {
+    check_type(schema, entity)?;
+    let stored = match entity.get(Schema::VERSION_PROPERTY) {
+        None => 1,
+        Some(ValueRef::Int32(version)) => i64::from(version),
+        Some(ValueRef::Int64(version)) => version,
+        Some(other) => return Err(unexpected(schema, entity, "a version", other.edm_type().name())),
+    };
+    if stored == i64::from(schema.version) {
+        return Ok(());
+    }
+    let Schema { rust_name, version, .. } = schema;
+    Err(Error::invalid_request(format!(
+        "{} is stored in version {stored} of the schema of {rust_name}, the patch is of version {version}: \
+         read and replace the entity (`update`), which converts an older one",
+        entity.key()
+    )))
+}
+
+fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
+    let Discriminator::Property(name) = schema.discriminator else { return Ok(()) };
+    match entity.get(name) {
+        Some(ValueRef::String(text)) if text == schema.type_name => Ok(()),
+        found => {
+            let found = found.map_or_else(|| "nothing".to_owned(), |found| format!("{found:?}"));
+            Err(Error::decode(schema.rust_name, entity.key(), name, format!("{:?}", schema.type_name), found))
+        }
+    }
+}
+
+fn unexpected(schema: &Schema, entity: &Entity, expected: &str, found: &str) -> Error {
+    Error::decode(schema.rust_name, entity.key(), Schema::VERSION_PROPERTY, expected, found)
+}

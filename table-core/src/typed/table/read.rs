@@ -1,0 +1,93 @@
+use std::collections::HashMap;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::{KeyOf, Table, Versioned};
+use crate::model::{Entity, Key};
+use crate::query::Select;
+use crate::store::Result;
+use crate::typed::FromEntity;
+
+/// Point reads.
+impl<T: FromEntity> Table<T> {
+    /// The entity, or `None`. One request.
+    ///
+    /// # Errors
+    /// The store's, a missing table among them; the row is not a `T`.
+    pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
+        let found = self.read(&key.into_key(), self.shared().select.as_ref()).await?;
+        found.map(T::from_entity).transpose()
+    }
+
+    /// The entity, or an error if there is none. One request.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and entity not found.
+    pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
+        let key = key.into_key();
+        let found = self.get(&key).await?;
+        found.ok_or_else(|| self.shared().not_found(&key))
+    }
+
+    /// The entity with its ETag and time, where `T` has no fields for them. One request.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn get_versioned(&self, key: impl KeyOf<T>) -> Result<Option<Versioned<T>>> {
+        self.get_as(key).await
+    }
+
+    /// The entity read as another type: only the properties that it needs are sent. One request.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn get_as<P: FromEntity>(&self, key: impl KeyOf<T>) -> Result<Option<P>> {
+        let found = self.read(&key.into_key(), P::select().as_ref()).await?;
+        found.map(P::from_entity).transpose()
+    }
+
+    /// The entities with these keys, in the order of the keys, `None` where there is none.
+    ///
+    /// One request for each distinct key, so many at once as
+    /// [`with_concurrency`](Self::with_concurrency) allows: 16 unless told otherwise. It is not a
+    /// snapshot.
+    ///
+    /// # Errors
+    /// The first that one of the reads has; the others' results are dropped.
+    pub async fn get_many<K: KeyOf<T>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<T>>> {
+        let (distinct, places) = distinct(keys.into_iter().map(KeyOf::into_key));
+        let found = self.read_all(distinct).await?;
+        spread(found, &places).into_iter().map(|found| found.map(T::from_entity).transpose()).collect()
+    }
+
+    async fn read_all(&self, keys: Vec<Key>) -> Result<Vec<Option<Entity>>> {
+        let select = self.shared().select.as_ref();
+        let reads = stream::iter(keys).map(|key| async move { self.read(&key, select).await });
+        reads.buffered(self.shared().concurrency).try_collect().await
+    }
+
+    async fn read(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.store().get(self.name(), key, select).await
+    }
+}
+
+/// The keys without repetition, and for each key its place among them.
+fn distinct(keys: impl Iterator<Item = Key>) -> (Vec<Key>, Vec<usize>) {
+    let (mut places, mut distinct) = (HashMap::new(), Vec::new());
+    let place = |key: Key| {
+        *places.entry(key).or_insert_with_key(|key: &Key| {
+            distinct.push(key.clone());
+            distinct.len() - 1
+        })
+    };
+    let order = keys.map(place).collect();
+    (distinct, order)
+}
+
+/// What was found for the distinct keys, for all of them.
+fn spread(found: Vec<Option<Entity>>, places: &[usize]) -> Vec<Option<Entity>> {
+    if places.len() == found.len() {
+        return found;
+    }
+    places.iter().map(|place| found[*place].clone()).collect()
+}

@@ -1,0 +1,144 @@
+use std::vec;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::model::{Entity, Key, TableName};
+use crate::query::{Page, Plan, Query, Select};
+use crate::store::{Handle, Rest, Result, Step, Stepped, TableStore};
+
+/// How a typed query is read.
+pub(super) enum Steps {
+    /// In the order of the store.
+    AsRead(Reads),
+    /// All of it, then sorted and cut.
+    Sorted(Reads, Left),
+}
+
+/// The requests of a query.
+pub(super) enum Reads {
+    /// Queries, one after another.
+    Queries(Queries),
+    /// Point reads.
+    Points(Points),
+}
+
+/// How many entities are still wanted; `None` for all.
+type Left = Option<usize>;
+
+pub(super) struct Queries {
+    current: Rest,
+    next: vec::IntoIter<Query>,
+    page_size: Option<usize>,
+    left: Left,
+}
+
+pub(super) struct Points {
+    keys: vec::IntoIter<Key>,
+    select: Option<Select>,
+    concurrency: usize,
+    left: Left,
+}
+
+impl Reads {
+    /// The query, whose `top` bounds the whole; `None` if there is nothing to ask for.
+    pub(super) fn of_query(query: Query, page_size: Option<usize>) -> Option<Self> {
+        let left = query.top;
+        Queries::start(vec![query].into_iter(), page_size, left).map(Self::Queries)
+    }
+
+    /// The query by its plan.
+    pub(super) fn of_plan(
+        plan: Plan,
+        query: Query,
+        page_size: Option<usize>,
+        concurrency: usize,
+    ) -> Option<Self> {
+        let Query { select, top: left, .. } = query;
+        match plan {
+            Plan::Ranges(queries) => Queries::start(queries.into_iter(), page_size, left).map(Self::Queries),
+            Plan::Points(keys) if keys.is_empty() || left == Some(0) => None,
+            Plan::Points(keys) => {
+                Some(Self::Points(Points { keys: keys.into_iter(), select, concurrency, left }))
+            }
+        }
+    }
+
+    async fn all<H: Handle>(self, store: H, table: TableName) -> Result<Vec<Entity>> {
+        let (mut entities, mut rest) = (Vec::new(), Some(self));
+        while let Some(reads) = rest {
+            let (page, more) = reads.step(store.clone(), table.clone()).await?;
+            entities.extend(page.items);
+            rest = more;
+        }
+        Ok(entities)
+    }
+}
+
+impl Step for Steps {
+    async fn step<H: Handle>(self, store: H, table: TableName) -> Stepped<Self> {
+        match self {
+            Self::AsRead(reads) => {
+                let (page, rest) = reads.step(store, table).await?;
+                Ok((page, rest.map(Self::AsRead)))
+            }
+            Self::Sorted(reads, limit) => {
+                let mut items = reads.all(store, table).await?;
+                items.sort_by(|a, b| a.key().cmp(b.key()));
+                items.truncate(limit.unwrap_or(usize::MAX));
+                Ok((Page { items, continuation: None }, None))
+            }
+        }
+    }
+}
+
+impl Step for Reads {
+    async fn step<H: Handle>(self, store: H, table: TableName) -> Stepped<Self> {
+        match self {
+            Self::Queries(queries) => {
+                let (page, rest) = queries.step(store, table).await?;
+                Ok((page, rest.map(Self::Queries)))
+            }
+            Self::Points(points) => {
+                let (page, rest) = points.step(store, table).await?;
+                Ok((page, rest.map(Self::Points)))
+            }
+        }
+    }
+}
+
+impl Queries {
+    fn start(mut next: vec::IntoIter<Query>, page_size: Option<usize>, left: Left) -> Option<Self> {
+        let query = Query { top: left, ..next.next()? };
+        Some(Self { current: Rest::of(query, page_size)?, next, page_size, left })
+    }
+}
+
+impl Step for Queries {
+    async fn step<H: Handle>(self, store: H, table: TableName) -> Stepped<Self> {
+        let (page, rest) = self.current.step(store, table).await?;
+        let left = less(self.left, page.items.len());
+        let rest = match rest {
+            Some(current) => Some(Self { current, left, ..self }),
+            None => Self::start(self.next, self.page_size, left),
+        };
+        Ok((page, rest))
+    }
+}
+
+impl Step for Points {
+    /// Never reads more keys at once than entities are wanted.
+    async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
+        let keys: Vec<Key> = self.keys.by_ref().take(self.left.unwrap_or(usize::MAX)).collect();
+        let (store, table, select) = (&*store, &table, self.select.as_ref());
+        let reads = stream::iter(keys).map(|key| async move { store.get(table, &key, select).await });
+        let found: Vec<_> = reads.buffered(self.concurrency).try_collect().await?;
+        let items: Vec<Entity> = found.into_iter().flatten().collect();
+        self.left = less(self.left, items.len());
+        let done = self.keys.as_slice().is_empty() || self.left == Some(0);
+        Ok((Page { items, continuation: None }, (!done).then_some(self)))
+    }
+}
+
+fn less(left: Left, read: usize) -> Left {
+    left.map(|left| left.saturating_sub(read))
+}

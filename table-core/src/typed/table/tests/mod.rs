@@ -1,0 +1,12 @@
+//! What each method does, and how many requests it costs.
+
+mod fixtures;
+mod groups;
+mod open;
+mod points;
+mod queries;
+mod streams;
+mod updates;
+mod writes;
+
+use fixtures::{Badge, BadgePatch, Employee, EmployeePatch, Named, employee, employees, key, sales};

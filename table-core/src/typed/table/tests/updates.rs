@@ -1,0 +1,108 @@
+use futures_util::FutureExt;
+
+use super::*;
+use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+use crate::model::IfMatch;
+use crate::store::{Error, ErrorKind, OperationKind};
+use crate::typed::Table;
+
+#[tokio::test]
+async fn an_update_costs_two_requests_and_returns_what_was_stored() {
+    let (table, meter) = employees([1]).await;
+    let stored = table
+        .update(key(1), |ken| {
+            ken.age = Some(41);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(meter.total(), 2);
+    assert_eq!(table.get(key(1)).await.unwrap(), Some(stored));
+}
+
+/// Another writer, between the read and the write of an update.
+fn interfere(table: &Table<Employee>) {
+    let patch = EmployeePatch { name: Some("other".to_owned()), ..EmployeePatch::default() };
+    table.merge(key(1), &patch, IfMatch::Any).now_or_never().unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_race_starts_again_from_what_the_other_wrote() {
+    let (table, meter) = employees([1]).await;
+    let other = Table::<Employee>::new(table.store().clone(), "Employees").unwrap();
+    let mut races = 2;
+    let stored = table.update(key(1), |ken| {
+        if races > 0 {
+            races -= 1;
+            interfere(&other);
+        }
+        ken.age = Some(41);
+        Ok(())
+    });
+    let stored = stored.await.unwrap();
+    assert_eq!((stored.name.as_str(), stored.age), ("other", Some(41)));
+    assert_eq!(meter.total(), 2 * 3 + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_bounded() {
+    let (table, meter) = employees([1]).await;
+    let table = table.with_attempts(3);
+    let other = table.clone();
+    let lost = table
+        .update(key(1), |_| {
+            interfere(&other);
+            Ok(())
+        })
+        .await
+        .unwrap_err();
+    assert!(lost.is_precondition_failed());
+    assert_eq!(meter.total(), 3 * 3);
+}
+
+#[tokio::test]
+async fn the_change_can_refuse() {
+    let (table, meter) = employees([1]).await;
+    let refused = table.update(key(1), |_| Err(Error::invalid_request("too young"))).await.unwrap_err();
+    assert!(refused.to_string().contains("too young"));
+    assert_eq!(meter.total(), 1);
+}
+
+#[tokio::test]
+async fn the_key_cannot_be_changed() {
+    let (table, meter) = employees([1]).await;
+    let refused = table
+        .update(key(1), |ken| {
+            ken.id = 2;
+            Ok(())
+        })
+        .await
+        .unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::InvalidRequest(_)));
+    assert!(refused.to_string().contains("empid_000002"), "{refused}");
+    assert_eq!(meter.total(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_entity_is_not_created() {
+    let (table, _) = employees([]).await;
+    let error = table.update(key(1), |_| Ok(())).await.unwrap_err();
+    assert!(error.is_entity_not_found());
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_ambiguous_and_not_tried_again() {
+    let (table, meter) = employees([1]).await;
+    let faults = FaultInjector::new(0);
+    faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Replace));
+    let table = Table::<Employee>::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap();
+    let error = table
+        .update(key(1), |ken| {
+            ken.age = Some(41);
+            Ok(())
+        })
+        .await
+        .unwrap_err();
+    assert!(error.is_ambiguous());
+    assert_eq!(meter.total(), 2);
+}

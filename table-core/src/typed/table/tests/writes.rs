@@ -1,0 +1,125 @@
+use super::*;
+use crate::model::{IfMatch, Key, ValueRef};
+use crate::store::{ErrorKind, OperationKind};
+use crate::typed::{RowPrefix, Schema, TableEntity};
+
+#[tokio::test]
+async fn each_write_costs_a_request() {
+    let (table, meter) = employees([]).await;
+    let mut ken = employee(1, "Ken");
+    ken.etag = table.insert(&ken).await.unwrap().etag;
+    assert!(table.insert(&ken).await.unwrap_err().is_already_exists());
+    ken.etag = table.replace(&ken).await.unwrap().etag;
+    ken.etag = table.replace_if(&ken, IfMatch::Any).await.unwrap().etag;
+    table.insert_or_replace(&ken).await.unwrap();
+    assert!(table.replace(&ken).await.unwrap_err().is_precondition_failed());
+    table.insert_or_merge(&ken).await.unwrap();
+    assert!(table.delete_entity(&ken).await.unwrap_err().is_precondition_failed());
+    table.delete(key(1), IfMatch::Any).await.unwrap();
+    assert!(!table.delete_if_exists(key(1)).await.unwrap());
+    assert_eq!(meter.total(), 10);
+}
+
+#[tokio::test]
+async fn a_replace_without_an_etag_is_refused_before_it_is_sent() {
+    let (table, meter) = employees([1]).await;
+    let error = table.replace(&employee(1, "Ken")).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)));
+    assert!(error.to_string().contains("replace_if"), "{error}");
+    assert!(table.delete_entity(&employee(1, "Ken")).await.is_err());
+    assert_eq!(meter.total(), 0);
+}
+
+#[tokio::test]
+async fn an_upsert_by_merge_keeps_what_it_does_not_set() {
+    let (table, _) = employees([]).await;
+    table.insert(&Employee { age: Some(41), ..employee(1, "Ken") }).await.unwrap();
+    table.insert_or_merge(&employee(1, "Kenneth")).await.unwrap();
+    let read = table.get_existing(key(1)).await.unwrap();
+    assert_eq!((read.name.as_str(), read.age), ("Kenneth", Some(41)));
+    table.insert_or_replace(&employee(1, "Ken")).await.unwrap();
+    assert_eq!(table.get_existing(key(1)).await.unwrap().age, None);
+}
+
+#[tokio::test]
+async fn a_merge_of_a_first_version_costs_one_request() {
+    let (table, meter) = employees([1]).await;
+    let etag = table.get_existing(key(1)).await.unwrap().etag.unwrap();
+    let patch = EmployeePatch { age: Some(41), ..EmployeePatch::default() };
+    let before = meter.snapshot();
+    table.merge(key(1), &patch, &etag).await.unwrap();
+    assert_eq!(meter.since(&before).total(), 1);
+    assert!(table.merge(key(1), &patch, etag).await.unwrap_err().is_precondition_failed());
+    let read = table.get_existing(key(1)).await.unwrap();
+    assert_eq!((read.name.as_str(), read.age), ("n1", Some(41)));
+}
+
+#[tokio::test]
+async fn an_empty_patch_is_refused_before_it_is_sent() {
+    let (table, meter) = employees([1]).await;
+    let error = table.merge(key(1), &EmployeePatch::default(), IfMatch::Any).await.unwrap_err();
+    assert!(error.to_string().contains("the patch of the Employee ('Sales', 'empid_000001')"), "{error}");
+    assert_eq!(meter.total(), 0);
+}
+
+fn red() -> Badge {
+    Badge { department: "Sales".to_owned(), id: 7, color: "red".to_owned() }
+}
+
+fn blue() -> BadgePatch {
+    BadgePatch { color: Some("blue".to_owned()) }
+}
+
+#[tokio::test]
+async fn a_merge_of_a_later_version_reads_the_version_first() {
+    let (table, meter) = employees([]).await;
+    let badges = table.view::<Badge>().unwrap();
+    let etag = badges.insert(&red()).await.unwrap().etag.unwrap();
+    let key = red().entity_key().unwrap();
+    let before = meter.snapshot();
+    badges.merge(&key, &blue(), &etag).await.unwrap();
+    let cost = meter.since(&before);
+    assert_eq!((cost.of_kind(OperationKind::Get), cost.of_kind(OperationKind::Merge)), (1, 1));
+
+    assert!(badges.merge(&key, &blue(), &etag).await.unwrap_err().is_precondition_failed());
+    badges.merge(&key, &blue(), IfMatch::Any).await.unwrap();
+    assert_eq!(badges.get_existing(&key).await.unwrap().color, "blue");
+}
+
+#[tokio::test]
+async fn a_merge_does_not_cross_schema_versions() {
+    let (table, meter) = employees([]).await;
+    let badges = table.view::<Badge>().unwrap();
+    let key = red().entity_key().unwrap();
+    assert!(badges.merge(&key, &blue(), IfMatch::Any).await.unwrap_err().is_entity_not_found());
+    for (stored, version) in [(None, "version 1 "), (Some(3_i64), "version 3 ")] {
+        let mut entity = red().to_entity().unwrap();
+        entity.properties_mut().remove(Schema::VERSION_PROPERTY);
+        stored.into_iter().for_each(|v| entity.properties_mut().set(Schema::VERSION_PROPERTY, v));
+        let write = crate::store::Operation::InsertOrReplace(entity);
+        table.store().write(table.name(), write).await.unwrap();
+
+        let before = meter.snapshot();
+        let error = badges.merge(&key, &blue(), IfMatch::Any).await.unwrap_err();
+        assert!(error.to_string().contains(version), "{error}");
+        assert_eq!(meter.since(&before).total(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_merge_writes_nothing_but_the_patch() {
+    let (table, _) = employees([1]).await;
+    let patch = EmployeePatch { age: Some(41), ..EmployeePatch::default() };
+    table.merge(key(1), &patch, IfMatch::Any).await.unwrap();
+    let stored = table.store().get(table.name(), key(1).key(), None).await.unwrap().unwrap();
+    assert_eq!(stored.get("Age"), Some(ValueRef::Int32(41)));
+    assert_eq!(stored.properties().len(), 3);
+}
+
+#[test]
+fn keys_and_prefixes_can_be_claimed_for_another_type() {
+    let cast = key(1).cast::<Named>();
+    assert_eq!(Key::from(&cast), Key::new("Sales", "empid_000001").unwrap());
+    let prefix = RowPrefix::<Employee>::new("empid_").cast::<Named>();
+    assert_eq!(prefix.into_text().unwrap(), "empid_");
+}

@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use super::{KeyOf, Table, Versioned};
+use crate::model::{ETag, IfMatch, Key};
+use crate::store::{Error, Operation, Outcome, Result};
+use crate::typed::TableEntity;
+
+/// Read, change, write.
+impl<T: TableEntity> Table<T> {
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from
+    /// the start if another writer was faster. Returns what was stored.
+    ///
+    /// Two requests, and two more for each conflict. Attempts are bounded by
+    /// [`with_attempts`](Self::with_attempts), with a random pause between them that doubles, up to
+    /// half a second. An error of `change` ends it with nothing written.
+    ///
+    /// An older schema version is replaced by the present one.
+    ///
+    /// # Errors
+    /// Entity not found. `change` changed the key. Precondition failed, after the last attempt. An
+    /// ambiguous failure of the write is returned as it is.
+    pub async fn update(
+        &self,
+        key: impl KeyOf<T>,
+        mut change: impl FnMut(&mut T) -> Result<()>,
+    ) -> Result<T> {
+        let key = key.into_key();
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            let read = self.get_versioned(&key).await?.ok_or_else(|| self.shared().not_found(&key))?;
+            let Versioned { mut value, etag, .. } = read;
+            change(&mut value)?;
+            match self.write_back(&key, &value, etag).await {
+                Err(error) => conflicts.wait(error).await?,
+                stored => return stored,
+            }
+        }
+    }
+
+    async fn write_back(&self, key: &Key, value: &T, etag: ETag) -> Result<T> {
+        let entity = value.to_entity()?;
+        if entity.key() != key {
+            let (name, other) = (T::SCHEMA.rust_name, entity.key());
+            return Err(Error::invalid_request(format!(
+                "an update of the {name} {key} would make it {other}: insert the new one and delete the old"
+            )));
+        }
+        let written = self.write(Operation::Replace(entity.clone(), IfMatch::Exactly(etag))).await?;
+        let stored = T::from_entity(entity.with_system(written.etag, None));
+        stored.map_err(|error| error.with_outcome(Outcome::Applied))
+    }
+}
+
+/// The longest pause after the first conflict; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(8);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Counts lost races, and pauses after each.
+pub(super) struct Conflicts {
+    left: u32,
+    pause: Duration,
+}
+
+impl Conflicts {
+    pub(super) const fn new(attempts: u32) -> Self {
+        Self { left: attempts, pause: FIRST_PAUSE }
+    }
+
+    /// Waits if another writer was faster and attempts are left; otherwise the error.
+    pub(super) async fn wait(&mut self, error: Error) -> Result<()> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 || error.outcome() != Outcome::NotApplied || !error.is_precondition_failed() {
+            return Err(error);
+        }
+        tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+use super::{KeyOf, Table};
+use crate::model::{Entity, IfMatch, Key};
+use crate::store::{Error, Operation, Result, Written};
+use crate::typed::{EntityPatch, TableEntity};
+
+/// Writes.
+impl<T: TableEntity> Table<T> {
+    /// Adds an entity that must not exist. One request.
+    ///
+    /// # Errors
+    /// The entity exists already; a key or a value cannot be stored.
+    pub async fn insert(&self, entity: &T) -> Result<Written> {
+        self.write(Operation::Insert(entity.to_entity()?)).await
+    }
+
+    /// Writes the entity, whatever was there: the last writer wins. One request.
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored.
+    pub async fn insert_or_replace(&self, entity: &T) -> Result<Written> {
+        self.write(Operation::InsertOrReplace(entity.to_entity()?)).await
+    }
+
+    /// Adds the entity, or writes its properties over those of the one that is there: the last writer
+    /// of each property wins. One request.
+    ///
+    /// A field that is `None` keeps what is stored, and so do properties that `T` does not know.
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored.
+    pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
+        self.write(Operation::InsertOrMerge(entity.to_entity()?)).await
+    }
+
+    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. One request.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag:
+    /// name the version with [`replace_if`](Self::replace_if).
+    pub async fn replace(&self, entity: &T) -> Result<Written> {
+        self.write(replace(entity, own_version(entity)?)?).await
+    }
+
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found.
+    pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
+        self.write(replace(entity, version.into())?).await
+    }
+
+    /// Removes the entity if it is in this version; [`IfMatch::Any`] asks for any. One request.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found.
+    pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
+        self.write(Operation::Delete(key.into_key(), version.into())).await.map(drop)
+    }
+
+    /// Removes the entity in the version it was read in: that of its `#[etag]` field. One request.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub async fn delete_entity(&self, entity: &T) -> Result<()> {
+        self.write(delete(entity)?).await.map(drop)
+    }
+
+    /// Removes the entity in any version, if it is there; whether it was. One request.
+    ///
+    /// # Errors
+    /// The store's, a missing table among them.
+    pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
+        match self.delete(key, IfMatch::Any).await {
+            Err(error) if error.is_entity_not_found() => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
+        self.store().write(self.name(), operation).await
+    }
+}
+
+pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Operation> {
+    Ok(Operation::Replace(entity.to_entity()?, version))
+}
+
+pub(super) fn delete<E: TableEntity>(entity: &E) -> Result<Operation> {
+    let version = own_version(entity)?;
+    Ok(Operation::Delete(entity.entity_key()?.into_key(), version))
+}
+
+/// What to write for a patch.
+pub(super) fn patched<P: EntityPatch>(key: Key, patch: &P) -> Result<Entity> {
+    let properties = patch.to_properties()?;
+    if properties.is_empty() {
+        let name = P::Entity::SCHEMA.rust_name;
+        return Err(Error::invalid_request(format!("the patch of the {name} {key} sets no field")));
+    }
+    Ok(Entity::from_parts(key, properties))
+}
+
+pub(super) fn own_version<E: TableEntity>(entity: &E) -> Result<IfMatch> {
+    if let Some(etag) = entity.etag() {
+        return Ok(etag.into());
+    }
+    let (name, key) = (E::SCHEMA.rust_name, entity.entity_key()?);
+    Err(Error::invalid_request(format!(
+        "the {name} {key} carries no ETag: read it into a type with an #[etag] field, or name the version \
+         (`replace_if`, `delete`), `IfMatch::Any` for any"
+    )))
+}
