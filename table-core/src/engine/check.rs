@@ -96,12 +96,12 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
     for (name, text) in [("PartitionKey", key.partition()), ("RowKey", key.row())] {
         let units = utf16(text);
         if units > profile.key_units {
-            return Err(Error::limit(name, profile.key_units, units));
+            return Err(Error::limit(format!("UTF-16 units in the {name}"), profile.key_units, units));
         }
     }
     match profile.row_key_bytes {
         Some(allowed) if key.row().len() > allowed => {
-            Err(Error::limit("bytes of the RowKey", allowed, key.row().len()))
+            Err(Error::limit("bytes in the RowKey", allowed, key.row().len()))
         }
         _ => Ok(()),
     }

@@ -8,6 +8,8 @@ mod record;
 mod rows;
 mod scan;
 mod size;
+#[cfg(test)]
+mod tests;
 
 pub use apply::{Change, apply, apply_group, apply_to};
 pub use check::{check_group, check_operation, check_query};

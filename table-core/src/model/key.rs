@@ -16,11 +16,11 @@ fn check(name: &'static str, text: &str) -> Result<()> {
         let reason = format!("the character {bad:?} at byte {at} is not allowed in a key");
         return Err(Error::invalid_key(name, text, reason));
     }
-    // A char is at least one unit per 3 bytes: short texts need no count.
+    // No character has more units than bytes: short texts need no count.
     if text.len() > limits::KEY_UNITS {
         let units = text.encode_utf16().count();
         if units > limits::KEY_UNITS {
-            return Err(Error::limit(name, limits::KEY_UNITS, units));
+            return Err(Error::limit(format!("UTF-16 units in the {name}"), limits::KEY_UNITS, units));
         }
     }
     Ok(())

@@ -8,6 +8,8 @@ mod key_part;
 mod properties;
 mod system;
 mod table_name;
+#[cfg(test)]
+mod tests;
 mod ticks;
 mod ticks_text;
 mod value;

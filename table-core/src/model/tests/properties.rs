@@ -1,0 +1,179 @@
+use proptest::prelude::*;
+
+use crate::model::{EdmValue, Properties, Ticks, ValueRef};
+
+fn value() -> impl Strategy<Value = EdmValue> {
+    prop_oneof![
+        any::<Vec<u8>>().prop_map(EdmValue::from),
+        any::<bool>().prop_map(EdmValue::from),
+        (0..=Ticks::MAX.get()).prop_map(|t| EdmValue::from(Ticks::new(t).unwrap())),
+        any::<f64>().prop_map(EdmValue::from),
+        any::<u128>().prop_map(|n| EdmValue::from(uuid::Uuid::from_u128(n))),
+        any::<i32>().prop_map(EdmValue::from),
+        any::<i64>().prop_map(EdmValue::from),
+        ".*".prop_map(EdmValue::from),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(u8, EdmValue, bool),
+    Remove(u8),
+    Merge(Vec<(u8, EdmValue)>),
+    RetainUnmarked,
+    Clear,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0..6_u8;
+    prop_oneof![
+        6 => (name.clone(), value(), any::<bool>()).prop_map(|(n, v, mark)| Step::Put(n, v, mark)),
+        2 => name.clone().prop_map(Step::Remove),
+        2 => proptest::collection::vec((name, value()), 0..4).prop_map(Step::Merge),
+        1 => Just(Step::RetainUnmarked),
+        1 => Just(Step::Clear),
+    ]
+}
+
+/// Names of different lengths, one of them the beginning of the others.
+fn name(n: u8) -> String {
+    "é".repeat(usize::from(n))
+}
+
+/// The trivial model: pairs in their order.
+#[derive(Default)]
+struct Model(Vec<(String, EdmValue, bool)>);
+
+impl Model {
+    fn put(&mut self, name: String, value: EdmValue, mark: bool) {
+        match self.0.iter_mut().find(|(n, ..)| *n == name) {
+            Some(found) => *found = (name, value, mark),
+            None => self.0.push((name, value, mark)),
+        }
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Put(n, value, mark) => self.put(name(n), value, mark),
+            Step::Remove(n) => self.0.retain(|(found, ..)| *found != name(n)),
+            Step::Merge(patch) => patch.into_iter().for_each(|(n, value)| self.put(name(n), value, false)),
+            Step::RetainUnmarked => self.0.retain(|(.., mark)| !mark),
+            Step::Clear => self.0.clear(),
+        }
+    }
+}
+
+fn apply(properties: &mut Properties, step: Step) {
+    match step {
+        Step::Put(n, value, false) => properties.set(&name(n), value),
+        Step::Put(n, value, true) => properties.set_encrypted(&name(n), value),
+        Step::Remove(n) => {
+            let there = properties.find(&name(n)).is_some();
+            assert_eq!(properties.remove(&name(n)), there);
+        }
+        Step::Merge(patch) => properties.merge(&patch.into_iter().map(|(n, v)| (name(n), v)).collect()),
+        Step::RetainUnmarked => properties.retain(|p| !p.is_encrypted()),
+        Step::Clear => properties.clear(),
+    }
+}
+
+/// Doubles by their bits: NaN is to be kept too.
+fn comparable(value: ValueRef<'_>) -> String {
+    if let ValueRef::Double(v) = value { format!("{:x}", v.to_bits()) } else { format!("{value:?}") }
+}
+
+proptest! {
+    #[test]
+    fn agree_with_a_list_of_pairs(steps in proptest::collection::vec(step(), 0..20)) {
+        let (mut properties, mut model) = (Properties::new(), Model::default());
+        for step in steps {
+            apply(&mut properties, step.clone());
+            model.apply(step);
+        }
+        prop_assert_eq!(properties.len(), model.0.len());
+        prop_assert_eq!(properties.is_empty(), model.0.is_empty());
+        for (found, (name, value, mark)) in properties.iter().zip(&model.0) {
+            prop_assert_eq!((found.name(), found.is_encrypted()), (&**name, *mark));
+            prop_assert_eq!(comparable(found.value()), comparable(value.as_ref()));
+            prop_assert_eq!(properties.get(name).map(comparable), Some(comparable(value.as_ref())));
+        }
+        let packed = Properties::from_packed(properties.as_packed().to_vec()).unwrap();
+        prop_assert_eq!(packed.into_packed(), properties.into_packed());
+    }
+
+    /// Bytes that are taken can be read to their end; others are refused; neither panics nor hangs.
+    #[test]
+    fn damaged_bytes_are_refused_or_readable(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        readable_if_taken(&bytes);
+    }
+
+    /// One wrong byte in good ones: lengths, tags and text that almost fit.
+    #[test]
+    fn flipped_bytes_are_refused_or_readable(
+        values in proptest::collection::vec(value(), 1..5),
+        at in any::<usize>(),
+        byte in any::<u8>(),
+    ) {
+        let named = values.into_iter().enumerate().map(|(n, value)| (format!("N{n}"), value));
+        let mut bytes = named.collect::<Properties>().into_packed();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        readable_if_taken(&bytes);
+    }
+
+    /// Cut bytes are refused, unless they end with a property.
+    #[test]
+    fn cut_bytes_are_refused(values in proptest::collection::vec(value(), 1..5), cut in any::<usize>()) {
+        let (mut properties, mut ends) = (Properties::new(), vec![0]);
+        for (n, value) in values.into_iter().enumerate() {
+            properties.set(&format!("N{n}"), value);
+            ends.push(properties.as_packed().len());
+        }
+        let cut = cut % properties.as_packed().len();
+        let taken = Properties::from_packed(properties.as_packed()[..cut].to_vec());
+        prop_assert_eq!(taken.is_ok(), ends.contains(&cut));
+    }
+}
+
+fn readable_if_taken(bytes: &[u8]) {
+    let Ok(taken) = Properties::from_packed(bytes.to_vec()) else { return };
+    let mut copy = Properties::new();
+    taken.iter().for_each(|p| copy.push(p.name(), p.value(), p.is_encrypted()));
+    assert_eq!(copy.as_packed().len(), bytes.len());
+    assert_eq!(copy.len(), taken.len());
+    let _ = format!("{taken:?}");
+}
+
+/// A name longer than the format holds is cut between characters; what follows stays readable.
+#[test]
+fn absurd_names_leave_the_rest_readable() {
+    let mut properties = Properties::new();
+    properties.set(&"é".repeat(40_000), 1);
+    properties.set("B", 2);
+    assert_eq!(properties.len(), 2);
+    assert_eq!(properties.get("B"), Some(ValueRef::Int32(2)));
+    assert!(Properties::from_packed(properties.into_packed()).is_ok());
+}
+
+#[test]
+fn marked_values_are_never_shown() {
+    let mut properties = Properties::new();
+    properties.set("Shown", "open");
+    properties.set_encrypted("Hidden", "hunter2");
+    let shown = format!("{properties:?} {:?} {:?}", properties.find("Hidden"), properties.iter());
+    assert!(shown.contains("open") && shown.contains("Hidden"), "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// Setting a marked property in the clear unmarks it: the writer decides anew each time.
+#[test]
+fn the_last_write_decides_the_mark() {
+    let mut properties = Properties::new();
+    properties.set_encrypted("A", 1);
+    properties.set("A", 2);
+    assert!(!properties.find("A").unwrap().is_encrypted());
+    let mut patch = Properties::new();
+    patch.set_encrypted("A", 3);
+    properties.merge(&patch);
+    assert!(properties.find("A").unwrap().is_encrypted());
+}
