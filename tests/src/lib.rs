@@ -27,6 +27,7 @@
 //!
 //! The package of the tests needs `tokio` with the features `macros` and `rt-multi-thread`.
 
+pub mod azurite;
 mod conformance;
 
 pub use async_trait::async_trait;

@@ -13,6 +13,20 @@ pub enum Deviation {
     Int64LiteralOnInt32,
     /// Exponents, NaN and infinities in a filter's literals are misread.
     DoubleLiterals,
+    /// A filter compares times by the millisecond.
+    DateTimesByMillisecond,
+    /// An Int64 property is compared as the text of its digits.
+    Int64AsText,
+    /// A Double loses the sign of its zero.
+    NegativeZero,
+    /// The bytes of an entity are counted by another formula.
+    EntitySize,
+    /// A character of several bytes is damaged where two packets of a long request meet.
+    SplitCharacters,
+    /// A table is found under the case of its creation only, although its name is taken in every case.
+    TableNameCase,
+    /// Entities that one group writes share a version.
+    GroupVersions,
 }
 
 impl Deviation {
@@ -26,16 +40,44 @@ impl Deviation {
             Self::DoubleLiterals => {
                 "exponents, NaN and INF in a filter are misread; documented: OData literals"
             }
+            Self::DateTimesByMillisecond => {
+                "a filter compares times by the millisecond; documented: by 100 ns"
+            }
+            Self::Int64AsText => {
+                "an Int64 equals a String of its digits and no Int32; documented: types differ, numbers widen"
+            }
+            Self::NegativeZero => "-0.0 is stored as 0.0; documented: IEEE 754 numbers",
+            Self::EntitySize => {
+                "an entity of exactly 1 MiB by the documented formula is refused; documented: taken"
+            }
+            Self::SplitCharacters => {
+                "a character of several bytes across two packets becomes U+FFFD; documented: UTF-8"
+            }
+            Self::TableNameCase => {
+                "a table is missing under another case of its name; documented: case does not count"
+            }
+            Self::GroupVersions => {
+                "entities of one group can share an ETag; each entity's own are still distinct"
+            }
         }
     }
 
     /// Where the documented behaviour is described.
     pub const fn reference(self) -> &'static str {
         match self {
-            Self::MergesBeyondLimits => {
+            Self::MergesBeyondLimits | Self::NegativeZero | Self::EntitySize | Self::TableNameCase => {
                 "https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model"
             }
-            Self::Int64LiteralOnInt32 | Self::DoubleLiterals => {
+            Self::SplitCharacters => {
+                "https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations"
+            }
+            Self::GroupVersions => {
+                "https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions"
+            }
+            Self::Int64LiteralOnInt32
+            | Self::DoubleLiterals
+            | Self::DateTimesByMillisecond
+            | Self::Int64AsText => {
                 "https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities"
             }
         }

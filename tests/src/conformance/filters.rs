@@ -5,7 +5,9 @@ use table_core::query::{Comparison, Filter, Query};
 use table_core::store::TableStore;
 use uuid::Uuid;
 
-use super::sample::{COMPARISONS, ORDERED_KEYS, moment, property, random, some_entity, some_filter};
+use super::sample::{
+    COMPARISONS, MILLISECOND, ORDERED_KEYS, moment, property, random, some_entity, some_filter,
+};
 use super::table::{entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
@@ -26,6 +28,20 @@ pub async fn compare_every_type(h: &Harness) {
             finds(&table, Filter::compare(property(edm_type), comparison, literal), &rows).await;
         }
     }
+}
+
+/// Times differ in a filter from one 100 ns to the next.
+pub async fn compare_times_by_the_tick(h: &Harness) {
+    if h.deviates(Deviation::DateTimesByMillisecond) {
+        return;
+    }
+    let table = h.table().await;
+    for row in 0..3 {
+        table.insert(entity("p", &row.to_string()).with("At", moment(row))).await;
+    }
+    finds(&table, Filter::eq("At", moment(1)), &[1]).await;
+    finds(&table, Filter::lt("At", moment(1)), &[0]).await;
+    finds(&table, Filter::gt("At", moment(1)), &[2]).await;
 }
 
 /// No comparison holds for a missing property, `ne` included; `not` turns that around. *Assumed*: see
@@ -117,9 +133,11 @@ pub async fn tell_types_apart(h: &Harness) {
     table.insert(entity("p", "2").with("A", 1.0)).await;
     table.insert(entity("p", "3").with("A", "1")).await;
     table.insert(entity("p", "4").with("A", true)).await;
-    finds(&table, Filter::eq("A", "1"), &[3]).await;
+    if !h.deviates(Deviation::Int64AsText) {
+        finds(&table, Filter::eq("A", "1"), &[3]).await;
+        finds(&table, Filter::eq("A", 1), &[0, 1, 2]).await;
+    }
     finds(&table, Filter::eq("A", true), &[4]).await;
-    finds(&table, Filter::eq("A", 1), &[0, 1, 2]).await;
     if !h.deviates(Deviation::Int64LiteralOnInt32) {
         finds(&table, Filter::eq("A", 1i64), &[1, 2]).await;
     }
@@ -201,7 +219,7 @@ fn ordered(edm_type: EdmType) -> [EdmValue; 3] {
     match edm_type {
         EdmType::Binary => [vec![1u8].into(), vec![1u8, 0].into(), vec![2u8].into()],
         EdmType::Boolean => [false.into(), true.into(), true.into()],
-        EdmType::DateTime => [moment(0).into(), moment(1).into(), Ticks::MAX.into()],
+        EdmType::DateTime => [moment(0).into(), moment(MILLISECOND).into(), Ticks::MAX.into()],
         EdmType::Double => [(-2.5).into(), 0.25.into(), 3.5.into()],
         EdmType::Guid => [1, 2, 3].map(|n| Uuid::from_bytes([n; 16]).into()),
         EdmType::Int32 => [(-5).into(), 0.into(), 7.into()],

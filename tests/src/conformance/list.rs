@@ -116,6 +116,7 @@ macro_rules! conformance_tests {
             }
             filters {
                 compare_every_type
+                compare_times_by_the_tick
                 skip_missing_properties
                 combine
                 quote_text

@@ -69,7 +69,7 @@ pub(super) fn some_value(rng: &mut fastrand::Rng, edm_type: EdmType) -> EdmValue
     match edm_type {
         EdmType::Binary => EdmValue::Binary(vec![small, 255 - small][..usize::from(small % 3)].to_vec()),
         EdmType::Boolean => small.is_multiple_of(2).into(),
-        EdmType::DateTime => EdmValue::DateTime(moment(i64::from(small))),
+        EdmType::DateTime => EdmValue::DateTime(moment(i64::from(small) * MILLISECOND)),
         EdmType::Double => (f64::from(small) - 1.5).into(),
         EdmType::Guid => Uuid::from_bytes([small; 16]).into(),
         EdmType::Int32 => (i32::from(small) - 2).into(),
@@ -77,6 +77,9 @@ pub(super) fn some_value(rng: &mut fastrand::Rng, edm_type: EdmType) -> EdmValue
         EdmType::String => (pick(rng, &["", "a", "a'b", "b", "\u{1F600}", "\u{E000}"])).into(),
     }
 }
+
+/// The ticks of a millisecond.
+pub(super) const MILLISECOND: i64 = 10_000;
 
 /// 2013-01-01 and some ticks: the resolution of the service.
 pub(super) fn moment(ticks: i64) -> Ticks {
