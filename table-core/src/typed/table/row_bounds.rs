@@ -5,7 +5,8 @@ use crate::query::Range;
 use crate::store::Result;
 use crate::typed::RowPrefix;
 
-/// Row keys of `T`: those under a [`RowPrefix`], or in a range of prefixes.
+/// Row keys of `T`: those under a [`RowPrefix`], or in a range of prefixes. What `T::row_prefix()` makes
+/// will do.
 ///
 /// | rows | keys |
 /// |---|---|
@@ -23,55 +24,55 @@ pub trait RowBounds<T> {
     fn into_range(self) -> Result<Range>;
 }
 
-impl<T> RowBounds<T> for RowPrefix<T> {
+impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for P {
     fn into_range(self) -> Result<Range> {
-        let text = self.into_text()?;
+        let text = self.into().into_text()?;
         let to = end_of(&text);
         Ok(Range { from: Bound::Included(text), to })
     }
 }
 
-impl<T> RowBounds<T> for ops::Range<RowPrefix<T>> {
+impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::Range<P> {
     fn into_range(self) -> Result<Range> {
         Ok(Range { from: from(self.start)?, to: before(self.end)? })
     }
 }
 
-impl<T> RowBounds<T> for ops::RangeInclusive<RowPrefix<T>> {
+impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeInclusive<P> {
     fn into_range(self) -> Result<Range> {
         let (start, end) = self.into_inner();
         Ok(Range { from: from(start)?, to: through(end)? })
     }
 }
 
-impl<T> RowBounds<T> for ops::RangeFrom<RowPrefix<T>> {
+impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeFrom<P> {
     fn into_range(self) -> Result<Range> {
         Ok(Range { from: from(self.start)?, to: Bound::Unbounded })
     }
 }
 
-impl<T> RowBounds<T> for ops::RangeTo<RowPrefix<T>> {
+impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeTo<P> {
     fn into_range(self) -> Result<Range> {
         Ok(Range { from: Bound::Unbounded, to: before(self.end)? })
     }
 }
 
-impl<T> RowBounds<T> for ops::RangeToInclusive<RowPrefix<T>> {
+impl<T, P: Into<RowPrefix<T>>> RowBounds<T> for ops::RangeToInclusive<P> {
     fn into_range(self) -> Result<Range> {
         Ok(Range { from: Bound::Unbounded, to: through(self.end)? })
     }
 }
 
-fn from<T>(prefix: RowPrefix<T>) -> Result<Bound<String>> {
-    prefix.into_text().map(Bound::Included)
+fn from<T>(prefix: impl Into<RowPrefix<T>>) -> Result<Bound<String>> {
+    prefix.into().into_text().map(Bound::Included)
 }
 
-fn before<T>(prefix: RowPrefix<T>) -> Result<Bound<String>> {
-    prefix.into_text().map(Bound::Excluded)
+fn before<T>(prefix: impl Into<RowPrefix<T>>) -> Result<Bound<String>> {
+    prefix.into().into_text().map(Bound::Excluded)
 }
 
-fn through<T>(prefix: RowPrefix<T>) -> Result<Bound<String>> {
-    prefix.into_text().map(|text| end_of(&text))
+fn through<T>(prefix: impl Into<RowPrefix<T>>) -> Result<Bound<String>> {
+    prefix.into().into_text().map(|text| end_of(&text))
 }
 
 /// Behind everything that starts with the text.
