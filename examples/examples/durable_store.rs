@@ -1,0 +1,41 @@
+//! The embedded store: what was acknowledged is there after a restart, and in a backup.
+
+use table_core::prelude::*;
+use table_embedded::EmbeddedStore;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Note {
+    #[partition_key]
+    topic: String,
+    #[row_key]
+    number: u32,
+    text: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let (original, copy) = (directory.path().join("notes"), directory.path().join("backup"));
+    let note = Note { topic: "storage".to_owned(), number: 1, text: "synced before it returns".to_owned() };
+
+    let store = EmbeddedStore::open(&original).await?;
+    let notes = Table::<Note>::new(store.clone(), "Notes")?;
+    notes.create_if_missing().await?;
+    notes.insert(&note).await?; // on disk now
+
+    // One process, and one store in it, at a time.
+    let error = EmbeddedStore::open(&original).await.unwrap_err();
+    assert!(error.to_string().contains("notes"), "{error}");
+
+    // A backup is taken while the store is in use.
+    store.backup(&copy).await?;
+    notes.delete(note.entity_key()?, IfMatch::Any).await?;
+    store.close().await?;
+
+    let reopened = Table::<Note>::new(EmbeddedStore::open(&original).await?, "Notes")?;
+    assert_eq!(reopened.get(note.entity_key()?).await?, None);
+    let backup = Table::<Note>::new(EmbeddedStore::open(&copy).await?, "Notes")?;
+    assert_eq!(backup.get(note.entity_key()?).await?, Some(note));
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! A lost answer, with and without a retry that can prove what happened.
+
+use std::time::Duration;
+
+use table_core::adapter::{Fault, FaultInjector, Faulty, RetryPolicy, Retrying};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Order {
+    #[partition_key]
+    customer: String,
+    #[row_key]
+    number: u32,
+    cents: i64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let faults = FaultInjector::new(1);
+    let memory = MemoryStore::new();
+    let order = Order { customer: "alice".to_owned(), number: 1, cents: 4_200 };
+
+    // Without a retry the caller is told that nobody knows: the order may be there. It is.
+    let orders = Table::<Order>::new(Faulty::new(memory.clone(), faults.clone()), "Orders")?;
+    orders.create_if_missing().await?;
+    faults.script([Some(Fault::LoseAnswer)]);
+    let error = orders.insert(&order).await.unwrap_err();
+    assert!(error.is_ambiguous());
+    assert!(orders.get(order.entity_key()?).await?.is_some());
+
+    // A retry that repeats the insert blindly would meet its own order and call it a conflict. With
+    // write ids it reads which write the entity came from, and reports success.
+    let policy = RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO).with_write_ids();
+    let retrying = Retrying::new(Faulty::new(memory, faults.clone()), policy);
+    let orders = Table::<Order>::new(retrying, "Orders")?;
+    faults.script([Some(Fault::LoseAnswer)]);
+    orders.insert(&Order { number: 2, ..order.clone() }).await?;
+
+    // An insert that truly conflicts is still a conflict.
+    let error = orders.insert(&order).await.unwrap_err();
+    assert!(error.is_already_exists());
+
+    // A busy service is waited for, three times here.
+    faults.script([Some(Fault::Throttle { retry_after: None }); 3]);
+    orders.insert(&Order { number: 3, ..order }).await?;
+    assert_eq!(faults.injected().len(), 5);
+    Ok(())
+}

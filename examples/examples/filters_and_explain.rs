@@ -1,0 +1,55 @@
+//! Filters from typed fields, names or text; what they will cost; what would be cheaper.
+
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_core::query::{AccessPath, Filter, Plan, Query};
+use table_core::store::ServiceProfile;
+
+#[derive(Debug, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    id: u32,
+    last_name: String,
+    age: i32,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    employees.create_if_missing().await?;
+    for (department, id, last_name, age) in
+        [("Sales", 1, "Jones", 47), ("Sales", 2, "Kim", 29), ("Marketing", 3, "Smith", 52)]
+    {
+        let (department, last_name) = (department.to_owned(), last_name.to_owned());
+        employees.insert(&Employee { department, id, last_name, age }).await?;
+    }
+
+    // A typed condition can only compare a field with what it holds.
+    let older = Employee::AGE.gt(40).and(Employee::LAST_NAME.starts_with("J"));
+    let query = employees.query().partition(Employee::partition("Sales")?).filter(older);
+    assert_eq!(query.access_path()?, AccessPath::PartitionScan);
+    let names: Vec<_> = query.all().await?.into_iter().map(|employee| employee.last_name).collect();
+    assert_eq!(names, ["Jones"]);
+
+    // Without a partition, every entity of the table is read.
+    let query = employees.query().filter(Employee::AGE.gt(40));
+    assert_eq!(query.access_path()?, AccessPath::TableScan);
+    assert_eq!(query.all().await?.len(), 2);
+
+    // The service's text parses to the same, and prints back.
+    let parsed: Filter = "PartitionKey eq 'Sales' and Age gt 40".parse()?;
+    assert_eq!(parsed, Filter::eq("PartitionKey", "Sales").and(Filter::gt("Age", 40)));
+    assert_eq!(parsed.to_string(), "PartitionKey eq 'Sales' and Age gt 40");
+    let error = "Age gt".parse::<Filter>().unwrap_err().to_string();
+    assert!(error.contains("character 6"), "{error}");
+
+    // An `or` of keys makes the service read the partition: asked one by one, they are point reads.
+    let either = "PartitionKey eq 'Sales' and (RowKey eq '0000000001' or RowKey eq '0000000002')".parse()?;
+    let explanation = Query::new().with_filter(either).explain(&ServiceProfile::AZURE_TABLES);
+    assert_eq!(explanation.path, AccessPath::PartitionScan);
+    assert!(matches!(explanation.plan, Some(Plan::Points(keys)) if keys.len() == 2));
+    Ok(())
+}

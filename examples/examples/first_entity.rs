@@ -1,0 +1,48 @@
+//! A struct, a table, a row: insert, read, change, query.
+
+use table_core::prelude::*;
+use table_embedded::EmbeddedStore;
+
+#[derive(Debug, Clone, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    first_name: String,
+    age: i32,
+    nickname: Option<String>,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(directory.path()).await?;
+    let employees = Table::<Employee>::new(store, "Employees")?;
+    employees.create_if_missing().await?;
+
+    let ken = Employee {
+        department: "Sales".into(),
+        id: 223,
+        first_name: "Ken".into(),
+        age: 41,
+        nickname: None,
+        etag: None,
+    };
+    employees.insert(&ken).await?; // 1 request; an error if there is one already
+
+    let key = Employee::key("Sales", 223)?;
+    assert_eq!(key.key().row(), "empid_000223");
+    let mut read = employees.get_existing(&key).await?; // 1 request, a point query
+    read.age += 1;
+    employees.replace(&read).await?; // refused if somebody else changed Ken meanwhile
+
+    let sales = employees.query().partition(Employee::partition("Sales")?);
+    let older = sales.filter(Employee::AGE.gt(41)).all().await?;
+    assert_eq!(older.len(), 1);
+    assert_eq!((older[0].first_name.as_str(), older[0].age), ("Ken", 42));
+    Ok(())
+}

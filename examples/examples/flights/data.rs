@@ -1,0 +1,83 @@
+//! The CSV files of a data set.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::Result;
+use crate::row::{Columns, Row};
+
+/// The files of a data set, decompressed in memory.
+#[derive(Debug)]
+pub(crate) struct DataSet {
+    pub(crate) flights: DataFile,
+    pub(crate) weather: DataFile,
+    pub(crate) planes: DataFile,
+    pub(crate) airlines: DataFile,
+}
+
+impl DataSet {
+    /// Reads the files of a directory, each as `.csv` or `.csv.zst`.
+    pub(crate) fn read(dir: &Path) -> Result<Self> {
+        Ok(Self {
+            flights: DataFile::read(dir, "flights.csv")?,
+            weather: DataFile::read(dir, "weather.csv")?,
+            planes: DataFile::read(dir, "planes.csv")?,
+            airlines: DataFile::read(dir, "airlines.csv")?,
+        })
+    }
+
+    /// Tells data sets apart, however they are compressed.
+    pub(crate) fn fingerprint(&self) -> String {
+        let files = [&self.flights, &self.weather, &self.planes, &self.airlines];
+        let hash = files.into_iter().fold(FNV_OFFSET, |hash, file| fnv(fnv(hash, &file.bytes), &[0]));
+        format!("{hash:016x}")
+    }
+}
+
+/// One CSV file with a line of headers.
+#[derive(Debug)]
+pub(crate) struct DataFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl DataFile {
+    fn read(dir: &Path, name: &str) -> Result<Self> {
+        let (plain, compressed) = (dir.join(name), dir.join(format!("{name}.zst")));
+        let (path, bytes) = match fs::read(&plain) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => (compressed.clone(), decompress(&compressed)),
+            read => (plain, read),
+        };
+        match bytes {
+            Ok(bytes) => Ok(Self { path, bytes }),
+            Err(e) => Err(format!("cannot read {name} or {name}.zst in {}: {e}", dir.display()).into()),
+        }
+    }
+
+    /// How many rows it has, by its lines.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1)
+    }
+
+    /// Its rows in their order.
+    pub(crate) fn rows(&self) -> Result<impl Iterator<Item = Result<Row>>> {
+        let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
+        let columns = Arc::new(Columns { path: self.path.clone(), names: reader.headers()?.clone() });
+        Ok(reader.into_records().map(move |record| Row::new(&columns, record)))
+    }
+}
+
+fn decompress(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    zstd::Decoder::new(fs::File::open(path)?)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a: tells files apart, protects from nobody. <http://www.isthe.com/chongo/tech/comp/fnv/>
+fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,112 @@
+//! From CSV rows to entities.
+
+use std::collections::BTreeMap;
+
+use chrono::NaiveDate;
+use table_core::model::Reverse;
+use table_core::model::{Entity, Properties};
+use table_core::typed::TableEntity;
+
+use crate::Result;
+use crate::data::{DataFile, DataSet};
+use crate::model::{Airline, DEPARTURES, Departure, FLIGHTS, Flight, Plane, REFERENCE, WEATHER, WeatherDay};
+use crate::row::Row;
+
+/// An entity and the table it goes to.
+pub(crate) type Stored = (&'static str, Entity);
+
+/// Every entity of a data set.
+pub(crate) fn entities(data: &DataSet) -> Result<impl Iterator<Item = Result<Stored>>> {
+    let airlines = data.airlines.rows()?.map(|row| stored(REFERENCE, &airline(&row?)?));
+    let planes = data.planes.rows()?.map(|row| stored(REFERENCE, &plane(&row?)?));
+    let weather = weather_days(&data.weather)?.into_iter().map(|day| stored(WEATHER, &day));
+    let flights = data.flights.rows()?.map(|row| stored(FLIGHTS, &flight(&row?)?));
+    let departures = data.flights.rows()?.map(|row| stored(DEPARTURES, &departure(&row?)?));
+    Ok(airlines.chain(planes).chain(weather).chain(flights).chain(departures))
+}
+
+fn stored(table: &'static str, entity: &impl TableEntity) -> Result<Stored> {
+    Ok((table, entity.to_entity()?))
+}
+
+fn airline(row: &Row) -> Result<Airline> {
+    Ok(Airline { carrier: row.required("carrier")?, name: row.required("name")? })
+}
+
+fn plane(row: &Row) -> Result<Plane> {
+    Ok(Plane {
+        tail_number: row.required("tailnum")?,
+        manufacturer: row.required("manufacturer")?,
+        model: row.required("model")?,
+        year: row.optional("year")?,
+        seats: row.required("seats")?,
+        engines: row.required("engines")?,
+    })
+}
+
+fn flight(row: &Row) -> Result<Flight> {
+    Ok(Flight {
+        carrier: row.required("carrier")?,
+        date: row.date()?,
+        number: row.required("flight")?,
+        origin: row.required("origin")?,
+        dest: row.required("dest")?,
+        tail_number: row.optional("tailnum")?,
+        dep_delay: row.optional("dep_delay")?,
+        arr_delay: row.optional("arr_delay")?,
+        air_time: row.optional("air_time")?,
+        distance: row.required("distance")?,
+    })
+}
+
+fn departure(row: &Row) -> Result<Departure> {
+    Ok(Departure {
+        origin: row.required("origin")?,
+        scheduled: Reverse(row.time()?),
+        carrier: row.required("carrier")?,
+        number: row.required("flight")?,
+        dest: row.required("dest")?,
+    })
+}
+
+/// A day's temperatures as they are gathered.
+#[derive(Default)]
+struct Day {
+    hours: Properties,
+    seen: [u8; 24],
+}
+
+/// The hourly observations, gathered by airport and day.
+fn weather_days(file: &DataFile) -> Result<Vec<WeatherDay>> {
+    let mut days: BTreeMap<(String, NaiveDate), Day> = BTreeMap::new();
+    for row in file.rows()? {
+        let row = row?;
+        days.entry((row.required("origin")?, row.date()?)).or_default().observe(&row)?;
+    }
+    let finish = |((airport, date), day): (_, Day)| WeatherDay { airport, date, hours: day.hours };
+    Ok(days.into_iter().map(finish).collect())
+}
+
+impl Day {
+    /// Adds an observation. The rows are in the order of time, so the second of an hour that comes twice is
+    /// the one after the clocks went back; a third would be a mistake in the data.
+    fn observe(&mut self, row: &Row) -> Result<()> {
+        let hour = row.required("hour")?;
+        let seen = self.seen.get_mut(hour).ok_or_else(|| row.error("hour", "a day has the hours 0 to 23"))?;
+        *seen += 1;
+        let name = match seen {
+            1 => WeatherDay::hour_name(hour),
+            2 => WeatherDay::repeated_hour_name(hour),
+            _ => return Err(row.error("hour", "the third observation of this hour on this day")),
+        };
+        if let Some(fahrenheit) = row.optional("temp")? {
+            self.hours.set(&name, celsius(fahrenheit));
+        }
+        Ok(())
+    }
+}
+
+/// °C to the tenth, the resolution that the stations measure.
+fn celsius(fahrenheit: f64) -> f64 {
+    ((fahrenheit - 32.0) / 1.8 * 10.0).round() / 10.0
+}

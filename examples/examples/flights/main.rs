@@ -1,0 +1,82 @@
+//! The flights that left New York City's airports in 2013, loaded once into a durable store and queried
+//! through derived types: each answer with its access path and its number of storage requests.
+//!
+//! ```sh
+//! cargo run --release --example flights
+//! ```
+
+mod answer;
+mod args;
+mod data;
+mod groups;
+mod import;
+mod load;
+mod model;
+mod plots;
+mod progress;
+mod questions;
+mod report;
+mod row;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use table_core::memory::MemoryStore;
+use table_core::store::TableStore;
+use table_embedded::EmbeddedStore;
+
+use answer::{Answer, Answered};
+use args::{Args, StoreChoice};
+use questions::Questions;
+
+/// The result of everything here: errors are for the person who started the program.
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("flights: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<()> {
+    match args.store() {
+        StoreChoice::Memory => answer(args, Arc::new(MemoryStore::new())).await,
+        StoreChoice::Embedded(dir) => {
+            let store = EmbeddedStore::open(dir).await?;
+            answer(args, Arc::new(store.clone())).await?;
+            Ok(store.close().await?)
+        }
+    }
+}
+
+async fn answer(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {
+    load::ensure(&store, args).await?;
+    let questions = Questions::new(store)?;
+    let answers = questions.ask_all().await?;
+    report::print(&answers, args.json)?;
+    match &args.plots {
+        Some(dir) => plot(dir, &answers, &questions).await,
+        None => Ok(()),
+    }
+}
+
+async fn plot(dir: &Path, answers: &[Answered], questions: &Questions) -> Result<()> {
+    let weather = answers.iter().find_map(|answered| match &answered.answer {
+        Answer::Weather { hours } => Some(hours),
+        _ => None,
+    });
+    if let Some(hours) = weather {
+        plots::temperatures(dir, "Temperature at Newark (EWR) on 1 January 2013", hours)?;
+    }
+    let days = questions.flights_per_day().await?;
+    plots::flights_per_day(dir, "Flights from New York City's airports, 2013", &days)?;
+    eprintln!("The plots are in {}.", dir.display());
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! The questions, each by the pattern that suits it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use chrono::NaiveDate;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+
+use crate::Result;
+use crate::answer::{Answer, Answered};
+use crate::model::{
+    Airline, DEPARTURES, Departure, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, REFERENCE,
+    WEATHER, WeatherDay,
+};
+
+/// Partitions that are counted at once.
+const PARTITIONS_AT_ONCE: usize = 8;
+
+/// The tables, with a meter beneath that counts their requests.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    meter: RequestMeter,
+    flights: Table<Flight>,
+    departures: Table<Departure>,
+    weather: Table<WeatherDay>,
+    airlines: Table<Airline>,
+}
+
+impl Questions {
+    pub(crate) fn new(store: Arc<dyn TableStore>) -> Result<Self> {
+        let meter = RequestMeter::new();
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
+        Ok(Self {
+            meter,
+            flights: Table::new(Arc::clone(&store), FLIGHTS)?,
+            departures: Table::new(Arc::clone(&store), DEPARTURES)?,
+            weather: Table::new(Arc::clone(&store), WEATHER)?,
+            airlines: Table::new(store, REFERENCE)?,
+        })
+    }
+
+    /// Asks everything, one question after another.
+    pub(crate) async fn ask_all(&self) -> Result<Vec<Answered>> {
+        Ok(vec![
+            self.ask("flight", "point query", self.flight()).await?,
+            self.ask("carrier_day", "compound key, row range", self.carrier_day()).await?,
+            self.ask("latest_jfk", "log tail", self.latest_jfk()).await?,
+            self.ask("airline_counts", "client-side join", self.airline_counts()).await?,
+            self.ask("weather_day", "data series in one entity", self.weather_day()).await?,
+            self.ask("delayed_lga", "scan: reads every flight", self.delayed_lga()).await?,
+        ])
+    }
+
+    async fn ask(
+        &self,
+        question: &'static str,
+        pattern: &'static str,
+        answer: impl Future<Output = Result<Answer>>,
+    ) -> Result<Answered> {
+        let start = Instant::now();
+        let (answer, cost) = self.meter.measure(answer).await;
+        Ok(Answered::new(question, pattern, answer?, &cost, start.elapsed()))
+    }
+
+    /// UA 1545 from Newark on New Year's Day.
+    async fn flight(&self) -> Result<Answer> {
+        let key = Flight::key("UA", date(1, 1)?, 1545, "EWR")?;
+        let flight = self.flights.get_existing(key).await?;
+        Ok(Answer::Flight { dest: flight.dest, dep_delay: flight.dep_delay })
+    }
+
+    /// United's flights on January 15 and their miles: the day starts the row key.
+    async fn carrier_day(&self) -> Result<Answer> {
+        let day = self
+            .flights
+            .query()
+            .partition(Flight::partition("UA")?)
+            .rows(Flight::row_prefix().date(date(1, 15)?));
+        let flights = day.project::<FlightDistance>().all().await?;
+        let distance = flights.iter().map(|flight| i64::from(flight.distance)).sum();
+        Ok(Answer::CarrierDay { flights: flights.len() as u64, distance })
+    }
+
+    /// The ten latest scheduled departures from JFK: the first ten of its log.
+    async fn latest_jfk(&self) -> Result<Answer> {
+        let log = self.departures.query().partition(Departure::partition("JFK")?);
+        let latest = log.limit(10).all().await?;
+        let time = |departure: &Departure| departure.scheduled.0.format("%Y-%m-%dT%H:%M").to_string();
+        Ok(Answer::Latest { scheduled: latest.iter().map(time).collect() })
+    }
+
+    /// Flights per airline: the names are read once and joined here with the counts of the carriers'
+    /// partitions.
+    async fn airline_counts(&self) -> Result<Answer> {
+        let airlines = self.airlines.query().partition(Airline::partition()?).all().await?;
+        let counts = stream::iter(airlines).map(|airline| self.count(airline));
+        Ok(Answer::Airlines(counts.buffer_unordered(PARTITIONS_AT_ONCE).try_collect().await?))
+    }
+
+    /// An airline's name and its flights.
+    async fn count(&self, airline: Airline) -> Result<(String, u64)> {
+        let flights = self.flights.query().partition(Flight::partition(&airline.carrier)?);
+        Ok((airline.name, flights.count().await? as u64))
+    }
+
+    /// The temperatures at Newark on New Year's Day.
+    async fn weather_day(&self) -> Result<Answer> {
+        let day = self.weather.get_existing(WeatherDay::key("EWR", date(1, 1)?)?).await?;
+        Ok(Answer::Weather { hours: day.temperatures() })
+    }
+
+    /// January's departures from LaGuardia that arrived more than two hours late.
+    ///
+    /// No key starts with the day or the airport, so the store reads every flight. It compares the day and
+    /// the delay; the airport, at the end of the row key, is left to the client.
+    async fn delayed_lga(&self) -> Result<Answer> {
+        let january = RowPrefix::new("2013-01-");
+        let late = self.flights.query().rows(january).filter(Flight::ARR_DELAY.gt(120));
+        let late = late.project::<FlightOrigin>().all().await?;
+        let flights = late.iter().filter(|flight| flight.origin == "LGA").count() as u64;
+        Ok(Answer::Count { flights })
+    }
+
+    /// The flights of every day.
+    pub(crate) async fn flights_per_day(&self) -> Result<BTreeMap<NaiveDate, u64>> {
+        let flights = self.flights.query().project::<FlightDay>().stream();
+        let add = |mut days: BTreeMap<_, _>, flight: FlightDay| async move {
+            *days.entry(flight.date).or_default() += 1;
+            Ok(days)
+        };
+        Ok(flights.try_fold(BTreeMap::new(), add).await?)
+    }
+}
+
+fn date(month: u32, day: u32) -> Result<NaiveDate> {
+    NaiveDate::from_ymd_opt(2013, month, day).ok_or_else(|| "no such date".into())
+}

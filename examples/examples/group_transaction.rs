@@ -1,0 +1,53 @@
+//! Several entities of one partition, written all or not at all, in one request.
+
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Order", partition_key = "{customer}", row_key = "order_{number:06}")]
+struct Order {
+    customer: String,
+    number: u32,
+    lines: i32,
+}
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "OrderLine", partition_key = "{customer}", row_key = "line_{order:06}_{line:03}")]
+struct OrderLine {
+    customer: String,
+    order: u32,
+    line: u32,
+    product: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let orders = Table::<Order>::new(MemoryStore::new(), "Orders")?;
+    let lines = orders.view::<OrderLine>()?;
+    orders.create_if_missing().await?;
+    let order = Order { customer: "alice".to_owned(), number: 1, lines: 2 };
+    let line =
+        |line| OrderLine { customer: "alice".to_owned(), order: 1, line, product: format!("product {line}") };
+
+    // The order and its lines, types of their own, are there together.
+    let mut group = orders.group(Order::partition("alice")?);
+    group.insert(&order)?.insert(&line(1))?.insert(&line(2))?;
+    let written = group.commit().await?; // 1 request
+    assert_eq!(written.len(), 3);
+    let of_order =
+        lines.query().partition(OrderLine::partition("alice")?).rows(OrderLine::row_prefix().order(1));
+    assert_eq!(of_order.all().await?.len(), 2);
+
+    // One conflict, and nothing of the group is written. The error names the operation.
+    let mut group = orders.group(Order::partition("alice")?);
+    group.insert(&line(3))?.insert(&order)?;
+    let error = group.commit().await.unwrap_err();
+    assert!(error.to_string().starts_with("operation 1 of the group transaction failed"), "{error}");
+    assert!(lines.get(line(3).entity_key()?).await?.is_none());
+
+    // What cannot be in the group is refused while it is built.
+    let mut group = orders.group(Order::partition("alice")?);
+    let stranger = Order { customer: "bob".to_owned(), ..order };
+    assert!(group.insert(&stranger).is_err());
+    Ok(())
+}

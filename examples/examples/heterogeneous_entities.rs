@@ -1,0 +1,59 @@
+//! Several types in one table: each is read as itself, all of them as an enum.
+
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+
+/// A department: the head of its partition.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Department", partition_key = "{name}", row_key = "department", rename_all = "PascalCase")]
+struct Department {
+    name: String,
+    budget: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    name: String,
+}
+
+/// A row of a department's partition.
+#[derive(Debug, PartialEq, EntityResolver)]
+enum SalesRow {
+    Department(Department),
+    Employee(Employee),
+    #[resolver(other)]
+    Other(Entity),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let employees = Table::<Employee>::new(MemoryStore::new(), "Company")?;
+    let departments = employees.view::<Department>()?;
+    employees.create_if_missing().await?;
+
+    let sales = Department { name: "Sales".to_owned(), budget: 1_000_000 };
+    let ken = Employee { department: "Sales".to_owned(), id: 223, name: "Ken".to_owned() };
+    departments.insert(&sales).await?;
+    employees.insert(&ken).await?;
+    let note = Entity::new("Sales", "note_1")?.with("EntityType", "Note").with("Text", "by another program");
+    employees.store().write(employees.name(), Operation::Insert(note.clone())).await?;
+
+    // One request reads the whole partition, each row as what it is.
+    let rows = employees.view::<SalesRow>()?.query().partition(PartitionKey::new("Sales")?).all().await?;
+    assert_eq!(rows[0], SalesRow::Department(sales));
+    assert_eq!(rows[1], SalesRow::Employee(ken.clone()));
+    assert!(matches!(&rows[2], SalesRow::Other(other) if other.key() == note.key()));
+
+    // A query of one type leaves the others out.
+    assert_eq!(employees.query().all().await?, [ken]);
+
+    // A row of another type is an error that says so, not a struct of defaults.
+    let error = employees.get(note.key()).await.unwrap_err();
+    assert!(error.to_string().contains("Note"), "{error}");
+    Ok(())
+}

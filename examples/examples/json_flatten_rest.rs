@@ -1,0 +1,66 @@
+//! Nested values as JSON, a group of fields as properties of their own, and properties that belong
+//! to other programs.
+
+use serde::{Deserialize, Serialize};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Skill {
+    name: String,
+    years: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Address {
+    street: String,
+    city: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    id: u32,
+    #[entity(json)]
+    skills: Vec<Skill>,
+    #[entity(flatten)]
+    address: Address,
+    #[entity(rest)]
+    rest: Properties,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    employees.create_if_missing().await?;
+    let mut ken = Employee {
+        department: "Sales".to_owned(),
+        id: 223,
+        skills: vec![Skill { name: "Rust".to_owned(), years: 9 }],
+        address: Address { street: "1 Main St".to_owned(), city: "Seattle".to_owned() },
+        rest: Properties::new(),
+    };
+    employees.insert(&ken).await?;
+
+    // The skills are one property, the address two.
+    let stored = employees.view::<Entity>()?.get_existing(ken.entity_key()?.cast::<Entity>()).await?;
+    assert_eq!(stored.get("Skills"), Some(ValueRef::String(r#"[{"name":"Rust","years":9}]"#)));
+    assert_eq!(stored.get("City"), Some(ValueRef::String("Seattle")));
+
+    // Another program adds a property that this one does not know ...
+    let added = Entity::from(stored.key().clone()).with("Badge", 7);
+    employees.store().write(employees.name(), Operation::Merge(added, IfMatch::Any)).await?;
+
+    // ... and a replace by this one keeps it.
+    ken = employees.get_existing(ken.entity_key()?).await?;
+    ken.address.city = "Tacoma".to_owned();
+    employees.insert_or_replace(&ken).await?;
+    let stored = employees.view::<Entity>()?.get_existing(stored.key()).await?;
+    assert_eq!(stored.get("City"), Some(ValueRef::String("Tacoma")));
+    assert_eq!(stored.get("Badge"), Some(ValueRef::Int32(7)));
+    Ok(())
+}

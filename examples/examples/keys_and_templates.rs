@@ -1,0 +1,78 @@
+//! Composed keys: padding, dates, newest first, escapes, and what does not fit.
+
+use std::cmp::Reverse;
+
+use chrono::{NaiveDate, NaiveDateTime};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+
+/// A reservation: its key starts with the day, so that a day is a range.
+#[derive(Debug, TableEntity)]
+#[entity(type = "Reservation", partition_key = "hotel_{hotel}", row_key = "{day}_{room:04}")]
+struct Reservation {
+    hotel: String,
+    day: NaiveDate,
+    room: u32,
+    guest: String,
+}
+
+/// A log whose newest entry comes first.
+#[derive(Debug, TableEntity)]
+#[entity(type = "LogEntry", partition_key = "{service}", row_key = "{at}")]
+struct LogEntry {
+    service: String,
+    at: Reverse<NaiveDateTime>,
+    text: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    reservations().await?;
+    log().await
+}
+
+async fn reservations() -> table_core::Result<()> {
+    let key = Reservation::key("Ritz", day(9), 12)?;
+    assert_eq!((key.key().partition(), key.key().row()), ("hotel_Ritz", "2013-01-09_0012"));
+
+    // What a key cannot hold is escaped, and comes back as it was.
+    assert_eq!(Reservation::partition("Ritz / Carlton")?.to_string(), "hotel_Ritz ~2F Carlton");
+
+    // A number that does not fit is an error, never a wider key that sorts wrongly.
+    let error = Reservation::key("Ritz", day(9), 10_000).unwrap_err();
+    assert!(error.to_string().contains("10000"), "{error}");
+
+    let table = Table::<Reservation>::new(MemoryStore::new(), "Reservations")?;
+    table.create_if_missing().await?;
+    for (date, room) in [(9, 101), (9, 12), (10, 12)] {
+        let (hotel, guest) = ("Ritz / Carlton".to_owned(), format!("guest of {room}"));
+        table.insert(&Reservation { hotel, day: day(date), room, guest }).await?;
+    }
+
+    // The start of the row key is a typed prefix: one row range, in the order of the rooms.
+    let hotel = Reservation::partition("Ritz / Carlton")?;
+    let found = table.query().partition(hotel).rows(Reservation::row_prefix().day(day(9))).all().await?;
+    assert_eq!(found.iter().map(|r| r.room).collect::<Vec<_>>(), [12, 101]);
+    assert_eq!(found[0].hotel, "Ritz / Carlton");
+    Ok(())
+}
+
+async fn log() -> table_core::Result<()> {
+    // The guide's inverted ticks: `DateTime.MaxValue.Ticks - ticks` in 19 digits.
+    let key = LogEntry::key("web", Reverse(day(1).and_time(Default::default())))?;
+    assert_eq!(key.key().row(), "2520453023999999999");
+
+    let table = Table::<LogEntry>::new(MemoryStore::new(), "Log")?;
+    table.create_if_missing().await?;
+    for date in 1..=20 {
+        let at = Reverse(day(date).and_time(Default::default()));
+        table.insert(&LogEntry { service: "web".to_owned(), at, text: format!("day {date}") }).await?;
+    }
+    let newest = table.query().partition(LogEntry::partition("web")?).limit(3).all().await?; // 1 request
+    assert_eq!(newest.iter().map(|e| e.text.as_str()).collect::<Vec<_>>(), ["day 20", "day 19", "day 18"]);
+    Ok(())
+}
+
+fn day(day: u32) -> NaiveDate {
+    NaiveDate::from_ymd_opt(2013, 1, day).unwrap_or_default()
+}

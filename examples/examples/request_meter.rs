@@ -1,0 +1,49 @@
+//! What a piece of work costs: requests, by table, operation and access path.
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_core::query::AccessPath;
+use table_core::store::OperationKind;
+
+#[derive(Debug, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Reading {
+    #[partition_key]
+    sensor: String,
+    #[row_key]
+    number: u32,
+    celsius: f64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let store = Metered::new(MemoryStore::new(), meter.clone());
+    let readings = Table::<Reading>::new(store, "Readings")?;
+    readings.create_if_missing().await?;
+
+    let write = async {
+        for number in 0..1500 {
+            readings.insert(&Reading { sensor: "roof".to_owned(), number, celsius: 21.5 }).await?;
+        }
+        Ok::<_, table_core::Error>(())
+    };
+    let (written, cost) = meter.measure(write).await;
+    written?;
+    assert_eq!(cost.of_kind(OperationKind::Insert), 1500);
+
+    // A page has 1000 entities at most, so the partition takes two requests.
+    let roof = readings.query().partition(Reading::partition("roof")?);
+    let (all, cost) = meter.measure(roof.all()).await;
+    assert_eq!(all?.len(), 1500);
+    assert_eq!(cost.total(), 2);
+    assert_eq!(cost.costliest_path(), Some(AccessPath::PartitionScan));
+
+    let (one, cost) = meter.measure(readings.get(Reading::key("roof", 7)?)).await;
+    assert!(one?.is_some());
+    assert_eq!(cost.of_path(AccessPath::Point), 1);
+
+    assert_eq!(meter.total(), 1 + 1500 + 2 + 1);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! A type that changed: rows of the old version are read as the new one, and written as such.
+
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+
+/// As it was.
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Customer", rename_all = "PascalCase")]
+struct CustomerV1 {
+    #[partition_key]
+    country: String,
+    #[row_key]
+    number: u32,
+    full_name: String,
+}
+
+/// As it is: the name has two parts.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Customer", version = 2, previous = CustomerV1, rename_all = "PascalCase")]
+struct Customer {
+    #[partition_key]
+    country: String,
+    #[row_key]
+    number: u32,
+    first_name: String,
+    last_name: String,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+impl From<CustomerV1> for Customer {
+    fn from(CustomerV1 { country, number, full_name }: CustomerV1) -> Self {
+        let (first, last) = full_name.split_once(' ').unwrap_or(("", &full_name));
+        Self { country, number, first_name: first.to_owned(), last_name: last.to_owned(), etag: None }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let customers = Table::<Customer>::new(MemoryStore::new(), "Customers")?;
+    let old_program = customers.view::<CustomerV1>()?;
+    customers.create_if_missing().await?;
+
+    let stored = CustomerV1 { country: "UK".to_owned(), number: 1, full_name: "Ada Lovelace".to_owned() };
+    old_program.insert(&stored).await?;
+
+    // The old row is read as its own type and converted; its ETag comes along.
+    let mut ada = customers.get_existing(Customer::key("UK", 1)?).await?;
+    assert_eq!((ada.first_name.as_str(), ada.last_name.as_str()), ("Ada", "Lovelace"));
+
+    // Written back, it has the new version. An old program that meets it is told, and guesses nothing.
+    ada.last_name = "King".to_owned();
+    customers.replace(&ada).await?;
+    let error = old_program.get(CustomerV1::key("UK", 1)?).await.unwrap_err();
+    assert!(error.to_string().contains("EntityVersion"), "{error}");
+    Ok(())
+}

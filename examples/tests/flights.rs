@@ -1,0 +1,175 @@
+//! The flagship answers right on every store, loads once, and says what is wrong with bad data.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use table_core::model::{Entity, TableName};
+use table_core::store::{Operation, TableStore};
+use table_embedded::EmbeddedStore;
+use tempfile::TempDir;
+
+/// The answers on the bundled data, computed from the CSV files without this code. The requests
+/// follow from the rows: a page has 1,000 at most, and a store reads 10,000 at most for one.
+const EXPECTED: &str = include_str!("../data/answers.jsonl");
+
+/// The columns that are read, with one flight in each file.
+const FLIGHTS: &str = "\
+year,month,day,dep_delay,arr_delay,carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute
+2013,1,1,2,11,UA,1545,N14228,EWR,IAH,227,1400,5,15
+";
+const WEATHER: &str = "\
+origin,year,month,day,hour,temp
+EWR,2013,1,1,1,50
+EWR,2013,1,1,1,41
+EWR,2013,1,1,2,NA
+";
+const PLANES: &str = "\
+tailnum,year,manufacturer,model,engines,seats
+N14228,1999,BOEING,737-824,2,149
+";
+const AIRLINES: &str = "carrier,name\nUA,United Air Lines Inc.\n";
+
+/// A directory for a store and a data set.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn store(&self) -> String {
+        format!("embedded:{}", self.path("store").display())
+    }
+
+    /// A data set of one flight, with one of its files replaced.
+    fn data(&self, name: &str, text: &str) -> String {
+        let directory = self.path("data");
+        fs::create_dir_all(&directory).expect("a directory");
+        let files = [("flights", FLIGHTS), ("weather", WEATHER), ("planes", PLANES), ("airlines", AIRLINES)];
+        for (file, usual) in files {
+            let text = if file == name { text } else { usual };
+            fs::write(directory.join(file).with_extension("csv"), text).expect("a file");
+        }
+        directory.display().to_string()
+    }
+}
+
+fn ask(store: &str, more: &[&str]) -> Vec<Value> {
+    let text = support::succeed("flights", &[&["--store", store, "--json"], more].concat());
+    lines(&text)
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
+}
+
+fn answer(answers: &[Value], question: &str) -> Value {
+    let found = answers.iter().find(|answered| answered["question"] == question);
+    found.expect("the question was asked")["answer"].clone()
+}
+
+/// What is said of a data set that cannot be loaded.
+fn refusal(name: &str, text: &str) -> String {
+    let place = Place::new();
+    let output = support::run("flights", &["--store", "memory", "--data", &place.data(name, text)]);
+    assert!(!output.status.success());
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).expect("text")
+}
+
+#[test]
+fn answers_from_memory() {
+    assert_eq!(ask("memory", &[]), lines(EXPECTED));
+}
+
+#[test]
+fn answers_from_disk_and_draws() {
+    let place = Place::new();
+    let plots = place.path("plots");
+    assert_eq!(ask(&place.store(), &["--plots", &plots.display().to_string()]), lines(EXPECTED));
+    for plot in ["temperatures.svg", "flights-per-day.svg"] {
+        let svg = fs::read_to_string(plots.join(plot)).expect("a plot");
+        assert!(svg.contains("</svg>"), "{plot} is not whole");
+    }
+}
+
+#[test]
+fn a_second_run_does_not_load_again() {
+    let place = Place::new();
+    let data = place.data("flights", FLIGHTS);
+    let first = ask(&place.store(), &["--data", &data]);
+    assert_eq!(answer(&first, "flight"), json!({"dest": "IAH", "dep_delay": 2}));
+    fs::remove_dir_all(&data).expect("the data set goes");
+    assert_eq!(ask(&place.store(), &[]), first);
+}
+
+#[test]
+fn other_data_replace_what_was_loaded() {
+    let place = Place::new();
+    ask(&place.store(), &["--data", &place.data("flights", FLIGHTS)]);
+    let changed = place.data("flights", &FLIGHTS.replace("IAH", "MIA"));
+    let answers = ask(&place.store(), &["--data", &changed]);
+    assert_eq!(answer(&answers, "flight"), json!({"dest": "MIA", "dep_delay": 2}));
+    assert_eq!(answer(&answers, "airline_counts"), json!({"United Air Lines Inc.": 1}));
+}
+
+#[test]
+fn an_interrupted_load_is_done_again() {
+    let place = Place::new();
+    let data = place.data("flights", FLIGHTS);
+    let whole = ask(&place.store(), &["--data", &data]);
+    interrupt(&place.path("store"));
+    assert_eq!(ask(&place.store(), &["--data", &data]), whole);
+}
+
+/// Leaves the store as a load that was killed leaves it: begun, with tables missing.
+#[tokio::main(flavor = "current_thread")]
+async fn interrupt(store: &Path) {
+    let store = EmbeddedStore::open(store).await.expect("the store opens");
+    let begun = Entity::new("import", "nycflights13").expect("a key").with("Complete", false);
+    let imports = TableName::new("Imports").expect("a name");
+    assert!(store.get(&imports, begun.key(), None).await.expect("a read").is_some());
+    store.write(&imports, Operation::InsertOrMerge(begun)).await.expect("a merge");
+    store.delete_table(&TableName::new("Flights").expect("a name")).await.expect("a table");
+    store.close().await.expect("the store closes");
+}
+
+#[test]
+fn an_hour_that_comes_twice_answers_its_first() {
+    let place = Place::new();
+    let answers = ask("memory", &["--data", &place.data("flights", FLIGHTS)]);
+    let hours = &answer(&answers, "weather_day")["hours"];
+    assert_eq!((&hours[0], &hours[1], &hours[2]), (&Value::Null, &json!(10.0), &Value::Null));
+}
+
+#[test]
+fn an_hour_that_comes_three_times_is_refused() {
+    let error = refusal("weather", &format!("{WEATHER}EWR,2013,1,1,1,50\n"));
+    assert!(error.contains("line 5, column hour, value \"1\""), "{error}");
+}
+
+#[test]
+fn errors_name_file_line_column_and_value() {
+    let error = refusal("flights", &FLIGHTS.replace("1400", "far"));
+    assert!(error.contains("flights.csv, line 2, column distance, value \"far\""), "{error}");
+    let error = refusal("flights", &FLIGHTS.replace("1400", "NA"));
+    assert!(error.contains("column distance, value \"NA\": a value is needed here"), "{error}");
+    let error = refusal("flights", &FLIGHTS.replace("minute", "second"));
+    assert!(error.contains("flights.csv has no column minute"), "{error}");
+    let error = refusal("flights", &format!("{FLIGHTS}2013,1\n"));
+    assert!(error.contains("flights.csv") && error.contains("line: 3"), "{error}");
+}
+
+#[test]
+fn a_flight_that_comes_twice_is_refused() {
+    let twice = format!("{FLIGHTS}2013,1,1,9,9,UA,1545,N1,EWR,LAX,1,1,5,15\n");
+    let error = refusal("flights", &twice);
+    assert!(error.contains("2013-01-01_1545_EWR"), "{error}");
+}
