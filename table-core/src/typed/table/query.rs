@@ -177,8 +177,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     }
 
     /// Runs the cheaper [`Plan`](crate::query::Plan) with the same answer where there is one: an `or`
-    /// of keys as point reads, as many at once as [`Table::with_concurrency`] allows, or as ranges,
-    /// one after another.
+    /// of keys as one request each, as many at once as [`Table::with_concurrency`] allows, or an `or`
+    /// of ranges one after another.
     ///
     /// [`explain`](Self::explain) shows it. It cannot be read by [`page`](Self::page).
     pub fn use_cheaper_plan(mut self) -> Self {

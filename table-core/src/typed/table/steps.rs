@@ -3,7 +3,7 @@ use std::vec;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::model::{Entity, Key, TableName};
-use crate::query::{Page, Plan, Query, Select};
+use crate::query::{AccessPath, Page, Plan, Query, Select};
 use crate::store::{Handle, Rest, Result, Step, Stepped, TableStore};
 
 /// How a typed query is read.
@@ -33,10 +33,17 @@ pub(super) struct Queries {
 }
 
 pub(super) struct Points {
-    keys: vec::IntoIter<Key>,
+    points: vec::IntoIter<Point>,
     select: Option<Select>,
     concurrency: usize,
     left: Left,
+}
+
+/// What finds one entity, or none.
+enum Point {
+    Key(Key),
+    /// A key, and something else that is asked of the entity.
+    Query(Query),
 }
 
 impl Reads {
@@ -54,23 +61,18 @@ impl Reads {
         concurrency: usize,
     ) -> Option<Self> {
         let Query { select, top: left, .. } = query;
-        match plan {
-            Plan::Ranges(queries) => Queries::start(queries.into_iter(), page_size, left).map(Self::Queries),
-            Plan::Points(keys) if keys.is_empty() || left == Some(0) => None,
-            Plan::Points(keys) => {
-                Some(Self::Points(Points { keys: keys.into_iter(), select, concurrency, left }))
+        let points: Vec<Point> = match plan {
+            Plan::Points(keys) => keys.into_iter().map(Point::Key).collect(),
+            Plan::Ranges(queries) if queries.iter().all(|q| q.access_path() == AccessPath::Point) => {
+                queries.into_iter().map(Point::Query).collect()
             }
-        }
-    }
-
-    async fn all<H: Handle>(self, store: H, table: TableName) -> Result<Vec<Entity>> {
-        let (mut entities, mut rest) = (Vec::new(), Some(self));
-        while let Some(reads) = rest {
-            let (page, more) = reads.step(store.clone(), table.clone()).await?;
-            entities.extend(page.items);
-            rest = more;
-        }
-        Ok(entities)
+            Plan::Ranges(queries) => {
+                return Queries::start(queries.into_iter(), page_size, left).map(Self::Queries);
+            }
+        };
+        let nothing = points.is_empty() || left == Some(0);
+        let points = Points { points: points.into_iter(), select, concurrency, left };
+        (!nothing).then_some(Self::Points(points))
     }
 }
 
@@ -82,7 +84,7 @@ impl Step for Steps {
                 Ok((page, rest.map(Self::AsRead)))
             }
             Self::Sorted(reads, limit) => {
-                let mut items = reads.all(store, table).await?;
+                let mut items = drain(Some(reads), &store, &table).await?;
                 items.sort_by(|a, b| a.key().cmp(b.key()));
                 items.truncate(limit.unwrap_or(usize::MAX));
                 Ok((Page { items, continuation: None }, None))
@@ -126,17 +128,45 @@ impl Step for Queries {
 }
 
 impl Step for Points {
-    /// Never reads more keys at once than entities are wanted.
+    /// Never reads more at once than entities are wanted.
     async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
-        let keys: Vec<Key> = self.keys.by_ref().take(self.left.unwrap_or(usize::MAX)).collect();
-        let (store, table, select) = (&*store, &table, self.select.as_ref());
-        let reads = stream::iter(keys).map(|key| async move { store.get(table, &key, select).await });
+        let points: Vec<Point> = self.points.by_ref().take(self.left.unwrap_or(usize::MAX)).collect();
+        let (store, table, select) = (&store, &table, self.select.as_ref());
+        let reads = stream::iter(points).map(|point| point.read(store, table, select));
         let found: Vec<_> = reads.buffered(self.concurrency).try_collect().await?;
         let items: Vec<Entity> = found.into_iter().flatten().collect();
         self.left = less(self.left, items.len());
-        let done = self.keys.as_slice().is_empty() || self.left == Some(0);
+        let done = self.points.as_slice().is_empty() || self.left == Some(0);
         Ok((Page { items, continuation: None }, (!done).then_some(self)))
     }
+}
+
+impl Point {
+    async fn read<H: Handle>(
+        self,
+        store: &H,
+        table: &TableName,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        match self {
+            Self::Key(key) => store.get(table, &key, select).await,
+            Self::Query(query) => {
+                let rest = Rest::of(query.with_top(1), None);
+                Ok(drain(rest, store, table).await?.pop())
+            }
+        }
+    }
+}
+
+/// Everything that is left.
+async fn drain<S: Step, H: Handle>(mut rest: Option<S>, store: &H, table: &TableName) -> Result<Vec<Entity>> {
+    let mut entities = Vec::new();
+    while let Some(step) = rest {
+        let page;
+        (page, rest) = step.step(store.clone(), table.clone()).await?;
+        entities.extend(page.items);
+    }
+    Ok(entities)
 }
 
 fn less(left: Left, read: usize) -> Left {

@@ -140,6 +140,21 @@ async fn a_cheaper_plan_reads_an_or_of_keys_by_key() {
 }
 
 #[tokio::test]
+async fn a_cheaper_plan_asks_for_the_type_with_each_key() {
+    let (table, meter) = employees([1, 2, 3]).await;
+    let mut other = employee(2, "n2").to_entity().unwrap();
+    other.properties_mut().set(Schema::TYPE_PROPERTY, "Robot");
+    let write = crate::store::Operation::InsertOrReplace(other);
+    table.store().write(table.name(), write).await.unwrap();
+    let before = meter.snapshot();
+    let or = "RowKey eq 'empid_000003' or RowKey eq 'empid_000002' or RowKey eq 'empid_000001'";
+    let query = table.query().partition(sales()).raw_filter(or.parse().unwrap()).use_cheaper_plan();
+    assert_eq!(ids(query).await, [1, 3]);
+    let cost = meter.since(&before);
+    assert_eq!((cost.of_path(AccessPath::Point), cost.total()), (3, 3));
+}
+
+#[tokio::test]
 async fn a_cheaper_plan_reads_an_or_of_ranges_one_by_one() {
     let (table, meter) = employees(1..=30).await;
     let query = table.query().partition(sales()).use_cheaper_plan();
