@@ -13,6 +13,33 @@ use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 ///
 /// Made by [`Table::group`]. A write that cannot be in the group is reported when it is added, with
 /// its index, and leaves the group as it was.
+///
+/// ```
+/// # use table_core::memory::MemoryStore;
+/// # use table_core::model::ETag;
+/// # use table_core::typed::{Table, TableEntity};
+/// # #[derive(Debug, TableEntity)]
+/// # #[entity(rename_all = "PascalCase")]
+/// # struct Employee {
+/// #     #[partition_key] department: String,
+/// #     #[row_key(format = "empid_{:06}")] id: u32,
+/// #     name: String,
+/// #     age: Option<i32>,
+/// #     #[etag] etag: Option<ETag>,
+/// # }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+/// # employees.create_if_missing().await?;
+/// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+/// let sales = Employee::partition("Sales")?;
+/// let mut group = employees.group(sales);
+/// group.insert(&ken)?;
+/// group.insert(&Employee { id: 224, name: "Rob".into(), ..ken })?;
+/// assert_eq!(group.commit().await?.len(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is written until `commit`"]
 pub struct TableGroup<T> {
     table: Table<T>,

@@ -21,13 +21,35 @@ const ATTEMPTS: u32 = 10;
 ///
 /// ```
 /// use table_core::memory::MemoryStore;
-/// use table_core::model::{Entity, Key};
-/// use table_core::typed::Table;
+/// use table_core::model::ETag;
+/// use table_core::typed::{Table, TableEntity};
+///
+/// #[derive(Debug, TableEntity)]
+/// #[entity(rename_all = "PascalCase")]
+/// struct Employee {
+///     #[partition_key]
+///     department: String,
+///     #[row_key(format = "empid_{:06}")]
+///     id: u32,
+///     name: String,
+///     age: Option<i32>,
+///     #[etag]
+///     etag: Option<ETag>,
+/// }
+///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// let employees = Table::<Entity>::new(MemoryStore::new(), "Employees")?;
+/// let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
 /// employees.create_if_missing().await?;
-/// assert!(employees.get(Key::new("Sales", "empid_000223")?).await?.is_none());
+///
+/// let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+/// employees.insert(&ken).await?;
+/// let mut ken = employees.get_existing(Employee::key("Sales", 223)?).await?;
+/// ken.age = Some(41);
+/// employees.replace(&ken).await?;
+///
+/// let sales = employees.query().partition(Employee::partition("Sales")?);
+/// assert_eq!(sales.filter(Employee::AGE.gt(40)).count().await?, 1);
 /// # Ok(())
 /// # }
 /// ```

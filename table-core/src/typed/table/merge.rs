@@ -19,6 +19,34 @@ impl<T: TableEntity> Table<T> {
     /// what was read. Under [`IfMatch::Any`], two more for each writer that comes in between, within
     /// the bound of [`with_attempts`](Self::with_attempts).
     ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// use table_core::model::IfMatch;
+    /// let patch = EmployeePatch { age: Some(41), ..EmployeePatch::default() };
+    /// employees.merge(Employee::key("Sales", 223)?, &patch, IfMatch::Any).await?;
+    /// let ken = employees.get_existing(Employee::key("Sales", 223)?).await?;
+    /// assert_eq!((ken.name.as_str(), ken.age), ("Ken", Some(41)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing. The
     /// entity is stored in another version of the schema.

@@ -95,6 +95,36 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     /// Only those with these row keys: under a [`RowPrefix`](crate::typed::RowPrefix), or in a range of
     /// them.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// use table_core::query::AccessPath;
+    /// use table_core::typed::RowPrefix;
+    /// let sales = employees.query().partition(Employee::partition("Sales")?);
+    /// let hundreds = sales.clone().rows(RowPrefix::new("empid_000100")..RowPrefix::new("empid_000300"));
+    /// assert_eq!(hundreds.access_path()?, AccessPath::RowRange);
+    /// assert_eq!(hundreds.count().await?, 1);
+    /// assert_eq!(sales.rows(Employee::row_prefix()).count().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn rows(self, rows: impl RowBounds<T>) -> Self {
         self.try_and(|conditions| rows.into_range().map(|range| conditions.rows(range)))
     }
@@ -129,6 +159,36 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 /// What is returned, how much, and in which order.
 impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Returns another type: only the properties that it needs are sent.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// #[derive(TableEntity)]
+    /// #[entity(projection_of = Employee, rename_all = "PascalCase")]
+    /// struct Name {
+    ///     name: String,
+    /// }
+    /// let names = employees.query().project::<Name>().all().await?;
+    /// assert_eq!(names[0].name, "Ken");
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// The entities must be both a `T` and a `P`.
     pub fn project<P: FromEntity>(self) -> TableQuery<T, P> {

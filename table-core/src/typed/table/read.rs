@@ -52,6 +52,33 @@ impl<T: FromEntity> Table<T> {
     /// [`with_concurrency`](Self::with_concurrency) allows: 16 unless told otherwise. It is not a
     /// snapshot.
     ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// let keys = [Employee::key("Sales", 223)?, Employee::key("Sales", 7)?];
+    /// let read = employees.get_many(keys).await?;
+    /// assert_eq!(read[0].as_ref().map(|e| e.name.as_str()), Some("Ken"));
+    /// assert!(read[1].is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The first that one of the reads has; the others' results are dropped.
     pub async fn get_many<K: KeyOf<T>>(&self, keys: impl IntoIterator<Item = K>) -> Result<Vec<Option<T>>> {

@@ -22,6 +22,34 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// The results one after another, page by page as the stream is polled. One request a page.
     ///
     /// An error ends the stream. Dropping it leaves nothing behind.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// use futures_util::TryStreamExt;
+    /// let mut sales = employees.query().partition(Employee::partition("Sales")?).stream();
+    /// while let Some(employee) = sales.try_next().await? {
+    ///     assert_eq!(employee.name, "Ken");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + Unpin + use<T, R> {
         let entities = self.entity_pages(self.to_query()).entities(self.options.prefetch);
         Decoded { entities, of: PhantomData }
@@ -66,6 +94,36 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     ///
     /// The continuation can be printed, handed to a client, and taken back; it needs the same query,
     /// but for [`page_size`](Self::page_size), which bounds the page, as [`limit`](Self::limit) does.
+    ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// # employees.insert(&Employee { id: 224, ..ken }).await?;
+    /// let query = employees.query().partition(Employee::partition("Sales")?).page_size(1);
+    /// let first = query.page(None).await?;
+    /// let cursor = first.continuation.map(|c| c.to_string()).unwrap_or_default();
+    ///
+    /// let next = query.page(Some(&cursor.parse()?)).await?;
+    /// assert_eq!((next.items[0].id, next.continuation), (224, None));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`all`](Self::all); the continuation is another query's; an answer that comes in one piece

@@ -16,6 +16,35 @@ impl<T: TableEntity> Table<T> {
     ///
     /// An older schema version is replaced by the present one.
     ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// let birthday = |ken: &mut Employee| {
+    ///     ken.age = ken.age.map(|age| age + 1).or(Some(41));
+    ///     Ok(())
+    /// };
+    /// let ken = employees.update(Employee::key("Sales", 223)?, birthday).await?;
+    /// assert_eq!(ken.age, Some(41));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Entity not found. `change` changed the key. Precondition failed, after the last attempt. An
     /// ambiguous failure of the write is returned as it is.

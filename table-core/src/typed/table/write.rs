@@ -34,6 +34,35 @@ impl<T: TableEntity> Table<T> {
 
     /// Replaces the entity in the version it was read in: that of its `#[etag]` field. One request.
     ///
+    /// ```
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::ETag;
+    /// # use table_core::typed::{Table, TableEntity};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(rename_all = "PascalCase")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     name: String,
+    /// #     age: Option<i32>,
+    /// #     #[etag] etag: Option<ETag>,
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    /// # employees.create_if_missing().await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
+    /// # employees.insert(&ken).await?;
+    /// let ken = employees.get_existing(Employee::key("Sales", 223)?).await?;
+    /// employees.replace(&Employee { age: Some(41), ..ken }).await?;
+    ///
+    /// let stale = employees.get_existing(Employee::key("Sales", 223)?).await?;
+    /// employees.update(Employee::key("Sales", 223)?, |ken| { ken.age = Some(42); Ok(()) }).await?;
+    /// assert!(employees.replace(&stale).await.unwrap_err().is_precondition_failed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag:
     /// name the version with [`replace_if`](Self::replace_if).
