@@ -14,7 +14,7 @@ use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::state::IndexState;
-use crate::journal::Change;
+use crate::journal::Lease;
 
 /// Entities whose entries are sorted into groups together.
 const WINDOW: usize = 10_000;
@@ -35,11 +35,12 @@ pub struct BuildProgress {
 /// Builds an index over existing data while writers go on.
 ///
 /// Resumable: progress is stored in the catalog after each window of 10,000 entities, and another
-/// builder takes over from it. Each change of state waits for the cache time of writers and the
-/// longest life of a request.
+/// builder takes over from it, once the first has been silent for a lease. Each change of state waits
+/// for the cache time of writers and the longest life of a request.
 pub struct IndexBuild<'a> {
     entities: &'a IndexedEntities,
     index: &'a Index,
+    lease: Lease,
     progress: BuildProgress,
     pause: Duration,
     report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
@@ -62,7 +63,9 @@ impl IndexedEntities {
     pub fn build(&self, index: &str) -> Result<IndexBuild<'_>> {
         let index = self.set.find(index)?;
         let progress = BuildProgress { state: IndexState::Absent, entities: 0, entries: 0, groups: 0 };
-        Ok(IndexBuild { entities: self, index, progress, pause: Duration::ZERO, report: Box::new(|_| {}) })
+        let lease = Lease::start(self.options.timing);
+        let report = Box::new(|_| {});
+        Ok(IndexBuild { entities: self, index, lease, progress, pause: Duration::ZERO, report })
     }
 
     /// Removes an index: its entries, then its place in the catalog. Writers maintain it less and less:
@@ -76,8 +79,12 @@ impl IndexedEntities {
         let index = self.set.find(index)?;
         let Some(mut entry) = self.catalog_entry(index.name()).await? else { return Ok(()) };
         while let Some(state) = before(entry.state) {
+            let building = entry.state == IndexState::Building;
             self.catalog().advance(index.name(), &mut entry, state, None).await?;
             self.settle_state().await?;
+            if building {
+                sleep(self.options.timing.lease()).await;
+            }
         }
         self.remove_entries(index).await?;
         self.catalog().remove(index.name(), &entry).await?;
@@ -89,10 +96,15 @@ impl IndexedEntities {
         let table = self.index_table(index);
         let mut groups = Groups::default();
         for row in self.store().query_all(&table, &query).await? {
-            let delete = Operation::Delete(row.key().clone(), IfMatch::Any);
+            // In this version only: by the time it is sent, the index may have been built again.
+            let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+            let delete = Operation::Delete(row.key().clone(), condition);
             groups.add(table.clone(), row.key().partition_key(), delete);
         }
-        groups.send(self).await.map(drop)
+        for (partition, mut operations) in groups.0 {
+            self.journal.put_while(&partition, &mut operations, || true).await?;
+        }
+        Ok(())
     }
 
     /// Waits until every writer knows the new state and no request of an older one is under way.
@@ -141,14 +153,30 @@ impl<'a> IndexBuild<'a> {
         Ok(self.progress)
     }
 
-    async fn start(&self) -> Result<CatalogEntry> {
-        let catalog = self.entities.catalog();
-        catalog.insert(self.index, IndexState::DeleteOnly).await?;
-        let entry = self.entities.catalog_entry(self.index.name()).await?;
+    async fn start(&mut self) -> Result<CatalogEntry> {
+        self.entities.catalog().insert(self.index, IndexState::DeleteOnly).await?;
+        let mut entry = self.entry().await?;
         self.entities.settle_state().await?;
-        entry.ok_or_else(|| {
+        if entry.state == IndexState::Building {
+            sleep(self.entities.options.timing.lease()).await;
+            self.claim(&mut entry).await?;
+        }
+        Ok(entry)
+    }
+
+    async fn entry(&self) -> Result<CatalogEntry> {
+        self.entities.catalog_entry(self.index.name()).await?.ok_or_else(|| {
             Error::invalid_request(format!("the index '{}' was dropped meanwhile", self.index.name()))
         })
+    }
+
+    /// Goes on as the one builder: nobody has touched the catalog's entry since it was read.
+    async fn claim(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+        let lease = Lease::start(self.entities.options.timing);
+        let progress = entry.progress.clone();
+        self.entities.catalog().advance(self.index.name(), entry, entry.state, progress).await?;
+        self.lease = lease;
+        Ok(())
     }
 
     async fn step(&mut self, entry: &mut CatalogEntry) -> Result<()> {
@@ -169,10 +197,10 @@ impl<'a> IndexBuild<'a> {
         let mut from = entry.progress.as_deref().map(str::parse).transpose()?;
         loop {
             let (window, next) = self.read_window(from.as_ref()).await?;
-            self.write_window(window, from.as_ref()).await?;
+            self.write_window(window, from.as_ref(), entry).await?;
             let Some(next) = next else { return Ok(()) };
-            let progress = Some(next.to_string());
-            self.entities.catalog().advance(self.index.name(), entry, IndexState::Building, progress).await?;
+            entry.progress = Some(next.to_string());
+            self.claim(entry).await?;
             self.tell(entry.state);
             from = Some(next);
             sleep(self.pause).await;
@@ -196,7 +224,12 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    async fn write_window(&mut self, window: Vec<Entity>, from: Option<&Continuation>) -> Result<()> {
+    async fn write_window(
+        &mut self,
+        window: Vec<Entity>,
+        from: Option<&Continuation>,
+        entry: &mut CatalogEntry,
+    ) -> Result<()> {
         if self.index.uniqueness() != Uniqueness::No {
             return self.rewrite(window).await;
         }
@@ -208,9 +241,27 @@ impl<'a> IndexBuild<'a> {
                 self.progress.entries += 1;
             }
         }
-        self.progress.groups += groups.send(self.entities).await?;
+        self.send(groups, entry).await?;
         let changed = self.changed_since(&window, from).await?;
         self.rewrite(changed).await
+    }
+
+    /// Sends groups under the builder's lease: one that was silent for long may have been replaced.
+    async fn send(&mut self, groups: Groups, entry: &mut CatalogEntry) -> Result<()> {
+        for (partition, mut operations) in groups.0 {
+            loop {
+                let (lease, sent) = (self.lease, &mut self.progress.groups);
+                let may_send = || {
+                    *sent += usize::from(lease.may_send());
+                    lease.may_send()
+                };
+                if self.entities.journal.put_while(&partition, &mut operations, may_send).await? {
+                    break;
+                }
+                self.claim(entry).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The entities of a window that are in another version than they were read in: done again, by the
@@ -233,16 +284,9 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    /// Writes entities as they are with all their entries. One that changes meanwhile needs no more: its
-    /// writer maintains the index.
     async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {
         for entity in entities {
-            match self.entities.write(&[Change::rewrite(entity)]).await {
-                Ok(_) => self.progress.entries += 1,
-                Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => {}
-                Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => {}
-                Err(e) => return Err(e),
-            }
+            self.progress.entries += usize::from(self.entities.rewrite(entity).await?);
         }
         Ok(())
     }
@@ -267,21 +311,12 @@ impl<'a> IndexBuild<'a> {
     }
 }
 
-/// Operations by partition, sent in groups.
+/// Operations by partition.
 #[derive(Default)]
 struct Groups(BTreeMap<(TableName, PartitionKey), Vec<Operation>>);
 
 impl Groups {
     fn add(&mut self, table: TableName, partition: PartitionKey, operation: Operation) {
         self.0.entry((table, partition)).or_default().push(operation);
-    }
-
-    /// Sends them; how many groups it took. What is to go and is gone is left out.
-    async fn send(self, entities: &IndexedEntities) -> Result<usize> {
-        let mut sent = 0;
-        for (partition, operations) in self.0 {
-            sent += entities.journal.put_all(&partition, operations).await?;
-        }
-        Ok(sent)
     }
 }

@@ -74,11 +74,14 @@ impl Catalog<'_> {
         Ok(())
     }
 
-    /// Forgets an index. One request.
+    /// Forgets an index, unless another program has done so. One request.
     pub(super) async fn remove(&self, name: &str, entry: &CatalogEntry) -> Result<()> {
         let condition = entry.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
         let delete = Operation::Delete(Key::new(partition(), name)?, condition);
-        self.store.write(self.table, delete).await.map(drop)
+        match self.store.write(self.table, delete).await {
+            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use async_trait::async_trait;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
-use table_core::store::{Error, Result};
+use table_core::store::{Error, Result, TableStore};
+use tokio::time::Instant;
 
 /// Where an entry is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,6 +81,7 @@ impl Entry {
 }
 
 /// Derives index entries from entities.
+#[async_trait]
 pub trait Maintainer: Debug + Send + Sync + 'static {
     /// The entries of an entity: the same for the same entity, always.
     ///
@@ -93,6 +96,15 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// As for [`entries`](Self::entries).
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
         self.entries(entity)
+    }
+
+    /// Makes sure that the answers of the other methods may be acted upon, and says until when; `None`
+    /// where they never change. Asked before every step that writes entries.
+    ///
+    /// # Errors
+    /// What they depend on cannot be read.
+    async fn prepare(&self, _store: &dyn TableStore) -> Result<Option<Instant>> {
+        Ok(None)
     }
 }
 

@@ -3,14 +3,14 @@ use std::time::Duration;
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::queue::WorkQueue;
-use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use tokio::time::{Instant, sleep};
+use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt as _};
+use tokio::time::sleep;
 
 use super::catalog::{Catalog, CatalogEntry};
 use super::definition::Index;
 use super::set::IndexSet;
 use super::state::IndexState;
-use crate::journal::{Acknowledge, Change, Committed, Journal, Timing};
+use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Timing};
 
 /// How an [`IndexedEntities`] behaves.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        let set = Arc::new(IndexSet::new(table.clone(), indexes));
+        let set = Arc::new(IndexSet::new(table.clone(), indexes, options.cache));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
@@ -126,9 +126,7 @@ impl IndexedEntities {
     /// # Errors
     /// As for [`open`](Self::open).
     pub async fn refresh(&self) -> Result<()> {
-        let asked = Instant::now();
-        let catalog = self.catalog().load().await?;
-        self.set.load(&catalog, asked)
+        self.set.refresh(&*self.store).await
     }
 
     pub(super) fn catalog(&self) -> Catalog<'_> {
@@ -139,19 +137,12 @@ impl IndexedEntities {
         Ok(self.catalog().load().await?.remove(index))
     }
 
-    /// Makes sure that the states are younger than the cache time: a writer with older ones could be
-    /// two states behind.
-    async fn fresh(&self) -> Result<()> {
-        if self.set.is_fresh(self.options.cache) { Ok(()) } else { self.refresh().await }
-    }
-
     /// Writes changes of one partition, with their entries. Requests: see
     /// [`journal`](crate::journal); one without remote entries.
     ///
     /// # Errors
     /// See [`Journal::write`].
     pub async fn write(&self, changes: &[Change]) -> Result<Committed> {
-        self.fresh().await?;
         self.journal.write(changes, self.options.acknowledge).await
     }
 
@@ -210,6 +201,23 @@ impl IndexedEntities {
             }
             sleep(pause(attempt)).await;
         }
+    }
+
+    /// Writes an entity as it is now with all its entries, again while others write it: a writer who
+    /// changes something else leaves an entry alone that it takes to be there. Whether the entity exists.
+    pub(super) async fn rewrite(&self, mut entity: Entity) -> Result<bool> {
+        for attempt in 0..=self.options.attempts {
+            let change = Change::rewrite(entity.clone());
+            match self.journal.write(&[change], Acknowledge::Applied).await {
+                Ok(done) if done.entries == Entries::Applied => return Ok(true),
+                Err(e) if !is_conflict(&e) => return Err(e),
+                _ => sleep(pause(attempt)).await,
+            }
+            let Some(now) = self.get(entity.key()).await? else { return Ok(false) };
+            entity = now;
+        }
+        let (table, key) = (self.table().to_string(), entity.key().to_string());
+        Err(ErrorKind::PreconditionFailed { table, key }.into())
     }
 
     /// The entity with this key. One request.

@@ -4,7 +4,7 @@ use table_core::query::{Continuation, Filter, Page, Query};
 use table_core::store::{Error, Result};
 
 use super::definition::{Index, Payload, Placement};
-use super::entry::{Entry, Location};
+use super::entry::{Entry, Location, Maintainer as _};
 use super::indexed::IndexedEntities;
 use super::state::IndexState;
 use crate::journal::is_pending;
@@ -30,7 +30,7 @@ impl IndexedEntities {
     /// # Errors
     /// The index is unknown or not readable.
     pub async fn find(&self, index: &str, key: &Key, trust: Trust) -> Result<Option<Entity>> {
-        let index = self.readable(index)?;
+        let index = self.readable(index).await?;
         let at = self.location(index, key);
         let Some(entry) = self.store().get(&at.table, &at.key, None).await? else { return Ok(None) };
         self.resolve(index, entry, trust).await
@@ -50,7 +50,7 @@ impl IndexedEntities {
         from: Option<&Continuation>,
         trust: Trust,
     ) -> Result<Page<Entity>> {
-        let index = self.readable(index)?;
+        let index = self.readable(index).await?;
         let table = self.index_table(index);
         let page = self.store().query(&table, &query.to_query(index), from).await?;
         let resolved =
@@ -75,8 +75,9 @@ impl IndexedEntities {
         }
     }
 
-    fn readable(&self, name: &str) -> Result<&Index> {
+    async fn readable(&self, name: &str) -> Result<&Index> {
         let index = self.set.find(name)?;
+        self.set.prepare(&**self.store()).await?;
         match self.state(name) {
             IndexState::Readable => Ok(index),
             state => Err(Error::invalid_request(format!(

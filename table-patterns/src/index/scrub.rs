@@ -7,7 +7,7 @@ use super::definition::Index;
 use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
-use crate::journal::{Change, is_pending};
+use crate::journal::is_pending;
 
 /// Checks under way at once.
 const IN_PARALLEL: usize = 16;
@@ -32,6 +32,8 @@ pub struct ScrubReport {
     pub entities: usize,
     /// Entries that were not there, or held something else.
     pub missing: usize,
+    /// Entities whose unique value another entity holds: no scrub can repair that.
+    pub taken: usize,
 }
 
 /// Where a scrub goes on after it was stopped.
@@ -132,30 +134,44 @@ impl IndexedEntities {
         let entities: Vec<_> = page.items.into_iter().filter(is_entity).collect();
         report.entities += entities.len();
         let checks = stream::iter(entities).map(|entity| self.check_entity(index, entity, mode));
-        let found: Vec<bool> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
-        report.missing += found.into_iter().filter(|missing| *missing).count();
+        let found: Vec<Found> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
+        report.missing += found.iter().filter(|found| **found == Found::Missing).count();
+        report.taken += found.iter().filter(|found| **found == Found::Taken).count();
         Ok(page.continuation)
     }
 
     /// Reads the entity (it was), the row, and the entity again; only then is the entry added, by the
     /// journal.
-    async fn check_entity(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<bool> {
-        let Some(wanted) = index.entry(self.table(), &entity)? else { return Ok(false) };
+    async fn check_entity(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
+        let Some(wanted) = index.entry(self.table(), &entity)? else { return Ok(Found::InStep) };
         let row = self.store().get(&wanted.location.table, &wanted.location.key, None).await?;
-        if row.is_some_and(|row| agrees(&wanted, &row)) {
-            return Ok(false);
+        if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
+            return Ok(Found::InStep);
         }
         let again = self.get(entity.key()).await?;
-        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(false) };
-        if mode == ScrubMode::Report {
-            return Ok(true);
+        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
+        let owner = row.as_ref().map(Entry::owner_of).transpose()?;
+        if wanted.unique && owner.is_some_and(|owner| owner != wanted.owner) {
+            return Ok(Found::Taken);
         }
-        match self.write(&[Change::rewrite(again)]).await {
-            Ok(_) => Ok(true),
-            Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(false),
+        if mode == ScrubMode::Report {
+            return Ok(Found::Missing);
+        }
+        match self.rewrite(again).await {
+            Ok(_) => Ok(Found::Missing),
+            Err(e) if e.is_unique_violation() => Ok(Found::Taken),
             Err(e) => Err(e),
         }
     }
+}
+
+/// What a check of an entity's entry comes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// The entry is there, or the entity has just changed.
+    InStep,
+    Missing,
+    Taken,
 }
 
 /// Whether a row is the entry: the same owner and payload.

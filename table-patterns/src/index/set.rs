@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use table_core::model::{Entity, TableName};
-use table_core::store::{Error, Result};
+use table_core::store::{Error, Result, TableStore};
 use tokio::time::Instant;
 
-use super::catalog::CatalogEntry;
+use super::catalog::{Catalog, CatalogEntry};
 use super::definition::Index;
 use super::entry::{Entry, Maintainer};
 use super::state::IndexState;
@@ -16,6 +17,7 @@ use super::state::IndexState;
 pub(super) struct IndexSet {
     table: TableName,
     indexes: Vec<Index>,
+    cache: Duration,
     states: RwLock<States>,
 }
 
@@ -26,8 +28,9 @@ struct States {
 }
 
 impl IndexSet {
-    pub(super) fn new(table: TableName, indexes: Vec<Index>) -> Self {
-        Self { table, indexes, states: RwLock::default() }
+    /// Indexes whose states are read again when they are older than `cache`.
+    pub(super) fn new(table: TableName, indexes: Vec<Index>, cache: Duration) -> Self {
+        Self { table, indexes, cache, states: RwLock::default() }
     }
 
     pub(super) fn indexes(&self) -> &[Index] {
@@ -47,17 +50,24 @@ impl IndexSet {
         found.map_or(IndexState::Absent, |(_, state)| *state)
     }
 
-    /// Whether the states were read within this time.
-    pub(super) fn is_fresh(&self, within: Duration) -> bool {
+    /// Reads the states. One request.
+    pub(super) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
+        let asked = Instant::now();
+        let catalog = Catalog { store, table: &self.table }.load().await?;
+        self.load(&catalog, asked)
+    }
+
+    /// Until when the states that were read last may be used.
+    fn valid_until(&self) -> Option<Instant> {
         let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
-        states.loaded.is_some_and(|loaded| loaded.elapsed() <= within)
+        states.loaded.map(|loaded| loaded + self.cache)
     }
 
     /// Takes over what the catalog said when it was asked at `asked`.
     ///
     /// # Errors
     /// The catalog has an index that this program does not know, or knows otherwise.
-    pub(super) fn load(&self, catalog: &BTreeMap<String, CatalogEntry>, asked: Instant) -> Result<()> {
+    fn load(&self, catalog: &BTreeMap<String, CatalogEntry>, asked: Instant) -> Result<()> {
         if let Some(unknown) = catalog.keys().find(|name| self.find(name).is_err()) {
             let reason = format!(
                 "the table '{}' has an index '{unknown}' that this program does not know: a write would leave it stale",
@@ -90,6 +100,7 @@ impl IndexSet {
     }
 }
 
+#[async_trait]
 impl Maintainer for IndexSet {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
         self.derive(entity, IndexState::puts)
@@ -97,5 +108,13 @@ impl Maintainer for IndexSet {
 
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
         self.derive(entity, IndexState::removes)
+    }
+
+    /// Reads states that are too old: a writer with those could be two states behind.
+    async fn prepare(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+        if self.valid_until().is_none_or(|until| Instant::now() > until) {
+            self.refresh(store).await?;
+        }
+        Ok(self.valid_until())
     }
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
-use table_core::store::{GroupTransaction, Operation, Result};
+use table_core::store::{Error, GroupTransaction, Operation, Result};
+use tokio::time::Instant;
 
 use super::Journal;
 use super::lease::Lease;
 use super::row::{JournalRow, WriteId};
+use super::rules::Rule;
 use super::state::States;
 use super::touched::Touched;
 use crate::index::{Entry, Location};
@@ -21,8 +23,37 @@ pub enum Entries {
     Pending,
 }
 
-/// Unique rows that the write reserved itself, with the version of each.
-pub(super) type Reserved = BTreeMap<Location, ETag>;
+/// Unique rows whose version the writer knows from before its commit: the entity's state is newer.
+pub(super) type Known = BTreeMap<Location, ETag>;
+
+/// The right to send writes of one round.
+#[derive(Clone, Copy)]
+struct Permit {
+    lease: Lease,
+    /// Until when the states of indexes that the round was made from may be used.
+    valid_until: Option<Instant>,
+    one_applier: bool,
+}
+
+impl Permit {
+    fn is_leased(&self) -> bool {
+        self.lease.may_send() || !self.one_applier
+    }
+
+    fn may_send(&self) -> bool {
+        self.is_leased() && self.valid_until.is_none_or(|until| Instant::now() <= until)
+    }
+}
+
+/// How a round of writes ended.
+#[derive(PartialEq, Eq)]
+enum Round {
+    Done,
+    /// The permit ended before everything was sent.
+    Expired,
+    /// An answer is in doubt, or others kept changing a row.
+    Doubtful,
+}
 
 impl Journal {
     /// Applies a journal row under a lease. Stops early, leaving the row, when the lease is about to
@@ -32,18 +63,26 @@ impl Journal {
         &self,
         row: &JournalRow,
         mut states: States,
-        reserved: &Reserved,
+        known: &Known,
         lease: Lease,
     ) -> Result<Entries> {
-        let mut own = Some(reserved);
+        if !self.keeps(Rule::ApplyBeforeClear) {
+            self.clear(row).await?;
+        }
+        let mut known = Some(known);
         loop {
+            let valid_until = self.maintainer.prepare(self.store()).await?;
+            let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
             let used = states.versions();
-            let done = self.apply_once(row, &mut states, own.take(), lease).await?;
-            if !done || !lease.may_send() {
+            let round = self.apply_once(row, &mut states, known.take(), permit).await?;
+            if round == Round::Doubtful || !permit.is_leased() {
                 return Ok(Entries::Pending);
             }
+            if !self.keeps(Rule::Recheck) {
+                return self.clear(row).await;
+            }
             states.read_all_again(self).await?;
-            if states.versions() == used {
+            if round == Round::Done && states.versions() == used {
                 return self.clear(row).await;
             }
         }
@@ -53,25 +92,30 @@ impl Journal {
         &self,
         row: &JournalRow,
         states: &mut States,
-        reserved: Option<&Reserved>,
-        lease: Lease,
-    ) -> Result<bool> {
+        known: Option<&Known>,
+        permit: Permit,
+    ) -> Result<Round> {
         let wanted = states.entries(self)?;
         let (unique, plain): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.unique);
-        for (partition, operations) in operations(&plain, &wanted)? {
-            if !lease.may_send() || !definite(self.put_all(&partition, operations).await.map(drop))? {
-                return Ok(false);
+        for (partition, mut operations) in operations(&plain, &wanted)? {
+            let sent = self.put_while(&partition, &mut operations, || permit.may_send()).await;
+            let round = self.judge(sent)?;
+            if round != Round::Done {
+                return Ok(round);
             }
         }
         for touched in unique {
             let at = touched.location()?;
-            if !lease.may_send()
-                || !definite(self.apply_unique(&at, row.id, states, &wanted, reserved).await)?
-            {
-                return Ok(false);
+            if !permit.may_send() {
+                return Ok(Round::Expired);
+            }
+            let applied = self.apply_unique(&at, row.id, states, &wanted, known).await;
+            let round = self.judge(applied.map(|()| true))?;
+            if round != Round::Done {
+                return Ok(round);
             }
         }
-        Ok(true)
+        Ok(Round::Done)
     }
 
     async fn apply_unique(
@@ -80,37 +124,36 @@ impl Journal {
         write: WriteId,
         states: &mut States,
         wanted: &BTreeMap<Location, Entry>,
-        reserved: Option<&Reserved>,
+        known: Option<&Known>,
     ) -> Result<()> {
-        if let (Some(entry), Some(version)) = (wanted.get(at), reserved.and_then(|r| r.get(at)))
-            && self.settle_own(entry, write, version.clone()).await?
+        if let Some(version) = known.and_then(|k| k.get(at))
+            && self.settle_known(at, wanted.get(at), write, version.clone()).await?
         {
             return Ok(());
         }
         self.settle(at, write, states).await
     }
 
-    /// Writes the plain entries of one partition in groups; what is to go and is gone already is
-    /// left out. How many groups it took.
-    pub(crate) async fn put_all(
+    /// Writes the plain entries of one partition in groups, asking before each; what is to go and is gone
+    /// already is left out. Whether all were sent: the others are left in `operations`.
+    pub(crate) async fn put_while(
         &self,
         to: &(TableName, PartitionKey),
-        mut operations: Vec<Operation>,
-    ) -> Result<usize> {
-        let mut sent = 0;
+        operations: &mut Vec<Operation>,
+        mut may_send: impl FnMut() -> bool + Send,
+    ) -> Result<bool> {
         while !operations.is_empty() {
-            let group = self.first_group(&to.1, &operations)?;
+            let group = self.first_group(&to.1, operations)?;
             let taken = group.len();
-            sent += 1;
+            if !may_send() {
+                return Ok(false);
+            }
             match self.store().transact(&to.0, group).await {
                 Ok(_) => drop(operations.drain(..taken)),
-                Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => {
-                    drop(operations.remove(e.failed_index().unwrap_or_default()));
-                }
-                Err(e) => return Err(e),
+                Err(e) => drop(operations.remove(gone(e)?)),
             }
         }
-        Ok(sent)
+        Ok(true)
     }
 
     /// As many of the operations as one group takes.
@@ -127,23 +170,36 @@ impl Journal {
 
     /// Step 7: the journal row first, then the ticket, which its owner deletes.
     async fn clear(&self, row: &JournalRow) -> Result<Entries> {
-        let condition = row.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
-        let delete = Operation::Delete(row.key.clone(), condition);
+        let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
+        let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
         match self.store().write(self.table(), delete).await {
             Ok(_) => Ok(Entries::Applied),
-            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(Entries::Applied),
-            Err(e) if e.is_precondition_failed() || e.is_ambiguous() => Ok(Entries::Pending),
+            Err(e) if e.is_ambiguous() || e.is_precondition_failed() => Ok(Entries::Pending),
+            Err(e) if e.is_entity_not_found() => Ok(Entries::Applied),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What cannot be said for certain, and what others are changing, stops the applier; the evidence
+    /// stays.
+    fn judge(&self, sent: Result<bool>) -> Result<Round> {
+        match sent {
+            Ok(true) => Ok(Round::Done),
+            Ok(false) => Ok(Round::Expired),
+            Err(e) if e.is_ambiguous() && !self.keeps(Rule::DoubtKeepsEvidence) => Ok(Round::Done),
+            Err(e) if e.is_ambiguous() || e.is_transient() || e.is_precondition_failed() => {
+                Ok(Round::Doubtful)
+            }
             Err(e) => Err(e),
         }
     }
 }
 
-/// An answer in doubt stops the applier; the evidence stays.
-fn definite(result: Result<()>) -> Result<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(e) if e.is_ambiguous() || e.is_transient() => Ok(false),
-        Err(e) => Err(e),
+/// The operation of a group that failed because its row is gone; any other error.
+fn gone(error: Error) -> Result<usize> {
+    match error.failed_index() {
+        Some(index) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(index),
+        _ => Err(error),
     }
 }
 

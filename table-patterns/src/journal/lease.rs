@@ -44,20 +44,20 @@ impl Default for Timing {
     }
 }
 
-/// The right to apply one journal row, until it ends.
+/// The right to apply one journal row, or to build an index, until it ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
     last_send: Instant,
 }
 
 impl Lease {
     /// A lease that starts now.
-    pub(super) fn start(timing: Timing) -> Self {
+    pub(crate) fn start(timing: Timing) -> Self {
         Self { last_send: Instant::now() + (timing.lease - timing.request) }
     }
 
     /// Whether a request sent now ends within the lease, however long it lives.
-    pub(super) fn may_send(&self) -> bool {
+    pub(crate) fn may_send(&self) -> bool {
         Instant::now() <= self.last_send
     }
 }

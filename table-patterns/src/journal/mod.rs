@@ -15,7 +15,8 @@
 //! # Protocol
 //! 1. The entity is read, or the caller knows it with its ETag.
 //! 2. A *ticket* is queued, invisible for a lease.
-//! 3. Unique keys of the new state are reserved.
+//! 3. Unique keys of the new state are reserved. A reservation in the way is taken over, or adopted if
+//!    it is the entity's own, only after the write that it was made for has been given up for good.
 //! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row.
 //! 5. The touched keys are made to agree with the entity *as it is now*.
 //! 6. The entity is read again; if it changed, step 5 is repeated.
@@ -38,13 +39,18 @@
 //!
 //! # Cost in requests
 //! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
-//! transaction, read, journal row, ticket), 2 less without a queue; + 2 per unique key gained and 3 per
-//! unique key lost.
+//! transaction, read, journal row, ticket), 2 less without a queue; + 2 per unique key gained (reserve,
+//! settle) and 2 per unique key lost (read before the commit, delete); + 1 read per further entity of
+//! the group.
 
 mod apply;
+mod change;
 mod lease;
+mod plan;
 mod recover;
 mod row;
+mod rules;
+mod send;
 mod state;
 mod sweep;
 mod ticket;
@@ -55,12 +61,14 @@ mod write;
 use std::sync::Arc;
 
 pub use apply::Entries;
+pub use change::Change;
+pub(crate) use lease::Lease;
 pub use lease::Timing;
 pub use recover::{Progress, Recovery};
 pub use row::WriteId;
 pub use sweep::SweepReport;
 pub(crate) use unique::{is_pending, is_unique_row_property};
-pub use write::{Acknowledge, Change, Committed};
+pub use write::{Acknowledge, Committed};
 
 use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
@@ -77,6 +85,8 @@ pub struct Journal {
     maintainer: Arc<dyn Maintainer>,
     queue: Option<Arc<dyn WorkQueue>>,
     timing: Timing,
+    #[cfg(test)]
+    broken: Option<rules::Rule>,
 }
 
 impl Journal {
@@ -84,7 +94,17 @@ impl Journal {
     /// is found by [`sweep`](Self::sweep).
     pub fn new(store: Arc<dyn TableStore>, table: TableName, maintainer: Arc<dyn Maintainer>) -> Self {
         let store_name = "default".to_owned();
-        Self { store, store_name, table, maintainer, queue: None, timing: Timing::default() }
+        let timing = Timing::default();
+        Self {
+            store,
+            store_name,
+            table,
+            maintainer,
+            queue: None,
+            timing,
+            #[cfg(test)]
+            broken: None,
+        }
     }
 
     /// Queues a ticket for every write with remote entries, so that workers find what a crash leaves.

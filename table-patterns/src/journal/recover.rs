@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use table_core::model::{Key, TableName};
 use table_core::queue::{Message, WorkQueue};
 use table_core::store::{Error, Operation, Result};
@@ -9,12 +10,12 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::Journal;
-use super::apply::{Entries, Reserved};
+use super::apply::{Entries, Known};
 use super::lease::Lease;
 use super::row::{Evidence, JournalRow, WriteId, abort_row, read};
+use super::rules::Rule;
 use super::state::States;
 use super::ticket::Ticket;
-use super::touched::Touched;
 
 /// What became of a ticket or a journal row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Evidence {
 
 impl Journal {
     /// What stands at the key of a write.
-    async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
+    pub(super) async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let entity = self.store.get(&self.table, &id.key(partition)?, None).await?;
         entity.as_ref().map(|e| read(id, e)).transpose()
     }
@@ -44,7 +45,7 @@ impl Journal {
         let row = abort_row(id.key(partition)?);
         loop {
             match self.store.write(&self.table, Operation::Insert(row.clone())).await {
-                Ok(written) => return Ok(Evidence::Abort { etag: written.etag, written: None }),
+                Ok(_) => return Ok(Evidence::Abort),
                 Err(e) if e.is_already_exists() && !e.is_ambiguous() => {}
                 Err(e) => return Err(e),
             }
@@ -54,7 +55,8 @@ impl Journal {
         }
     }
 
-    /// Finishes or gives up the write that a ticket points at.
+    /// Finishes or gives up the write that a ticket points at. `dequeues` says how often the ticket was
+    /// received. Takes a lease of waiting where the write was committed.
     ///
     /// # Errors
     /// The text is no ticket of this journal; the storage's.
@@ -79,42 +81,55 @@ impl Journal {
     /// is released. The ticket goes when it has come a second time: it is older than a lease then, and
     /// a reservation that was still on its way has arrived.
     async fn give_up_for(&self, ticket: &Ticket, dequeues: u32) -> Result<Progress> {
-        if let Evidence::Journal(row) = self.abort(ticket.write_id(), &ticket.partition).await? {
+        if self.keeps(Rule::AbortAbsent)
+            && let Evidence::Journal(row) = self.abort(ticket.write_id(), &ticket.partition).await?
+        {
             return self.take_over_row(row).await;
         }
-        let owners = owners(&ticket.partition, &ticket.rows)?;
-        self.release_reserved(ticket.write_id(), owners, &ticket.reserved).await?;
-        Ok(if dequeues > 1 { Progress::Done } else { Progress::Later(self.timing.lease()) })
-    }
-
-    async fn release_reserved(&self, id: WriteId, owners: Vec<Key>, reserved: &[Touched]) -> Result<()> {
-        let mut states = States::new(owners);
-        for touched in reserved {
-            self.settle(&touched.location()?, id, &mut states).await?;
+        self.maintainer.prepare(self.store()).await?;
+        let mut states = States::new(owners(&ticket.partition, &ticket.rows)?);
+        for touched in &ticket.reserved {
+            self.settle(&touched.location()?, ticket.write_id(), &mut states).await?;
         }
-        Ok(())
+        Ok(if dequeues > 1 { Progress::Done } else { self.later() })
     }
 
     /// Watches a journal row for a whole lease on this process's clock; unchanged, its lease is over
     /// and it is claimed and applied.
-    pub(super) async fn take_over_row(&self, row: JournalRow) -> Result<Progress> {
-        sleep(self.timing.lease()).await;
-        let lease = Lease::start(self.timing);
-        let Some(row) = self.claim(row).await? else { return Ok(Progress::Later(self.timing.lease())) };
-        let mut states = States::new(owners(row.key.partition(), &row.rows)?);
-        states.read_all_again(self).await?;
-        match self.apply(&row, states, &Reserved::new(), lease).await? {
-            Entries::Applied => Ok(Progress::Done),
-            Entries::Pending => Ok(Progress::Later(self.timing.lease())),
+    async fn take_over_row(&self, row: JournalRow) -> Result<Progress> {
+        self.watch().await;
+        self.finish(row).await
+    }
+
+    /// For as long as any lease lasts that had begun before.
+    pub(super) async fn watch(&self) {
+        if self.keeps(Rule::OneApplier) {
+            sleep(self.timing.lease()).await;
         }
     }
 
-    /// Replaces the row under its ETag; `None` if anyone else was active.
+    /// Claims and applies a journal row that was watched since it was read.
+    pub(super) async fn finish(&self, row: JournalRow) -> Result<Progress> {
+        let lease = Lease::start(self.timing);
+        let Some(row) = self.claim(row).await? else { return Ok(self.later()) };
+        let mut states = States::new(owners(row.key.partition(), &row.rows)?);
+        states.read_all_again(self).await?;
+        match self.apply(&row, states, &Known::new(), lease).await? {
+            Entries::Applied => Ok(Progress::Done),
+            Entries::Pending => Ok(self.later()),
+        }
+    }
+
+    const fn later(&self) -> Progress {
+        Progress::Later(self.timing.lease())
+    }
+
+    /// Replaces the row under its ETag; `None` if anyone else was active, or may have been.
     async fn claim(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
         let Some(etag) = row.etag.take() else { return Ok(None) };
         row.claim = Some(Uuid::new_v4());
         match self.store.write(&self.table, Operation::Replace(row.to_entity()?, etag.into())).await {
-            Ok(written) => Ok(Some(JournalRow { etag: written.etag, ..row })),
+            Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
             Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
             Err(e) => Err(e),
         }
@@ -146,15 +161,18 @@ impl<'a> Recovery<'a> {
     pub async fn run_once(&self, max: usize) -> Result<usize> {
         let longest = self.journals.iter().map(|j| j.timing.lease()).max().unwrap_or_default();
         let messages = self.queue.receive(max, longest * 3).await?;
-        for message in &messages {
-            if let Err(error) = self.handle(message).await {
-                tracing::warn!(%error, id = %message.id, "a ticket was not handled");
-            }
-        }
+        // Together: each may wait a lease, and the visibility covers one wait.
+        join_all(messages.iter().map(|message| self.handle(message))).await;
         Ok(messages.len())
     }
 
-    async fn handle(&self, message: &Message) -> Result<()> {
+    async fn handle(&self, message: &Message) {
+        if let Err(error) = self.work_on(message).await {
+            tracing::warn!(%error, id = %message.id, "a ticket was not handled");
+        }
+    }
+
+    async fn work_on(&self, message: &Message) -> Result<()> {
         let ticket = Ticket::parse(&message.body)?;
         let ours = self.journals.iter().find(|j| j.check_ours(&ticket).is_ok());
         let journal =

@@ -50,7 +50,7 @@ pub(super) enum Evidence {
     /// The write was committed and its entries are to be applied.
     Journal(JournalRow),
     /// The write was given up: it can never commit.
-    Abort { etag: Option<ETag>, written: Option<Ticks> },
+    Abort,
 }
 
 /// A committed write whose entries are to be applied.
@@ -96,9 +96,7 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
     let damaged =
         |name: &str| Error::decode("journal row", entity.key(), name, "a journal's value", "something else");
     match entity.get(KIND) {
-        Some(ValueRef::String(ABORT)) => {
-            Ok(Evidence::Abort { etag: entity.etag().cloned(), written: entity.timestamp() })
-        }
+        Some(ValueRef::String(ABORT)) => Ok(Evidence::Abort),
         Some(ValueRef::String(WRITE)) => {
             let Some(ValueRef::Binary(rows)) = entity.get(ROWS) else { return Err(damaged(ROWS)) };
             let claim = match entity.get(CLAIM) {

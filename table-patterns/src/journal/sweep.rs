@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use table_core::model::{Entity, IfMatch, SYSTEM_PREFIX, TableName, Ticks};
+use table_core::model::{Entity, SYSTEM_PREFIX, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, Result, TableStoreExt as _};
 use uuid::Uuid;
 
 use super::Journal;
 use super::recover::Progress;
-use super::row::{Evidence, WriteId, read};
+use super::row::{Evidence, JournalRow, WriteId, read};
 use super::state::States;
 use super::unique::UniqueRow;
 use crate::clock::after;
-use crate::index::Location;
+use crate::index::{Entry, Location};
 
 /// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,58 +32,81 @@ pub struct SweepReport {
 impl Journal {
     /// Finishes every write that a crash left, releases reservations of given-up writes in the tables
     /// of unique entries named here, and removes abort rows older than `keep_aborts` (days, not
-    /// minutes: an abort row must outlive every request of the writer it stopped).
+    /// minutes: an abort row must outlive the writer that it stopped; their age is the one thing for which
+    /// the clocks of the store and of this machine meet).
     ///
     /// Cost: a scan of the journal's table and of each unique table (requests per 1,000 entities), one
-    /// lease of waiting and 4 + remote partitions requests per write found.
+    /// lease of waiting, and 4 + remote partitions requests per write found.
     ///
     /// # Errors
-    /// The storage's.
+    /// The storage's. Errors of single writes are traced: the others go on.
     pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
         let mut report = SweepReport::default();
-        for entity in self.journal_rows().await? {
-            self.sweep_row(&entity, keep_aborts, &mut report).await?;
-        }
+        let (journal, aborts) = self.journal_rows().await?;
+        self.sweep_journal(journal, &mut report).await?;
+        self.maintainer.prepare(self.store()).await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
                 report.released += usize::from(self.sweep_reservation(table, &row).await?);
             }
         }
+        for abort in aborts {
+            report.aborts_removed += usize::from(self.sweep_abort(&abort, keep_aborts).await?);
+        }
         Ok(report)
     }
 
-    async fn journal_rows(&self) -> Result<Vec<Entity>> {
+    /// The journal rows, and the abort rows.
+    async fn journal_rows(&self) -> Result<(Vec<JournalRow>, Vec<Entity>)> {
         let filter = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_"));
-        self.store.query_all(&self.table, &Query::new().with_filter(filter)).await
+        let rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
+        let (mut journal, mut aborts) = (Vec::new(), Vec::new());
+        for row in rows {
+            let Some(id) = id_of(&row) else { continue };
+            match read(id, &row)? {
+                Evidence::Journal(row) => journal.push(row),
+                Evidence::Abort => aborts.push(row),
+            }
+        }
+        Ok((journal, aborts))
     }
 
     async fn pending_rows(&self, table: &TableName) -> Result<Vec<Entity>> {
         let filter = Filter::eq(super::unique::PENDING, true);
-        self.store.query_all(table, &Query::new().with_filter(filter)).await
+        let rows = self.store.query_all(table, &Query::new().with_filter(filter)).await?;
+        Ok(rows.into_iter().filter(|row| Entry::index_of(row).is_some()).collect())
     }
 
-    async fn sweep_row(
-        &self,
-        entity: &Entity,
-        keep_aborts: Duration,
-        report: &mut SweepReport,
-    ) -> Result<()> {
-        let Some(id) = id_of(entity) else { return Ok(()) };
-        match read(id, entity)? {
-            Evidence::Journal(row) => match self.take_over_row(row).await? {
-                Progress::Done => report.applied += 1,
-                Progress::Later(_) => report.left += 1,
-            },
-            Evidence::Abort { etag: Some(etag), written: Some(written) } => {
-                if after(written, keep_aborts) <= Ticks::now() {
-                    let delete = Operation::Delete(entity.key().clone(), IfMatch::Exactly(etag));
-                    self.store.write(&self.table, delete).await?;
-                    report.aborts_removed += 1;
+    /// Watches all rows together for one lease, then finishes each.
+    async fn sweep_journal(&self, rows: Vec<JournalRow>, report: &mut SweepReport) -> Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.watch().await;
+        for row in rows {
+            let id = row.id;
+            match self.finish(row).await {
+                Ok(Progress::Done) => report.applied += 1,
+                Ok(Progress::Later(_)) => report.left += 1,
+                Err(error) => {
+                    tracing::warn!(%error, write = %id, "a write was not finished");
+                    report.left += 1;
                 }
             }
-            Evidence::Abort { .. } => {}
         }
         Ok(())
+    }
+
+    /// Whether an abort row was old enough and was removed.
+    async fn sweep_abort(&self, row: &Entity, keep: Duration) -> Result<bool> {
+        let (Some(etag), Some(written)) = (row.etag(), row.timestamp()) else { return Ok(false) };
+        if after(written, keep) > Ticks::now() {
+            return Ok(false);
+        }
+        match self.store.write(&self.table, Operation::Delete(row.key().clone(), etag.into())).await {
+            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(false),
+            other => other.map(|_| true),
+        }
     }
 
     /// Whether a pending row was released: its write has not committed and now never will.

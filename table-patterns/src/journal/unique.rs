@@ -6,6 +6,7 @@ use table_core::store::{Error, ErrorKind, Operation, Result};
 
 use super::Journal;
 use super::row::WriteId;
+use super::rules::Rule;
 use super::state::States;
 use crate::index::{Entry, Location};
 
@@ -31,10 +32,19 @@ impl UniqueRow {
         let etag = entity.etag().cloned().ok_or_else(|| damaged("ETag"))?;
         Ok(Self { owner: Entry::owner_of(entity)?, ticket: WriteId::from_uuid(ticket), pending, etag })
     }
+
+    /// Settles the row if its owner holds the entry, and removes it otherwise, under the row's ETag.
+    fn agreeing_with(&self, at: &Location, held: Option<&Entry>) -> Operation {
+        let condition = IfMatch::from(&self.etag);
+        match held {
+            Some(entry) => Operation::Replace(row(entry, self.ticket, false), condition),
+            None => Operation::Delete(at.key.clone(), condition),
+        }
+    }
 }
 
 /// The row of a unique entry in a state.
-fn unique_row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
+pub(super) fn row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
     entry.to_entity().with(TICKET, write.uuid()).with(PENDING, pending)
 }
 
@@ -47,43 +57,62 @@ pub(super) enum Reservation {
     Taken(Key),
 }
 
+/// How often a row that others change at the same time is read again.
+const ROUNDS: usize = 16;
+
 impl Journal {
-    /// Reserves a unique key for a write of `owner`. One request where the key is free.
+    /// Reserves a unique key for a write of `entry.owner`. One request where the key is free.
     pub(super) async fn reserve(&self, entry: &Entry, write: WriteId) -> Result<Reservation> {
-        let (at, pending) = (&entry.location, unique_row(entry, write, true));
-        loop {
-            match self.put(at, Operation::Insert(pending.clone())).await {
+        let at = &entry.location;
+        for _ in 0..ROUNDS {
+            match self.put(at, Operation::Insert(row(entry, write, true))).await {
                 Ok(etag) => return Ok(Reservation::Mine(etag)),
                 Err(e) if e.is_already_exists() && !e.is_ambiguous() => {}
                 Err(e) => return Err(e),
             }
             let Some(row) = self.unique_row(at).await? else { continue };
             if row.owner == entry.owner {
-                match self.put(at, Operation::Replace(pending.clone(), row.etag.into())).await {
-                    Err(e) if changed(&e) => continue,
-                    adopted => return adopted.map(Reservation::Mine),
+                if let Some(mine) = self.adopt(entry, write, row).await? {
+                    return Ok(mine);
                 }
-            }
-            if !row.pending || self.is_committed_or_give_up(&row).await? || self.take_over(at, &row).await? {
+            } else if !row.pending || self.is_committed(&row).await? || self.take_over(at, &row).await? {
                 return Ok(Reservation::Taken(row.owner));
             }
+        }
+        Err(contended(at))
+    }
+
+    /// Makes the entity's own row this write's; `None` if it has changed. The write that it was reserved
+    /// for is given up first: it must not commit on a row that this write may delete.
+    async fn adopt(&self, entry: &Entry, write: WriteId, found: UniqueRow) -> Result<Option<Reservation>> {
+        if found.pending && found.ticket != write && self.keeps(Rule::AbortBeforeAdopting) {
+            self.abort(found.ticket, found.owner.partition()).await?;
+        }
+        let pending = row(entry, write, true);
+        match self.put(&entry.location, Operation::Replace(pending, found.etag.into())).await {
+            Err(e) if changed(&e) => Ok(None),
+            adopted => adopted.map(|etag| Some(Reservation::Mine(etag))),
         }
     }
 
     /// Whether the write behind a pending row has committed; otherwise its abort row is there now, so
     /// that it never will.
-    async fn is_committed_or_give_up(&self, row: &UniqueRow) -> Result<bool> {
+    async fn is_committed(&self, row: &UniqueRow) -> Result<bool> {
+        if !self.keeps(Rule::AbortBeforeTakeOver) {
+            return Ok(self
+                .evidence(row.ticket, row.owner.partition())
+                .await?
+                .is_some_and(|e| e.is_journal()));
+        }
         Ok(self.abort(row.ticket, row.owner.partition()).await?.is_journal())
     }
 
     /// Settles or deletes a row whose write was given up; whether its owner turns out to hold it.
-    async fn take_over(&self, at: &Location, row: &UniqueRow) -> Result<bool> {
-        let held = self.holder_entry(at, &row.owner).await?;
-        let operation = match &held {
-            Some(entry) => Operation::Replace(unique_row(entry, row.ticket, false), row.etag.clone().into()),
-            None => Operation::Delete(at.key.clone(), row.etag.clone().into()),
-        };
-        match self.put(at, operation).await {
+    async fn take_over(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
+        let mut states = States::new(vec![found.owner.clone()]);
+        states.read_again(self, &found.owner).await?;
+        let held = states.entry_at(self, &found.owner, at)?;
+        match self.put(at, found.agreeing_with(at, held.as_ref())).await {
             Ok(_) => Ok(held.is_some()),
             Err(e) if changed(&e) => Ok(false),
             Err(e) => Err(e),
@@ -93,53 +122,62 @@ impl Journal {
     /// Settles or removes a unique key: the row is read, **then** the entity, then the row is
     /// written under its ETag. In the other order two entities could end with one value.
     pub(super) async fn settle(&self, at: &Location, write: WriteId, states: &mut States) -> Result<()> {
-        loop {
-            let Some(row) = self.unique_row(at).await? else { return Ok(()) };
-            if !states.contains(&row.owner) {
+        for _ in 0..ROUNDS {
+            if !self.keeps(Rule::RowThenEntity) {
+                states.read_all_again(self).await?;
+            }
+            let Some(row) = self.unique_row(at).await?.filter(|row| states.contains(&row.owner)) else {
+                return Ok(());
+            };
+            if self.keeps(Rule::RowThenEntity) {
+                states.read_again(self, &row.owner).await?;
+            }
+            let held = states.entry_at(self, &row.owner, at)?;
+            // Left to its own write: deleting it would let a third entity in.
+            let others = row.pending && row.ticket != write && self.keeps(Rule::PendingToItsWrite);
+            if held.is_none() && others {
                 return Ok(());
             }
-            states.read_again(self, &row.owner).await?;
-            let operation = match states.entry_at(self, &row.owner, at)? {
-                Some(entry) => {
-                    let settled = unique_row(&entry, row.ticket, false);
-                    Operation::Replace(settled, row.etag.clone().into())
-                }
-                // Left to its own write: deleting it would let a third entity in.
-                None if row.pending && row.ticket != write => return Ok(()),
-                None => Operation::Delete(at.key.clone(), row.etag.clone().into()),
-            };
-            match self.put(at, operation).await {
+            match self.put(at, row.agreeing_with(at, held.as_ref())).await {
                 Err(e) if changed(&e) => {}
                 other => return other.map(drop),
             }
         }
+        Err(contended(at))
     }
 
-    /// Settles a key that this write has just reserved and committed: the row's version is known and
-    /// the entity's state is newer than it. `false` if either has changed since.
-    pub(super) async fn settle_own(&self, entry: &Entry, write: WriteId, row: ETag) -> Result<bool> {
-        let settled = unique_row(entry, write, false);
-        match self.put(&entry.location, Operation::Replace(settled, IfMatch::Exactly(row))).await {
+    /// Settles or removes a key whose row was read or reserved before the commit, when the entity's state
+    /// is newer than the row. `false` if the row has changed since.
+    pub(super) async fn settle_known(
+        &self,
+        at: &Location,
+        held: Option<&Entry>,
+        write: WriteId,
+        version: ETag,
+    ) -> Result<bool> {
+        let operation = match held {
+            Some(entry) => Operation::Replace(row(entry, write, false), version.into()),
+            None => Operation::Delete(at.key.clone(), version.into()),
+        };
+        match self.put(at, operation).await {
             Err(e) if changed(&e) => Ok(false),
             other => other.map(|_| true),
         }
     }
 
-    async fn unique_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
+    pub(super) async fn unique_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
         let entity = self.store().get(&at.table, &at.key, None).await?;
         entity.as_ref().map(UniqueRow::read).transpose()
-    }
-
-    /// The entry that `owner` has at a location now.
-    async fn holder_entry(&self, at: &Location, owner: &Key) -> Result<Option<Entry>> {
-        let mut states = States::new(vec![owner.clone()]);
-        states.read_again(self, owner).await?;
-        states.entry_at(self, owner, at)
     }
 
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
         Ok(self.store().write(&at.table, operation).await?.etag)
     }
+}
+
+/// Others kept changing the row.
+fn contended(at: &Location) -> Error {
+    ErrorKind::PreconditionFailed { table: at.table.to_string(), key: at.key.to_string() }.into()
 }
 
 /// Whether the row is not what it was: read it again. An ambiguous answer is not that.

@@ -1,74 +1,27 @@
-//! Steps 1 to 4, and what follows a commit or its failure.
+//! A write from its ticket to its answer.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey};
+use table_core::model::ETag;
 use table_core::queue::Receipt;
-use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
+use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
+use tokio::time::sleep;
 
 use super::Journal;
-use super::apply::{Entries, Reserved};
+use super::apply::{Entries, Known};
+use super::change::Change;
 use super::lease::Lease;
-use super::row::{JournalRow, WriteId};
+use super::plan::{Plan, violation};
+use super::row::JournalRow;
+use super::rules::Rule;
+use super::send::Sent;
 use super::state::States;
 use super::ticket::Ticket;
 use super::touched::Touched;
 use super::unique::Reservation;
-use crate::index::{Entry, EntryDiff, Location};
 
-/// A change of one entity, with what it was: the old state decides which entries go.
-#[derive(Clone, Debug)]
-pub struct Change {
-    pub(super) old: Option<Entity>,
-    pub(super) new: Option<Entity>,
-    /// Whether entries are written although they do not change.
-    pub(super) all_entries: bool,
-}
-
-impl Change {
-    /// A new entity.
-    pub const fn insert(new: Entity) -> Self {
-        Self { old: None, new: Some(new), all_entries: false }
-    }
-
-    /// An entity instead of the one that was read, under its ETag.
-    pub const fn replace(old: Entity, new: Entity) -> Self {
-        Self { old: Some(old), new: Some(new), all_entries: false }
-    }
-
-    /// The removal of the entity that was read, under its ETag.
-    pub const fn delete(old: Entity) -> Self {
-        Self { old: Some(old), new: None, all_entries: false }
-    }
-
-    /// The entity as it was read, under its ETag, with all of its entries: what repairs one that is
-    /// missing.
-    pub fn rewrite(entity: Entity) -> Self {
-        Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
-    }
-
-    fn operation(&self) -> Result<Operation> {
-        let condition = |old: &Entity| {
-            let etag = old.etag().ok_or_else(|| {
-                Error::invalid_request(format!("{} was not read: it has no ETag", old.key()))
-            })?;
-            Ok::<_, Error>(IfMatch::from(etag))
-        };
-        match (&self.old, &self.new) {
-            (None, Some(new)) => Ok(Operation::Insert(new.clone())),
-            (Some(old), Some(new)) if old.key() == new.key() => {
-                Ok(Operation::Replace(new.clone(), condition(old)?))
-            }
-            (Some(old), None) => Ok(Operation::Delete(old.key().clone(), condition(old)?)),
-            (Some(old), Some(new)) => Err(Error::invalid_request(format!(
-                "{} cannot become {}: a key does not change",
-                old.key(),
-                new.key()
-            ))),
-            (None, None) => Err(Error::invalid_request("a change of nothing to nothing")),
-        }
-    }
-}
+/// How often a write that others gave up starts over.
+const ATTEMPTS: u32 = 10;
 
 /// When a write answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,106 +50,67 @@ impl Committed {
     }
 }
 
-/// A write before it is sent.
-struct Plan {
-    id: WriteId,
-    partition: PartitionKey,
-    owners: Vec<Key>,
-    /// The group, with the entities' operations first.
-    operations: Vec<Operation>,
-    /// Entries of the partition, in the order of their operations.
-    local: Vec<Entry>,
-    touched: Vec<Touched>,
-    unique: Vec<Entry>,
-}
-
-/// What a group transaction came to.
-enum Sent {
-    Committed(Vec<Written>),
-    /// The journal row's key is taken by an abort row: start over under a new id.
-    GivenUp,
-    Failed(Error),
-}
-
 impl Journal {
     /// Writes changes of entities of one partition, atomically, and their entries.
     ///
+    /// Within one write a unique value elsewhere cannot go from one entity to another: it is taken until
+    /// the first has given it up.
+    ///
     /// # Errors
     /// A precondition failed, a unique value is taken, a limit; nothing was applied then. An ambiguous
-    /// error where even the journal row could not be read.
+    /// error where it could not be found out whether the write was committed.
     pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
-        loop {
-            let plan = self.plan(changes)?;
-            if let Some(committed) = self.attempt(plan, changes, acknowledge).await? {
+        for attempt in 0..ATTEMPTS {
+            let valid_until = self.maintainer.prepare(self.store()).await?;
+            let plan = self.plan(changes, valid_until)?;
+            if let Some(committed) = self.attempt(&plan, changes, acknowledge).await? {
                 return Ok(committed);
             }
+            sleep(pause(attempt)).await;
         }
+        Err(self.always_given_up(changes))
     }
 
+    /// One attempt under one id; `None` if others gave it up.
     async fn attempt(
         &self,
-        plan: Plan,
+        plan: &Plan,
         changes: &[Change],
         acknowledge: Acknowledge,
     ) -> Result<Option<Committed>> {
         let lease = Lease::start(self.timing);
-        let ticket = self.put_ticket(&plan).await?;
-        let reserved = match self.reserve_all(&plan).await {
-            Ok(reserved) => reserved,
-            Err(error) => return Err(self.give_up(&plan, ticket.as_ref(), error).await),
+        let mut ticket = None;
+        if self.keeps(Rule::TicketFirst) {
+            ticket = self.put_ticket(plan).await?;
+        }
+        let known = match self.reserve_all(plan).await {
+            Ok(known) => known,
+            Err(error) => return Err(self.withdraw(plan, ticket.as_ref(), error).await),
         };
-        match self.send(&plan).await {
-            Sent::Failed(error) => Err(self.give_up(&plan, ticket.as_ref(), error).await),
+        // States of indexes may have moved on twice since the plan was made.
+        let sent = if plan.is_valid() { self.send(plan, lease).await } else { Sent::GivenUp };
+        match sent {
+            Sent::Failed(error) if error.is_ambiguous() => Err(error),
+            Sent::Failed(error) => Err(self.withdraw(plan, ticket.as_ref(), error).await),
             Sent::GivenUp => {
-                self.release(&plan, ticket.as_ref()).await;
+                self.release(plan, ticket.as_ref()).await;
                 Ok(None)
             }
-            Sent::Committed(written) => {
-                let entries = self.follow(&plan, changes, &written, &reserved, lease, acknowledge).await;
+            Sent::Committed(mut written) => {
+                if !self.keeps(Rule::TicketFirst) {
+                    ticket = self.put_ticket(plan).await?;
+                }
+                if !self.keeps(Rule::RowBeforeTicket) {
+                    self.drop_ticket(ticket.as_ref()).await;
+                }
+                let entries = self.follow(plan, changes, &written, &known, lease, acknowledge).await;
                 if entries == Entries::Applied {
                     self.drop_ticket(ticket.as_ref()).await;
                 }
-                Ok(Some(Committed { written: written.into_iter().take(changes.len()).collect(), entries }))
+                written.truncate(changes.len());
+                Ok(Some(Committed { written, entries }))
             }
         }
-    }
-
-    fn plan(&self, changes: &[Change]) -> Result<Plan> {
-        let id = WriteId::fresh();
-        let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
-        let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
-        let partition = first.key().partition_key();
-        let owners = operations.iter().map(|o| o.key().clone()).collect();
-        let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
-        let (local, remote) = diff.split(&self.table, partition.as_str());
-        let (local, local_operations) = local_operations(local);
-        operations.extend(local_operations);
-        let touched = touched(&remote);
-        let held = |entry: &Entry, old: &Option<Entry>| old.as_ref().is_some_and(|o| o.owner == entry.owner);
-        let gained = remote.put.into_iter().filter(|(entry, old)| entry.unique && !held(entry, old));
-        let unique = gained.map(|(entry, _)| entry).collect();
-        Ok(Plan { id, partition, owners, operations, local, touched, unique })
-    }
-
-    fn old_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
-        let old = changes.iter().filter(|c| !c.all_entries).filter_map(|c| c.old.as_ref());
-        let entries = old.map(|e| self.maintainer.removable(e));
-        Ok(entries.collect::<Result<Vec<_>>>()?.concat())
-    }
-
-    /// The entries of the new states; two entities of one group cannot share a unique one.
-    fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
-        let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
-        let entries = entries.collect::<Result<Vec<_>>>()?.concat();
-        let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
-        for entry in &entries {
-            if let Some(other) = owners.insert(&entry.location, entry)
-                && (entry.unique || other.owner == entry.owner)
-            {
-                return Err(violation(entry, &other.owner));
-            }
-        }
-        Ok(entries)
     }
 
     async fn put_ticket(&self, plan: &Plan) -> Result<Option<Receipt>> {
@@ -207,101 +121,48 @@ impl Journal {
             table: self.table.to_string(),
             partition: plan.partition.to_string(),
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
-            reserved: plan.unique.iter().map(Touched::of).collect(),
+            reserved: plan.gained.iter().map(Touched::of).collect(),
         };
         // The queue's errors are those of nothing applied: no reservation stands yet.
         let sent = queue.send(&ticket.to_text()?, self.timing.lease()).await;
         sent.map(Some).map_err(|e| e.with_outcome(Outcome::NotApplied))
     }
 
-    async fn reserve_all(&self, plan: &Plan) -> Result<Reserved> {
-        let mut reserved = Reserved::new();
-        for entry in &plan.unique {
+    /// Reserves what the new states gain, and reads the rows of what they lose: a version from before
+    /// the commit lets the row be settled or removed without reading it again.
+    async fn reserve_all(&self, plan: &Plan) -> Result<Known> {
+        let mut known = Known::new();
+        for entry in &plan.gained {
             match self.reserve(entry, plan.id).await? {
                 Reservation::Taken(owner) => return Err(violation(entry, &owner)),
-                Reservation::Mine(Some(etag)) => drop(reserved.insert(entry.location.clone(), etag)),
+                Reservation::Mine(Some(etag)) => drop(known.insert(entry.location.clone(), etag)),
                 Reservation::Mine(None) => {}
             }
         }
-        Ok(reserved)
-    }
-
-    /// Step 4. An answer that was lost is found out: the journal row is there, or an abort row is put
-    /// in its place.
-    async fn send(&self, plan: &Plan) -> Sent {
-        let mut operations = plan.operations.clone();
-        loop {
-            let group = match self.group(plan, &operations) {
-                Ok(group) => group,
-                Err(error) => return Sent::Failed(error),
-            };
-            let error = match self.store.transact(&self.table, group).await {
-                Ok(written) => return Sent::Committed(written),
-                Err(error) => error,
-            };
-            if error.is_ambiguous() && !plan.touched.is_empty() {
-                return self.find_out(plan, error).await;
-            }
-            let Some(index) = error.failed_index().filter(|_| !error.is_ambiguous()) else {
-                return Sent::Failed(error);
-            };
-            match operations.get(index) {
-                None => return Sent::GivenUp,
-                // An entry of the partition that is not there need not be removed.
-                Some(Operation::Delete(..)) if index >= plan.owners.len() && error.is_entity_not_found() => {
-                    operations.remove(index);
-                }
-                Some(operation) => return Sent::Failed(self.meaning(plan, operation, error)),
+        for at in &plan.lost {
+            if let Some(row) = self.unique_row(at).await?
+                && !row.pending
+                && plan.owners.contains(&row.owner)
+            {
+                known.insert(at.clone(), row.etag);
             }
         }
+        Ok(known)
     }
 
-    fn group(&self, plan: &Plan, operations: &[Operation]) -> Result<GroupTransaction> {
-        let mut group = GroupTransaction::new(plan.partition.clone(), self.store.profile());
-        for operation in operations {
-            group.push(operation.clone())?;
-        }
-        if !plan.touched.is_empty() {
-            group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
-        }
-        Ok(group)
-    }
-
-    async fn find_out(&self, plan: &Plan, error: Error) -> Sent {
-        match self.abort(plan.id, plan.partition.as_str()).await {
-            Ok(evidence) if evidence.is_journal() => {
-                Sent::Committed(vec![Written::default(); plan.operations.len()])
-            }
-            Ok(_) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
-            Err(_) => Sent::Failed(error),
-        }
-    }
-
-    /// The error of an operation in the caller's words.
-    fn meaning(&self, plan: &Plan, operation: &Operation, error: Error) -> Error {
-        let entry = plan.local.iter().find(|e| e.location.key == *operation.key());
-        match entry {
-            Some(entry) if error.is_already_exists() => violation_unknown(entry),
-            _ => match error.into_kind() {
-                ErrorKind::TransactionFailed { error, .. } => *error,
-                kind => Error::new(kind),
-            },
-        }
-    }
-
-    /// Releases what a failed write holds and hands its error on. An ambiguous one leaves the ticket:
-    /// a worker will find out.
-    async fn give_up(&self, plan: &Plan, ticket: Option<&Receipt>, error: Error) -> Error {
-        if !error.is_ambiguous() {
-            self.release(plan, ticket).await;
-        }
-        error
+    /// Releases what a write that was never committed holds, and hands its error on. After an answer in
+    /// doubt a reservation may still be on its way: the ticket stays, and a worker releases it.
+    async fn withdraw(&self, plan: &Plan, ticket: Option<&Receipt>, error: Error) -> Error {
+        let ticket = ticket.filter(|_| !error.is_ambiguous());
+        self.release(plan, ticket).await;
+        error.with_outcome(Outcome::NotApplied)
     }
 
     async fn release(&self, plan: &Plan, ticket: Option<&Receipt>) {
         let mut states = States::new(plan.owners.clone());
-        for entry in &plan.unique {
-            if self.settle(&entry.location, plan.id, &mut states).await.is_err() {
+        for entry in &plan.gained {
+            if let Err(error) = self.settle(&entry.location, plan.id, &mut states).await {
+                tracing::debug!(%error, "a reservation stays for a worker or a sweep");
                 return;
             }
         }
@@ -314,7 +175,7 @@ impl Journal {
         plan: &Plan,
         changes: &[Change],
         written: &[Written],
-        reserved: &Reserved,
+        known: &Known,
         lease: Lease,
         acknowledge: Acknowledge,
     ) -> Entries {
@@ -325,7 +186,10 @@ impl Journal {
             return Entries::Pending;
         };
         let states = new_states(plan, changes, written);
-        self.apply(&row, states, reserved, lease).await.unwrap_or(Entries::Pending)
+        self.apply(&row, states, known, lease).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, write = %plan.id, "a committed write's entries could not be applied");
+            Entries::Pending
+        })
     }
 
     /// The journal row in the version the group gave it; unknown where the answer was lost.
@@ -333,7 +197,7 @@ impl Journal {
         self.journal_row(plan, Some(written.last()?.etag.clone()?)).ok()
     }
 
-    fn journal_row(&self, plan: &Plan, etag: Option<ETag>) -> Result<JournalRow> {
+    pub(super) fn journal_row(&self, plan: &Plan, etag: Option<ETag>) -> Result<JournalRow> {
         Ok(JournalRow {
             id: plan.id,
             key: plan.id.key(plan.partition.as_str())?,
@@ -352,6 +216,12 @@ impl Journal {
             tracing::debug!(%error, "a ticket stays for a worker");
         }
     }
+
+    fn always_given_up(&self, changes: &[Change]) -> Error {
+        let key = changes.iter().find_map(|c| c.new.as_ref().or(c.old.as_ref()));
+        let key = key.map_or_else(String::new, |e| e.key().to_string());
+        ErrorKind::PreconditionFailed { table: self.table.to_string(), key }.into()
+    }
 }
 
 /// The entities as the write made them, with their new versions.
@@ -364,32 +234,7 @@ fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
     states
 }
 
-/// The operations on entries of the entity's own partition, with the entries they are about.
-fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
-    let put = diff.put.into_iter().map(|(entry, old)| {
-        let operation = match old {
-            None if entry.unique => Operation::Insert(entry.to_entity()),
-            _ => Operation::InsertOrReplace(entry.to_entity()),
-        };
-        (entry, operation)
-    });
-    let removed = diff.removed.into_iter().map(|entry| {
-        let delete = Operation::Delete(entry.location.key.clone(), IfMatch::Any);
-        (entry, delete)
-    });
-    put.chain(removed).unzip()
-}
-
-fn touched(remote: &EntryDiff) -> Vec<Touched> {
-    remote.put.iter().map(|(entry, _)| entry).chain(&remote.removed).map(Touched::of).collect()
-}
-
-fn violation(entry: &Entry, owner: &Key) -> Error {
-    let (index, key) = (entry.index.clone(), entry.location.key.to_string());
-    Error::new(ErrorKind::UniqueViolation { index, entry: key, owner: owner.to_string() })
-}
-
-fn violation_unknown(entry: &Entry) -> Error {
-    let (index, key) = (entry.index.clone(), entry.location.key.to_string());
-    Error::new(ErrorKind::UniqueViolation { index, entry: key, owner: "another one".to_owned() })
+/// The pause before the next attempt, jittered: two writers that give each other up must part.
+fn pause(attempt: u32) -> Duration {
+    Duration::from_millis(5).mul_f64(f64::from(1 << attempt.min(8)) * fastrand::f64())
 }

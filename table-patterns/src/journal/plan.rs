@@ -1,0 +1,118 @@
+//! What a write will send, worked out before anything is sent.
+
+use std::collections::BTreeMap;
+
+use table_core::engine::check_operation;
+use table_core::model::{IfMatch, Key, PartitionKey};
+use table_core::store::{Error, ErrorKind, Operation, Result};
+use tokio::time::Instant;
+
+use super::change::Change;
+use super::row::WriteId;
+use super::touched::Touched;
+use super::{Journal, unique};
+use crate::index::{Entry, EntryDiff, Location};
+
+/// A write before it is sent.
+pub(super) struct Plan {
+    pub(super) id: WriteId,
+    pub(super) partition: PartitionKey,
+    pub(super) owners: Vec<Key>,
+    /// The group, with the entities' operations first.
+    pub(super) operations: Vec<Operation>,
+    /// Entries of the partition, in the order of their operations.
+    pub(super) local: Vec<Entry>,
+    pub(super) touched: Vec<Touched>,
+    /// Unique keys elsewhere that the new states have and the old ones had not.
+    pub(super) gained: Vec<Entry>,
+    /// Unique keys elsewhere that the new states no longer have.
+    pub(super) lost: Vec<Location>,
+    /// Until when the states of indexes that it was made from may be used.
+    pub(super) valid_until: Option<Instant>,
+}
+
+impl Plan {
+    pub(super) fn is_valid(&self) -> bool {
+        self.valid_until.is_none_or(|until| Instant::now() <= until)
+    }
+}
+
+impl Journal {
+    pub(super) fn plan(&self, changes: &[Change], valid_until: Option<Instant>) -> Result<Plan> {
+        let id = WriteId::fresh();
+        let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
+        let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
+        let partition = first.key().partition_key();
+        let owners = operations.iter().map(|o| o.key().clone()).collect();
+        let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
+        let (local, remote) = diff.split(&self.table, partition.as_str());
+        self.check_remote(&remote, id)?;
+        let (local, local_operations) = local_operations(local);
+        operations.extend(local_operations);
+        let touched = touched(&remote);
+        let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
+        let gained = gained(remote);
+        Ok(Plan { id, partition, owners, operations, local, touched, gained, lost, valid_until })
+    }
+
+    fn old_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
+        let old = changes.iter().filter(|c| !c.all_entries).filter_map(|c| c.old.as_ref());
+        let entries = old.map(|e| self.maintainer.removable(e));
+        Ok(entries.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// The entries of the new states; two entities of one group cannot share a unique one.
+    fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
+        let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
+        let entries = entries.collect::<Result<Vec<_>>>()?.concat();
+        let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
+        for entry in &entries {
+            if let Some(other) = owners.insert(&entry.location, entry)
+                && (entry.unique || other.owner == entry.owner)
+            {
+                return Err(violation(entry, &other.owner));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Refuses entries that no table would take: after the commit it would be too late.
+    fn check_remote(&self, remote: &EntryDiff, id: WriteId) -> Result<()> {
+        remote.put.iter().try_for_each(|(entry, _)| {
+            let row = if entry.unique { unique::row(entry, id, true) } else { entry.to_entity() };
+            check_operation(self.store.profile(), &Operation::InsertOrReplace(row))
+        })
+    }
+}
+
+/// The operations on entries of the entity's own partition, with the entries they are about.
+fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
+    let put = diff.put.into_iter().map(|(entry, old)| {
+        let operation = match old {
+            None if entry.unique => Operation::Insert(entry.to_entity()),
+            _ => Operation::InsertOrReplace(entry.to_entity()),
+        };
+        (entry, operation)
+    });
+    let removed = diff.removed.into_iter().map(|entry| {
+        let delete = Operation::Delete(entry.location.key.clone(), IfMatch::Any);
+        (entry, delete)
+    });
+    put.chain(removed).unzip()
+}
+
+fn touched(remote: &EntryDiff) -> Vec<Touched> {
+    remote.put.iter().map(|(entry, _)| entry).chain(&remote.removed).map(Touched::of).collect()
+}
+
+/// The unique entries to reserve: the entity did not have them.
+fn gained(remote: EntryDiff) -> Vec<Entry> {
+    let held = |entry: &Entry, old: &Option<Entry>| old.as_ref().is_some_and(|o| o.owner == entry.owner);
+    let gained = remote.put.into_iter().filter(|(entry, old)| entry.unique && !held(entry, old));
+    gained.map(|(entry, _)| entry).collect()
+}
+
+pub(super) fn violation(entry: &Entry, owner: &Key) -> Error {
+    let (index, key) = (entry.index.clone(), entry.location.key.to_string());
+    Error::new(ErrorKind::UniqueViolation { index, entry: key, owner: owner.to_string() })
+}

@@ -1,0 +1,54 @@
+//! The rules of the protocol that look as if they could be left out. Tests leave each out and show what
+//! goes wrong; elsewhere all of them hold.
+
+use super::Journal;
+
+/// A rule that a test can break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// The ticket is queued before anything is reserved or committed.
+    TicketFirst,
+    /// The entity is read again, and its entries are written again if it changed.
+    Recheck,
+    /// The evidence is cleared after the entries are written.
+    ApplyBeforeClear,
+    /// The journal row goes before the ticket.
+    RowBeforeTicket,
+    /// A write without a journal row is given up by an abort row.
+    AbortAbsent,
+    /// A journal row has one applier at a time.
+    OneApplier,
+    /// A unique row is read before its entity.
+    RowThenEntity,
+    /// A pending row is left to its own write.
+    PendingToItsWrite,
+    /// A reservation is taken over only after its write was given up.
+    AbortBeforeTakeOver,
+    /// A reservation of another write of the same entity is adopted only after that was given up.
+    AbortBeforeAdopting,
+    /// A write that timed out is looked for only while nobody else may have finished it.
+    FindOutInLease,
+    /// An answer in doubt keeps the evidence.
+    DoubtKeepsEvidence,
+}
+
+impl Journal {
+    /// Whether a rule holds.
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests ask the journal")]
+    pub(super) const fn keeps(&self, _rule: Rule) -> bool {
+        true
+    }
+
+    #[cfg(test)]
+    pub(super) fn keeps(&self, rule: Rule) -> bool {
+        self.broken != Some(rule)
+    }
+
+    /// A journal that breaks a rule.
+    #[cfg(test)]
+    pub(crate) const fn breaking(mut self, rule: Rule) -> Self {
+        self.broken = Some(rule);
+        self
+    }
+}
