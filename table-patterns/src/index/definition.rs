@@ -62,6 +62,7 @@ pub struct Index {
     payload: Payload,
     uniqueness: Uniqueness,
     key_text: String,
+    discriminator: Option<(String, String)>,
     key: KeyOf,
 }
 
@@ -82,6 +83,7 @@ impl Index {
             payload: Payload::Reference,
             uniqueness: Uniqueness::No,
             key_text: String::new(),
+            discriminator: None,
             key: Arc::new(key),
         }
     }
@@ -112,6 +114,19 @@ impl Index {
     pub fn with_key_text(mut self, text: impl Into<String>) -> Self {
         self.key_text = text.into();
         self
+    }
+
+    /// Leaves the property that tells the entity's type out of entries, so that no query for the type
+    /// meets them, and puts it back where an entry is read as the entity.
+    #[must_use]
+    pub fn with_discriminator(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
+        self.discriminator = Some((property.into(), value.into()));
+        self
+    }
+
+    /// The property that tells the entity's type, and its value.
+    pub(super) const fn discriminator(&self) -> Option<&(String, String)> {
+        self.discriminator.as_ref()
     }
 
     /// The name.
@@ -181,6 +196,9 @@ impl Index {
             Payload::Full => {}
             Payload::Fields(names) => copy.retain(|p| names.iter().any(|n| n == p.name())),
             Payload::Reference => copy.clear(),
+        }
+        if let Some((property, _)) = &self.discriminator {
+            copy.remove(property);
         }
         copy
     }

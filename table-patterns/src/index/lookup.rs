@@ -101,7 +101,7 @@ impl IndexedEntities {
     async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
         let follows = *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
         if !follows {
-            return payload(entry).map(Some);
+            return payload(index, entry).map(Some);
         }
         let at = self.location(index, entry.key());
         let Some(entity) = self.get(&Entry::owner_of(&entry)?).await? else { return Ok(None) };
@@ -155,11 +155,14 @@ impl IndexQuery {
 }
 
 /// The entity as its entry shows it: without an ETag, since it is a copy.
-fn payload(entry: Entity) -> Result<Entity> {
+fn payload(index: &Index, entry: Entity) -> Result<Entity> {
     let owner = Entry::owner_of(&entry)?;
     let (_, mut properties): (Key, Properties) = entry.into_parts();
     properties
         .retain(|p| !Entry::OWN.contains(&p.name()) && !crate::journal::is_unique_row_property(p.name()));
+    if let Some((property, value)) = index.discriminator() {
+        properties.set(property, value.as_str());
+    }
     Ok(Entity::from_parts(owner, properties))
 }
 

@@ -9,6 +9,7 @@ mod lookup;
 mod scrub;
 mod set;
 mod state;
+mod typed;
 
 pub use build::{BuildProgress, IndexBuild};
 pub use catalog::CatalogEntry;
@@ -18,6 +19,7 @@ pub use indexed::{IndexOptions, IndexedEntities};
 pub use lookup::{IndexQuery, Trust};
 pub use scrub::{ScrubCursor, ScrubMode, ScrubReport};
 pub use state::IndexState;
+pub use typed::IndexedTable;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,70 @@
+use super::TableEntity;
+use crate::model::Key;
+use crate::store::Result;
+
+/// Where the entries of a declared index are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexPlacement {
+    /// In the entity's partition: written with it, atomically.
+    SamePartition,
+    /// In other partitions of the same table.
+    OtherPartition,
+    /// In another table.
+    OtherTable(&'static str),
+}
+
+/// What the entries of a declared index hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexPayload {
+    /// Every property.
+    Full,
+    /// These properties.
+    Fields(&'static [&'static str]),
+    /// The entity's key alone.
+    Reference,
+}
+
+/// Which other entities may have the same entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexUniqueness {
+    /// Any.
+    No,
+    /// None in the entity's partition.
+    Partition,
+    /// None in the table.
+    Table,
+}
+
+/// What `#[index(…)]` declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexSchema {
+    /// The name, by which the catalog knows it.
+    pub name: &'static str,
+    /// Where entries are.
+    pub placement: IndexPlacement,
+    /// What they hold.
+    pub payload: IndexPayload,
+    /// Who else may have the same.
+    pub uniqueness: IndexUniqueness,
+    /// The template of the entries' PartitionKey; the entity's own if it is empty.
+    pub partition_key: &'static str,
+    /// The template of the entries' RowKey.
+    pub row_key: &'static str,
+}
+
+/// A struct with declared indexes. Derived with the entity where it has `#[index(…)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` declares no indexes",
+    note = "add `#[index(name, row_key = \"…\")]` to the struct, beside `#[derive(TableEntity)]`"
+)]
+pub trait IndexedEntity: TableEntity {
+    /// The indexes, in the order they are declared.
+    const INDEXES: &'static [IndexSchema];
+
+    /// The key of its entry in an index, by the index's place in [`INDEXES`](Self::INDEXES); `None` if a
+    /// part of the key is absent, so that there is no entry.
+    ///
+    /// # Errors
+    /// A key part does not fit, or the key is too long.
+    fn index_key(&self, index: usize) -> Result<Option<Key>>;
+}
