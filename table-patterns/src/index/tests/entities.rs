@@ -5,7 +5,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::store::{Operation, Result, TableStore, TableStoreExt};
 
-use super::{
+use crate::index::{
     Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Trust,
 };
 

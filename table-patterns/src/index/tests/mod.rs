@@ -1,0 +1,2 @@
+mod entities;
+mod typed;
