@@ -14,5 +14,5 @@ pub use error::{DecodeError, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use ext::TableStoreExt;
 pub use group::GroupTransaction;
 pub use operation::{Operation, OperationKind, Written};
-pub(crate) use pages::{Entities, Handle, Pages, Rest, Step, Stepped};
+pub(crate) use pages::{Entities, Handle, Pages, Rest, Step, Stepped, hide_system_rows};
 pub use profile::{KeyOrder, ServiceProfile};

@@ -34,13 +34,21 @@ pub(crate) struct Rest {
     from: Option<Continuation>,
     left: Option<usize>,
     page_size: Option<usize>,
+    hides_system_rows: bool,
 }
 
 impl Rest {
     /// A query from its start; its `top` bounds the whole. `None` if nothing is asked for.
     pub(crate) fn of(mut query: Query, page_size: Option<usize>) -> Option<Self> {
         let left = query.top.take();
-        (left != Some(0)).then_some(Self { query, from: None, left, page_size })
+        let rest = Self { query, from: None, left, page_size, hides_system_rows: false };
+        (left != Some(0)).then_some(rest)
+    }
+
+    /// The same without the rows that only patterns see; see [`Key::is_system`](crate::model::Key::is_system).
+    pub(crate) const fn without_system_rows(mut self) -> Self {
+        self.hides_system_rows = true;
+        self
     }
 
     /// `None` at the end and when the limit is reached.
@@ -56,10 +64,18 @@ impl Rest {
 impl Step for Rest {
     async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
         self.query.top = self.left.into_iter().chain(self.page_size).min();
-        let page = store.query(&table, &self.query, self.from.as_ref()).await?;
+        let mut page = store.query(&table, &self.query, self.from.as_ref()).await?;
+        if self.hides_system_rows {
+            hide_system_rows(&mut page);
+        }
         let rest = self.after(&page);
         Ok((page, rest))
     }
+}
+
+/// Leaves out the rows that only patterns see.
+pub(crate) fn hide_system_rows(page: &mut Page<Entity>) {
+    page.items.retain(|entity| !entity.key().is_system());
 }
 
 /// Pages asked for one after another, in steps. An error ends them.

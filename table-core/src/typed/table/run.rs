@@ -11,7 +11,7 @@ use super::query::Order;
 use super::steps::{Reads, Steps};
 use crate::model::Entity;
 use crate::query::{Continuation, Filter, Page, Query, Select};
-use crate::store::{Entities, Error, KeyOrder, Pages, Result, TableStore};
+use crate::store::{Entities, Error, KeyOrder, Pages, Result, TableStore, hide_system_rows};
 use crate::typed::FromEntity;
 
 /// A query's pages, which own what they need.
@@ -138,7 +138,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let mut query = self.to_query()?;
         query.top = self.options.limit.into_iter().chain(self.options.page_size).min();
         let table = &self.table;
-        let page = table.store().query(table.name(), &query, from).await?;
+        let mut page = table.store().query(table.name(), &query, from).await?;
+        hide_system_rows(&mut page);
         page.try_map(R::from_entity)
     }
 

@@ -111,7 +111,7 @@ impl Step for Reads {
 impl Queries {
     fn start(mut next: vec::IntoIter<Query>, page_size: Option<usize>, left: Left) -> Option<Self> {
         let query = Query { top: left, ..next.next()? };
-        Some(Self { current: Rest::of(query, page_size)?, next, page_size, left })
+        Some(Self { current: Rest::of(query, page_size)?.without_system_rows(), next, page_size, left })
     }
 }
 

@@ -202,3 +202,20 @@ async fn a_row_that_does_not_decode_is_named() {
     let error = table.query().all().await.unwrap_err();
     assert!(error.to_string().contains("('Sales', 'empid_000002')"), "{error}");
 }
+
+#[tokio::test]
+async fn system_rows_are_not_shown_and_do_not_count() {
+    use crate::store::{Operation, TableStore as _};
+    let (table, meter) = employees([1, 2]).await;
+    for row in ["~~j_1", "~~j_2"] {
+        let system = Entity::new("Sales", row).unwrap().with("Kind", "write");
+        table.store().write(table.name(), Operation::Insert(system)).await.unwrap();
+    }
+    meter.reset();
+    let view = table.view::<Entity>().unwrap();
+    assert_eq!(view.query().all().await.unwrap().len(), 2);
+    assert_eq!(view.query().count().await.unwrap(), 2);
+    assert_eq!(view.query().page(None).await.unwrap().items.len(), 2);
+    assert_eq!(view.query().limit(3).all().await.unwrap().len(), 2);
+    assert_eq!(meter.total(), 5, "a limit that system rows used up is read on");
+}
