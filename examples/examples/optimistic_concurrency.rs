@@ -33,8 +33,11 @@ async fn main() -> table_core::Result<()> {
 
     // `update` reads, changes and replaces, again if another writer was faster: no deposit is lost.
     let key = Account::key("main", 1)?;
-    let deposit = || accounts.update(&key, |account| Ok(account.cents += 10));
-    try_join_all((0..20).map(|_| deposit())).await?;
+    let deposit = |account: &mut Account| {
+        account.cents += 10;
+        Ok(())
+    };
+    try_join_all((0..20).map(|_| accounts.update(&key, deposit))).await?;
     assert_eq!(accounts.get_existing(&key).await?.cents, 100 + 20 * 10);
     Ok(())
 }

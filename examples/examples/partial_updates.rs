@@ -39,7 +39,11 @@ async fn main() -> table_core::Result<()> {
     assert!(again.is_err_and(|error| error.is_precondition_failed()));
 
     // A merge cannot clear a field. An update reads, changes and replaces.
-    let cleared = devices.update(&key, |device| Ok(device.alarm = None)).await?;
+    let clear = |device: &mut Device| {
+        device.alarm = None;
+        Ok(())
+    };
+    let cleared = devices.update(&key, clear).await?;
     assert_eq!((cleared.alarm, cleared.battery), (None, 84));
     Ok(())
 }

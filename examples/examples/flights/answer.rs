@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -30,7 +31,7 @@ pub(crate) enum Answer {
     /// Flights by the name of the airline.
     Airlines(BTreeMap<String, u64>),
     /// The temperatures of a day's hours, °C.
-    Weather { hours: [Option<f64>; 24] },
+    Weather { hours: Vec<Option<f64>> },
     /// How many flights there are.
     Count { flights: u64 },
 }
@@ -45,5 +46,46 @@ impl Answered {
     ) -> Self {
         let access_path = cost.costliest_path().map(|path| path.to_string()).unwrap_or_default();
         Self { question, pattern, access_path, requests: cost.total(), answer, time }
+    }
+}
+
+/// A line for people; the whole answer is in the JSON.
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flight { dest, dep_delay: Some(minutes) } => {
+                write!(f, "to {dest}, left {minutes} min late")
+            }
+            Self::Flight { dest, dep_delay: None } => write!(f, "to {dest}, cancelled"),
+            Self::CarrierDay { flights, distance } => write!(f, "{flights} flights, {distance} miles"),
+            Self::Latest { scheduled } => f.write_str(&ends(scheduled)),
+            Self::Airlines(counts) => f.write_str(&largest(counts)),
+            Self::Weather { hours } => f.write_str(&extent(hours)),
+            Self::Count { flights } => write!(f, "{flights} flights"),
+        }
+    }
+}
+
+fn ends(times: &[String]) -> String {
+    match times {
+        [] => "none".to_owned(),
+        [first, .., last] => format!("{first} back to {last}"),
+        [only] => only.clone(),
+    }
+}
+
+fn largest(counts: &BTreeMap<String, u64>) -> String {
+    let largest = counts.iter().max_by_key(|(_, count)| **count);
+    let (name, count) = largest.map_or(("none", 0), |(name, count)| (name, *count));
+    format!("{} airlines, the largest {name} with {count}", counts.len())
+}
+
+fn extent(hours: &[Option<f64>]) -> String {
+    let known = hours.iter().flatten().copied();
+    let (low, high) =
+        (known.clone().fold(f64::INFINITY, f64::min), known.clone().fold(f64::NEG_INFINITY, f64::max));
+    match hours.len() - known.count() {
+        missing if missing == hours.len() => "no observation".to_owned(),
+        missing => format!("{low} to {high} °C, {missing} hours missing"),
     }
 }

@@ -34,7 +34,8 @@ impl Args {
     /// The store asked for. By default every data set has its own directory.
     pub(crate) fn store(&self) -> StoreChoice {
         let name = if self.data.is_some() { "flights-data" } else { "flights-january" };
-        let default = || StoreChoice::Embedded(package().join("../target").join(name));
+        let workspace = package().parent().unwrap_or(package());
+        let default = || StoreChoice::Embedded(workspace.join("target").join(name));
         self.store.clone().unwrap_or_else(default)
     }
 

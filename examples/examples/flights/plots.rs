@@ -31,7 +31,7 @@ struct Frame<'a> {
 }
 
 /// Draws a day's temperatures. The line is broken where an hour has no observation.
-pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>; 24]) -> Result<()> {
+pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Result<()> {
     let known = hours.iter().flatten().copied();
     let (low, high) = (known.clone().fold(0.0, f64::min), known.fold(0.0, f64::max));
     let frame = Frame {
@@ -102,6 +102,6 @@ fn axes(chart: &mut Chart<'_>, frame: &Frame<'_>) -> Result<()> {
     mesh.disable_x_mesh().light_line_style(WHITE).bold_line_style(GRID).axis_style(INK);
     mesh.label_style(text.clone()).axis_desc_style(text).x_labels(13).y_labels(8);
     mesh.x_desc(frame.x.0).y_desc(frame.y.0).x_label_formatter(frame.x_text);
-    mesh.y_label_formatter(&|value| value.to_string()).draw()?;
+    mesh.y_label_formatter(&|value| format!("{value:.1}").trim_end_matches(".0").to_owned()).draw()?;
     Ok(())
 }

@@ -47,7 +47,7 @@ impl Questions {
         Ok(vec![
             self.ask("flight", "point query", self.flight()).await?,
             self.ask("carrier_day", "compound key, row range", self.carrier_day()).await?,
-            self.ask("latest_jfk", "log tail", self.latest_jfk()).await?,
+            self.ask("latest_jfk", "log tail, stops after ten", self.latest_jfk()).await?,
             self.ask("airline_counts", "client-side join", self.airline_counts()).await?,
             self.ask("weather_day", "data series in one entity", self.weather_day()).await?,
             self.ask("delayed_lga", "scan: reads every flight", self.delayed_lga()).await?,
@@ -109,7 +109,7 @@ impl Questions {
     /// The temperatures at Newark on New Year's Day.
     async fn weather_day(&self) -> Result<Answer> {
         let day = self.weather.get_existing(WeatherDay::key("EWR", date(1, 1)?)?).await?;
-        Ok(Answer::Weather { hours: day.temperatures() })
+        Ok(Answer::Weather { hours: day.temperatures().to_vec() })
     }
 
     /// January's departures from LaGuardia that arrived more than two hours late.
