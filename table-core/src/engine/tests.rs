@@ -1,3 +1,5 @@
+use std::ops::RangeBounds;
+
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -79,7 +81,7 @@ fn visits(query: &Query, key: &Key) -> bool {
     let table = TableName::new("Table").unwrap();
     let scan = Scan::new(&ServiceProfile::LOCAL, &table, query, None).unwrap();
     let key = key.to_sortable();
-    scan.range().is_some_and(|range| std::ops::RangeBounds::contains(&range, key.as_slice()))
+    scan.range().is_some_and(|range| RangeBounds::<[u8]>::contains::<[u8]>(&range, &key))
 }
 
 /// A continuation is input: a forged one is refused or starts somewhere, and shows nothing more.
