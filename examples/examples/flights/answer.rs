@@ -30,7 +30,7 @@ pub(crate) enum Answer {
     Latest { scheduled: Vec<String> },
     /// Flights by the name of the airline.
     Airlines(BTreeMap<String, u64>),
-    /// The temperatures of a day's hours, °C.
+    /// The temperatures of a day's hours, °F.
     Weather { hours: Vec<Option<f64>> },
     /// How many flights there are.
     Count { flights: u64 },
@@ -86,6 +86,6 @@ fn extent(hours: &[Option<f64>]) -> String {
         (known.clone().fold(f64::INFINITY, f64::min), known.clone().fold(f64::NEG_INFINITY, f64::max));
     match hours.len() - known.count() {
         missing if missing == hours.len() => "no observation".to_owned(),
-        missing => format!("{low} to {high} °C, {missing} hours missing"),
+        missing => format!("{low} to {high} °F, {missing} hours missing"),
     }
 }

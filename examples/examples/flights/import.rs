@@ -99,14 +99,9 @@ impl Day {
             2 => WeatherDay::repeated_hour_name(hour),
             _ => return Err(row.error("hour", "the third observation of this hour on this day")),
         };
-        if let Some(fahrenheit) = row.optional("temp")? {
-            self.hours.set(&name, celsius(fahrenheit));
+        if let Some(fahrenheit) = row.optional::<f64>("temp")? {
+            self.hours.set(&name, fahrenheit);
         }
         Ok(())
     }
-}
-
-/// °C to the tenth, the resolution that the stations measure.
-fn celsius(fahrenheit: f64) -> f64 {
-    ((fahrenheit - 32.0) / 1.8 * 10.0).round() / 10.0
 }

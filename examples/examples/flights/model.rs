@@ -88,7 +88,7 @@ pub(crate) struct WeatherDay {
     pub(crate) airport: String,
     #[row_key]
     pub(crate) date: NaiveDate,
-    /// °C in `H00` to `H23`, local time; an hour without an observation has no property. The hour that
+    /// °F in `H00` to `H23`, local time; an hour without an observation has no property. The hour that
     /// comes twice when the clocks go back is there twice, as `H01` and `H01Again`.
     #[entity(rest)]
     pub(crate) hours: Properties,
@@ -138,7 +138,7 @@ impl WeatherDay {
     /// The temperatures of the day's 24 hours; of a repeated hour, the first.
     pub(crate) fn temperatures(&self) -> [Option<f64>; 24] {
         std::array::from_fn(|hour| match self.hours.get(&Self::hour_name(hour)) {
-            Some(ValueRef::Double(celsius)) => Some(celsius),
+            Some(ValueRef::Double(fahrenheit)) => Some(fahrenheit),
             _ => None,
         })
     }

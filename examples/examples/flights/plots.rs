@@ -33,15 +33,18 @@ struct Frame<'a> {
 /// Draws a day's temperatures. The line is broken where an hour has no observation.
 pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Result<()> {
     let known = hours.iter().flatten().copied();
-    let (low, high) = (known.clone().fold(0.0, f64::min), known.fold(0.0, f64::max));
+    if known.clone().next().is_none() {
+        return Ok(());
+    }
+    let (low, high) = (known.clone().fold(f64::INFINITY, f64::min), known.fold(f64::NEG_INFINITY, f64::max));
     let frame = Frame {
         title,
         x: ("local time", -0.5..23.5),
-        y: ("°C", low.floor() - 1.0..high.ceil() + 1.0),
+        y: ("°F", low.floor() - 1.0..high.ceil() + 1.0),
         x_text: &|hour| format!("{hour:02.0}:00"),
     };
     draw(&file(dir, "temperatures.svg")?, &frame, |chart| {
-        let points = hours.iter().enumerate().map(|(hour, celsius)| celsius.map(|c| (hour as f64, c)));
+        let points = hours.iter().enumerate().map(|(hour, degrees)| degrees.map(|c| (hour as f64, c)));
         let points: Vec<_> = points.collect();
         for run in points.split(Option::is_none) {
             chart.draw_series(LineSeries::new(run.iter().flatten().copied(), BLUE.stroke_width(2)))?;
