@@ -27,6 +27,7 @@ pub enum ReadFrom {
 pub(crate) struct Endpoint {
     primary: String,
     reads: String,
+    secondary: Option<String>,
     sas: Option<String>,
     pub(crate) cosmos: bool,
     pub(crate) secure: bool,
@@ -41,7 +42,14 @@ impl Endpoint {
         let host = url.host_str().unwrap_or_default();
         let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part));
         let base = base(&url);
-        Ok(Self { reads: base.clone(), primary: base, sas, cosmos, secure: url.scheme() == "https" })
+        Ok(Self {
+            reads: base.clone(),
+            primary: base,
+            secondary: None,
+            sas,
+            cosmos,
+            secure: url.scheme() == "https",
+        })
     }
 
     /// From the URL of an account or a table, with its SAS.
@@ -66,14 +74,24 @@ impl Endpoint {
         self
     }
 
-    /// The same account, its reads going where `from` says; `secondary` where its name is not the usual.
+    /// The same account with its secondary, where that has not the usual name, and its reads going where
+    /// `from` says.
     pub(crate) fn reading(mut self, from: ReadFrom, secondary: Option<&str>) -> Result<Self> {
-        self.reads = match (from, secondary) {
-            (ReadFrom::Primary, _) => self.primary.clone(),
-            (ReadFrom::Secondary, Some(given)) => base(&parse(given)?),
-            (ReadFrom::Secondary, None) => secondary_of(&self.primary)?,
+        self.secondary = secondary.map(|given| parse(given).map(|url| base(&url))).transpose()?;
+        self.reads = match from {
+            ReadFrom::Primary => self.primary.clone(),
+            ReadFrom::Secondary => self.secondary_base()?,
         };
         Ok(self)
+    }
+
+    fn secondary_base(&self) -> Result<String> {
+        self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
+    }
+
+    /// The root of the secondary, wherever reads go.
+    pub(crate) fn secondary(&self) -> Result<Address<'_>> {
+        self.secondary_base().map(|base| Address::new(&base, "", self.sas.as_deref()))
     }
 
     /// An address to write to. `path` comes after the account, encoded.

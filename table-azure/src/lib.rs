@@ -10,6 +10,9 @@
 //! | an account key | [`AzureTableStore::with_shared_key`] |
 //! | a shared access signature | [`AzureTableStore::with_sas`] |
 //! | a connection string of any kind, the emulator's too | [`AzureTableStore::from_connection_string`] |
+//!
+//! Beside tables there are [shared access signatures](sas), and [stored policies, properties and
+//! statistics](service) of the account.
 
 mod auth;
 mod batch;
@@ -17,6 +20,8 @@ mod endpoint;
 mod operation;
 mod options;
 mod rest;
+pub mod sas;
+pub mod service;
 mod store;
 pub mod wire;
 

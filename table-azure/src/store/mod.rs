@@ -11,15 +11,18 @@ use azure_core::credentials::TokenCredential;
 use azure_core::http::policies::Policy;
 use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Pipeline, RetryOptions};
+use chrono::{DateTime, Utc};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{GroupTransaction, Operation, ServiceProfile, TableStore, Written};
+use table_core::typed::{PartitionIn, TableEntity};
 use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
 use crate::auth::{Connection, Secret, SharedKeyPolicy, scope};
 use crate::endpoint::Endpoint;
 use crate::rest::Client;
+use crate::sas::{AccountSas, SasToken, TablePermissions, TableSas};
 use crate::{AzureTableStoreOptions, SharedKey};
 
 /// Tables of an Azure Storage account or of Azure Cosmos DB for Table.
@@ -42,6 +45,7 @@ use crate::{AzureTableStoreOptions, SharedKey};
 #[derive(Clone, Debug)]
 pub struct AzureTableStore {
     client: Arc<Client>,
+    key: Option<SharedKey>,
 }
 
 impl AzureTableStore {
@@ -74,8 +78,11 @@ impl AzureTableStore {
         key: SharedKey,
         options: Option<AzureTableStoreOptions>,
     ) -> Result<Self> {
-        let policy = Arc::new(SharedKeyPolicy(key));
-        Self::build(Endpoint::new(endpoint, None)?, Some(policy), options.unwrap_or_default())
+        let policy = Arc::new(SharedKeyPolicy(key.clone()));
+        let mut store =
+            Self::build(Endpoint::new(endpoint, None)?, Some(policy), options.unwrap_or_default())?;
+        store.key = Some(key);
+        Ok(store)
     }
 
     /// A store with a shared access signature: the URL of an account or a table, `?`, and the SAS.
@@ -100,6 +107,49 @@ impl AzureTableStore {
         }
     }
 
+    /// Signs rights on the entities of `T` in one partition: whoever has the token sees its own and no
+    /// other's. No request. Over https alone; build a [`TableSas`] for more choice, and
+    /// [`sign`](Self::sign) it.
+    ///
+    /// # Errors
+    /// The store has no account key; the partition is the empty one, which a signature cannot name.
+    pub fn sas_for<T: TableEntity>(
+        &self,
+        table: &TableName,
+        partition: impl PartitionIn<T>,
+        permissions: TablePermissions,
+        expires: DateTime<Utc>,
+    ) -> Result<SasToken> {
+        self.sign(&TableSas::new(table, permissions, expires).within_partition::<T>(partition)?)
+    }
+
+    /// Signs rights on a table with the account's key. No request.
+    ///
+    /// # Errors
+    /// The store has no account key, or see [`TableSas::sign`].
+    pub fn sign(&self, sas: &TableSas) -> Result<SasToken> {
+        sas.sign(self.account_key()?)
+    }
+
+    /// Signs rights on the account with its key. No request.
+    ///
+    /// # Errors
+    /// The store has no account key.
+    pub fn sign_account(&self, sas: &AccountSas) -> Result<SasToken> {
+        self.account_key().map(|key| sas.sign(key))
+    }
+
+    fn account_key(&self) -> Result<&SharedKey> {
+        let missing = || {
+            Error::invalid_request("only a store with an account key can sign; this one has a token or a SAS")
+        };
+        self.key.as_ref().ok_or_else(missing)
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     fn build(
         endpoint: Endpoint,
         auth: Option<Arc<dyn Policy>>,
@@ -121,7 +171,7 @@ impl AzureTableStore {
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
             traced,
         };
-        Ok(Self { client: Arc::new(client) })
+        Ok(Self { client: Arc::new(client), key: None })
     }
 }
 

@@ -1,0 +1,86 @@
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+/// The version of the signature's form: the last before account signatures had a field for blobs alone.
+pub(super) const VERSION: &str = "2019-02-02";
+
+/// From which addresses a signature is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpRange {
+    /// The first.
+    pub first: Ipv4Addr,
+    /// The last.
+    pub last: Ipv4Addr,
+}
+
+impl From<Ipv4Addr> for IpRange {
+    fn from(only: Ipv4Addr) -> Self {
+        Self { first: only, last: only }
+    }
+}
+
+impl fmt::Display for IpRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+/// Over which protocols a signature is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SasProtocol {
+    /// Encrypted connections alone.
+    #[default]
+    HttpsOnly,
+    /// Unencrypted ones too: for the emulator.
+    HttpsAndHttp,
+}
+
+impl SasProtocol {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::HttpsOnly => "https",
+            Self::HttpsAndHttp => "https,http",
+        }
+    }
+}
+
+/// What both kinds of signatures limit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) start: Option<DateTime<Utc>>,
+    pub(super) expiry: Option<DateTime<Utc>>,
+    pub(super) ip: Option<IpRange>,
+    pub(super) protocol: SasProtocol,
+}
+
+impl Limits {
+    pub(super) fn until(expiry: DateTime<Utc>) -> Self {
+        Self { expiry: Some(expiry), ..Self::default() }
+    }
+
+    pub(super) fn start(&self) -> String {
+        self.start.map(time).unwrap_or_default()
+    }
+
+    pub(super) fn expiry(&self) -> String {
+        self.expiry.map(time).unwrap_or_default()
+    }
+
+    pub(super) fn ip(&self) -> String {
+        self.ip.map(|ip| ip.to_string()).unwrap_or_default()
+    }
+
+    pub(super) const fn protocol(&self) -> &'static str {
+        self.protocol.as_str()
+    }
+}
+
+fn time(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

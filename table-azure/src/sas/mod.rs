@@ -1,0 +1,18 @@
+//! Shared access signatures: rights on tables that can be given away, narrowed and timed.
+
+mod account;
+mod common;
+mod permissions;
+mod range;
+mod table;
+mod token;
+
+pub use account::AccountSas;
+pub use common::{IpRange, SasProtocol};
+pub use permissions::{AccountPermissions, AccountResources, TablePermissions};
+pub use range::SasRange;
+pub use table::TableSas;
+pub use token::SasToken;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use std::fmt;
+use std::ops::BitOr;
+use std::str::FromStr;
+
+use table_core::{Error, Result};
+
+/// Makes a set of flags that is written as letters in a fixed order.
+macro_rules! letters {
+    ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$flag_doc:meta])* $flag:ident = $bit:literal, $letter:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+        pub struct $name(u16);
+
+        impl $name {
+            /// Nothing.
+            pub const NONE: Self = Self(0);
+            /// Everything.
+            pub const ALL: Self = Self($((1 << $bit))|*);
+            $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
+
+            /// In the order in which the service wants the letters.
+            const LETTERS: &'static [(char, Self)] = &[$(($letter, Self::$flag)),*];
+
+            /// Whether everything in `other` is in this.
+            pub const fn contains(self, other: Self) -> bool {
+                self.0 & other.0 == other.0
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = Self;
+
+            fn bitor(self, other: Self) -> Self {
+                Self(self.0 | other.0)
+            }
+        }
+
+        /// The letters of the protocol.
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let mut set = Self::LETTERS.iter().filter(|(_, flag)| self.contains(*flag));
+                set.try_for_each(|(letter, _)| fmt::Write::write_char(f, *letter))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self> {
+                text.chars().try_fold(Self::NONE, |all, letter| {
+                    let known = Self::LETTERS.iter().find(|(l, _)| *l == letter);
+                    let unknown = || Error::invalid_request(format!(concat!("{:?} is no letter of ", $what), letter));
+                    known.map(|(_, flag)| all | *flag).ok_or_else(unknown)
+                })
+            }
+        }
+    };
+}
+
+letters! {
+    /// What may be done with the entities of a table.
+    ///
+    /// ```
+    /// use table_azure::sas::TablePermissions;
+    /// let both = TablePermissions::UPDATE | TablePermissions::READ;
+    /// assert_eq!(both.to_string(), "ru");
+    /// ```
+    TablePermissions, "a table's permissions":
+    /// Get and query entities.
+    READ = 0, 'r';
+    /// Insert entities. An upsert needs `UPDATE` too.
+    ADD = 1, 'a';
+    /// Replace and merge entities. An upsert needs `ADD` too.
+    UPDATE = 2, 'u';
+    /// Delete entities.
+    DELETE = 3, 'd';
+}
+
+letters! {
+    /// What may be done with the tables of an account.
+    AccountPermissions, "an account's permissions":
+    /// Get and query.
+    READ = 0, 'r';
+    /// Create tables, set properties and stored policies.
+    WRITE = 1, 'w';
+    /// Delete tables and entities.
+    DELETE = 2, 'd';
+    /// List tables.
+    LIST = 3, 'l';
+    /// Insert entities. An upsert needs `UPDATE` too.
+    ADD = 4, 'a';
+    /// Create tables.
+    CREATE = 5, 'c';
+    /// Replace and merge entities. An upsert needs `ADD` too.
+    UPDATE = 6, 'u';
+}
+
+letters! {
+    /// On which resources of an account.
+    AccountResources, "an account's resources":
+    /// The service: properties, statistics, the list of tables.
+    SERVICE = 0, 's';
+    /// Tables: create, delete, stored policies.
+    TABLE = 1, 'c';
+    /// Entities.
+    ENTITY = 2, 'o';
+}

@@ -1,0 +1,138 @@
+use std::ops::Bound;
+
+use table_core::model::{Key, PartitionKey};
+use table_core::query::Range;
+use table_core::{Error, Result};
+
+/// The entities that a signature is for, in the service's order: both ends count.
+///
+/// A row key belongs to the partition key of its end: within several partitions it does not bound the
+/// rows of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SasRange {
+    pub(super) start_partition: Option<String>,
+    pub(super) start_row: Option<String>,
+    pub(super) end_partition: Option<String>,
+    pub(super) end_row: Option<String>,
+}
+
+impl SasRange {
+    /// The whole table.
+    pub const ALL: Self = Self { start_partition: None, start_row: None, end_partition: None, end_row: None };
+
+    /// One partition.
+    pub fn partition(partition: &PartitionKey) -> Self {
+        Self::partitions(partition, partition)
+    }
+
+    /// Partitions, from the first to the last.
+    pub fn partitions(first: &PartitionKey, last: &PartitionKey) -> Self {
+        let text = |key: &PartitionKey| Some(key.as_str().to_owned());
+        Self { start_partition: text(first), end_partition: text(last), ..Self::ALL }
+    }
+
+    /// Entities, from the first to the last.
+    pub fn entities(first: &Key, last: &Key) -> Self {
+        Self {
+            start_partition: Some(first.partition().to_owned()),
+            start_row: Some(first.row().to_owned()),
+            end_partition: Some(last.partition().to_owned()),
+            end_row: Some(last.row().to_owned()),
+        }
+    }
+
+    /// Narrows one partition to a range of rows. Where its end is excluded, the range ends with the
+    /// last text before it that has one U+FFFF more: rows behind that are refused, never too many allowed.
+    ///
+    /// # Errors
+    /// The range is not of one partition.
+    pub(super) fn rows(mut self, rows: Range) -> Result<Self> {
+        if self.start_partition.is_none() || self.start_partition != self.end_partition {
+            return Err(Error::invalid_request(
+                "rows can only be bounded within one partition; name it first",
+            ));
+        }
+        self.start_row = match rows.from {
+            Bound::Included(text) => Some(text),
+            Bound::Excluded(text) => Some(format!("{text}{FIRST}")),
+            Bound::Unbounded => None,
+        };
+        self.end_row = match rows.to {
+            Bound::Included(text) => Some(text),
+            Bound::Excluded(text) => Some(last_before(&text)?),
+            Bound::Unbounded => None,
+        };
+        Ok(self)
+    }
+}
+
+impl SasRange {
+    /// The four fields, empty where there is no bound.
+    ///
+    /// # Errors
+    /// An end at the empty key: the protocol would read it as no end, and allow everything.
+    pub(super) fn fields(&self) -> Result<[&str; 4]> {
+        if [&self.end_partition, &self.end_row].into_iter().any(|end| end.as_deref() == Some("")) {
+            return Err(Error::invalid_request(
+                "a signature cannot end at an empty key: the service would read it as no end at all",
+            ));
+        }
+        let fields = [&self.start_partition, &self.start_row, &self.end_partition, &self.end_row];
+        Ok(fields.map(|field| field.as_deref().unwrap_or_default()))
+    }
+}
+
+/// The least and the greatest character of a key.
+const FIRST: char = ' ';
+const LAST: char = '\u{FFFF}';
+
+/// A text before `end`, with nothing between but what has more than one [`LAST`] at its end.
+fn last_before(end: &str) -> Result<String> {
+    let mut text = end.to_owned();
+    let last = text.pop().ok_or_else(|| Error::invalid_request("no row key comes before the empty one"))?;
+    if let Some(before) = predecessor(last) {
+        text.extend([before, LAST]);
+    }
+    Ok(text)
+}
+
+/// The character of a key before this one, by UTF-16 code unit.
+fn predecessor(c: char) -> Option<char> {
+    let mut code = u32::from(c);
+    loop {
+        code = match code {
+            0xE000 => 0x0010_FFFF,
+            0x0001_0000 => 0xD7FF,
+            _ if code <= u32::from(FIRST) => return None,
+            _ => code - 1,
+        };
+        let legal =
+            char::from_u32(code).filter(|c| !matches!(c, '/' | '\\' | '#' | '?' | '\u{7F}'..='\u{9F}'));
+        if legal.is_some() {
+            return legal;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use table_core::model::key_order;
+
+    use super::*;
+
+    #[test]
+    fn the_last_text_before_an_end_is_before_it_and_behind_all_under_the_prefix() {
+        for prefix in ["a", "a/".trim_end_matches('/'), "empid_", "\u{D7FF}", "\u{10FFFF}", "@", "x\u{E000}"]
+        {
+            let end = key_order::prefix_end(prefix).unwrap();
+            let last = last_before(&end).unwrap();
+            assert!(key_order::compare(&last, &end).is_lt(), "{prefix:?}");
+            for more in ["", "0", "zzz", "\u{10FFFF}"] {
+                let key = format!("{prefix}{more}");
+                assert!(key_order::compare(&key, &last).is_le(), "{key:?} {last:?}");
+            }
+        }
+        assert_eq!(last_before("a ").unwrap(), "a");
+        assert!(last_before("").is_err());
+    }
+}

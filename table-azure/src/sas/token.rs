@@ -1,0 +1,34 @@
+use std::fmt;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// A signed query string. Whoever has it has its rights: [`Debug`](fmt::Debug) does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SasToken(String);
+
+impl SasToken {
+    /// From names and values; empty values are left out.
+    pub(super) fn new(fields: &[(&str, &str)]) -> Self {
+        let given = fields.iter().filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<_> = given
+            .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC)))
+            .collect();
+        Self(pairs.join("&"))
+    }
+
+    /// The query string, without a `?`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The endpoint with the signature, as [`with_sas`](crate::AzureTableStore::with_sas) takes it.
+    pub fn url(&self, endpoint: &str) -> String {
+        format!("{}/?{}", endpoint.trim_end_matches('/'), self.0)
+    }
+}
+
+impl fmt::Debug for SasToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SasToken")
+    }
+}
