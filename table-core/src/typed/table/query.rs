@@ -12,7 +12,8 @@ use crate::typed::{Condition, FromEntity};
 
 /// A query on a table of `T` that returns `R`: made by [`Table::query`], narrowed down, then run.
 ///
-/// What cannot be encoded is reported when the query is run. A query can be run more than once.
+/// What cannot be encoded is reported when the query is run. A query can be run more than once. The
+/// rows that patterns keep for themselves are never returned: see [`Key::is_system`](crate::model::Key::is_system).
 ///
 /// ```
 /// use table_core::memory::MemoryStore;

@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use futures_util::FutureExt;
+use futures_util::future::try_join_all;
 
 use super::*;
 use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty};
@@ -105,4 +108,32 @@ async fn a_lost_answer_is_ambiguous_and_not_tried_again() {
         .unwrap_err();
     assert!(error.is_ambiguous());
     assert_eq!(meter.total(), 2);
+}
+
+/// A table whose requests of a kind wait for a second of the paused clock.
+fn delayed(table: &Table<Employee>, kind: OperationKind) -> Table<Employee> {
+    let faults = FaultInjector::new(0);
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(1))).on(kind));
+    Table::new(Faulty::new(table.store().clone(), faults), "Employees").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_update_is_lost_among_many_writers() {
+    let (table, _) = employees([1]).await;
+    let writers = delayed(&table, OperationKind::Replace).with_attempts(1000);
+    let increment = |ken: &mut Employee| {
+        ken.age = Some(ken.age.unwrap_or(0) + 1);
+        Ok(())
+    };
+    try_join_all((0..32).map(|_| writers.update(key(1), increment))).await.unwrap();
+    assert_eq!(table.get_existing(key(1)).await.unwrap().age, Some(32));
+}
+
+#[tokio::test(start_paused = true)]
+async fn point_reads_in_flight_are_bounded() {
+    let (table, _) = employees(1..=9).await;
+    let table = delayed(&table, OperationKind::Get).with_concurrency(3);
+    let start = tokio::time::Instant::now();
+    assert_eq!(table.get_many((1..=9).map(key)).await.unwrap().len(), 9);
+    assert_eq!(start.elapsed().as_secs(), 3, "nine reads of a second, three at once, on the paused clock");
 }
