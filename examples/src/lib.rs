@@ -1,2 +1,7 @@
 //! Runnable examples, all in `examples/`: the flights flagship, and one program per feature area.
 //! `README.md` lists them.
+
+/// The programs of the README, which compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
