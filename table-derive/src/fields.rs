@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Ident, LitStr, Path, Type, Visibility};
+use syn::{GenericArgument, Ident, LitStr, Path, PathArguments, Type, Visibility};
 
 use crate::attr::FieldAttrs;
 use crate::case::Case;
@@ -24,7 +24,7 @@ pub(crate) enum Role {
     Property(Property),
     Flatten,
     Rest,
-    /// Not stored: the expression that it is read as.
+    /// Not stored: the function that makes the value.
     Skip(TokenStream),
     ETag,
     Timestamp,
@@ -37,7 +37,7 @@ pub(crate) struct Property {
     /// The type that implements `Codec`.
     pub(crate) codec: TokenStream,
     pub(crate) encrypt: bool,
-    /// The expression that an absent property is read as.
+    /// The function that makes the value of an absent property.
     pub(crate) default: Option<TokenStream>,
 }
 
@@ -65,6 +65,14 @@ impl Field {
         match &self.role {
             Role::Property(property) => Some(property),
             _ => None,
+        }
+    }
+
+    /// What a filter or a patch takes: `T` for an `Option<T>`.
+    pub(crate) fn value_type(&self) -> &Type {
+        match self.role {
+            Role::Flatten => &self.ty,
+            _ => inside_option(&self.ty).unwrap_or(&self.ty),
         }
     }
 
@@ -120,13 +128,13 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
         return Role::Rest;
     }
     let default = attrs.default.as_ref().map(|d| match &d.path {
-        Some(path) => quote!(#path()),
-        None => quote_spanned!(d.at.span()=> ::core::default::Default::default()),
+        Some(path) => quote!(#path),
+        None => quote_spanned!(d.at.span()=> ::core::default::Default::default),
     });
     if attrs.skip.is_some() {
         let span = field.ty.span();
         return Role::Skip(
-            default.unwrap_or_else(|| quote_spanned!(span=> ::core::default::Default::default())),
+            default.unwrap_or_else(|| quote_spanned!(span=> ::core::default::Default::default)),
         );
     }
     Role::Property(Property {
@@ -160,6 +168,17 @@ fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
 /// Whether a type is written as an `Option`.
 pub(crate) fn is_option(ty: &Type) -> bool {
     last_segment(ty).is_some_and(|s| s == "Option")
+}
+
+/// The `T` of a type that is written as `Option<T>`.
+fn inside_option(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|s| s.ident == "Option")?;
+    let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
+    match args.args.first()? {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    }
 }
 
 /// Whether a type is written as owned text.

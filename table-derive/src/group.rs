@@ -32,7 +32,7 @@ fn expand(input: &DeriveInput, krate: &syn::Path, fields: &[Field]) -> TokenStre
     let count = names.len();
     let properties = properties(krate, fields);
     let constants = constants(krate, fields);
-    let encode = encode_fields(fields);
+    let encode = encode_fields(krate, fields);
     let decode = decode_fields(krate, fields, 0);
     quote! {
         const _: () = {

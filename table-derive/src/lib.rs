@@ -28,7 +28,7 @@ pub fn entity_resolver(input: TokenStream) -> TokenStream {
 }
 
 /// Derives `PropertyGroup` for a struct that entities flatten.
-#[proc_macro_derive(PropertyGroup, attributes(entity, encrypt))]
+#[proc_macro_derive(PropertyGroup, attributes(entity, partition_key, row_key, encrypt, etag, timestamp))]
 pub fn property_group(input: TokenStream) -> TokenStream {
     group::derive(&parse_macro_input!(input as DeriveInput)).into()
 }

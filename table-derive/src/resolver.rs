@@ -6,6 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Fields, Ident, Path, Type};
 
 use crate::attr::{Container, RESOLVER, items};
+use crate::entity::generics;
 use crate::errors::Errors;
 use crate::template::plain;
 
@@ -50,7 +51,7 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
             true => errors.push(variant, "another variant takes the other rows already; remove one"),
         }
     }
-    if variants.is_empty() {
+    if data.variants.is_empty() {
         errors.push(&input.ident, "a resolver needs a variant for at least one type of entity");
     }
     Some(Resolver { input, krate, variants, other })
@@ -156,7 +157,8 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
 fn fallback(input: &DeriveInput, krate: &Path, error: Option<syn::Error>) -> TokenStream {
     let error = error.map(syn::Error::into_compile_error);
     let name = &input.ident;
-    let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
+    let generics = generics(input);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     quote! {
         #error
         #[automatically_derived]

@@ -54,6 +54,7 @@ impl Properties {
     }
 
     /// The packed form.
+    #[inline]
     pub fn as_packed(&self) -> &[u8] {
         &self.packed
     }
@@ -109,6 +110,7 @@ impl Properties {
     }
 
     /// Appends a property that is known to be new: the caller answers for the name's uniqueness.
+    #[inline]
     pub fn push(&mut self, name: &str, value: ValueRef<'_>, encrypt: bool) {
         let mark = if encrypt { MARK } else { 0 };
         self.packed.push(value.edm_type() as u8 | mark);
@@ -149,6 +151,7 @@ impl Properties {
         self.packed.clear();
     }
 
+    #[inline]
     fn push_value(&mut self, value: ValueRef<'_>) {
         let out = &mut self.packed;
         match value {
@@ -183,6 +186,7 @@ fn storable_name(name: &str) -> &str {
     &name[..end.unwrap_or_default()]
 }
 
+#[inline]
 fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
@@ -295,6 +299,7 @@ pub(crate) struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     /// Cuts the first property off `rest`; `None` at the end and for damaged bytes.
+    #[inline]
     pub(crate) fn split(rest: &mut &'a [u8]) -> Option<Self> {
         let bytes = *rest;
         let (&[tag, low, high], _) = bytes.split_first_chunk()?;
@@ -319,10 +324,12 @@ impl<'a> Raw<'a> {
         Some(PropertyRef { name, value: self.value()?, encrypted: self.is_encrypted() })
     }
 
+    #[inline]
     pub(crate) const fn is_encrypted(&self) -> bool {
         self.tag & MARK != 0
     }
 
+    #[inline]
     pub(crate) fn value(&self) -> Option<ValueRef<'a>> {
         let v = self.value;
         Some(match EdmType::from_tag(self.tag & !MARK)? {

@@ -18,7 +18,6 @@ use crate::model::{EdmType, KeyPart, KeyText, KeyWriter, PartFormat, ValueError,
 ///
 /// impl Codec<Duration> for Millis {
 ///     const TYPE: EdmType = EdmType::Int64;
-///     type Value = Duration;
 ///
 ///     fn write(value: &Duration, sink: PropertySink<'_>) -> Result<(), ValueError> {
 ///         let millis = i64::try_from(value.as_millis());
@@ -40,8 +39,6 @@ pub trait Codec<T> {
     const TYPE: EdmType;
     /// Whether it may be absent.
     const OPTIONAL: bool = false;
-    /// What filters and patches take: mostly `T` itself.
-    type Value: Send + Sync + 'static;
 
     /// Puts the value into the sink, or nothing to be absent.
     ///
@@ -76,7 +73,6 @@ pub struct Plain;
 impl<T: Property> Codec<T> for Plain {
     const TYPE: EdmType = T::TYPE;
     const OPTIONAL: bool = T::OPTIONAL;
-    type Value = T::Value;
 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
         value.write(sink)
@@ -99,7 +95,6 @@ pub struct Json;
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json {
     const TYPE: EdmType = EdmType::String;
-    type Value = T;
 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
         let json =
@@ -134,7 +129,6 @@ impl PaddedInteger for u64 {}
 
 impl<T: PaddedInteger> Codec<T> for Padded {
     const TYPE: EdmType = EdmType::String;
-    type Value = T;
 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
         let mut digits = KeyWriter { out: String::new(), format: PartFormat::PLAIN };
@@ -153,7 +147,6 @@ impl<T: PaddedInteger> Comparable<T> for Padded {}
 impl<T: PaddedInteger> Codec<Option<T>> for Padded {
     const TYPE: EdmType = EdmType::String;
     const OPTIONAL: bool = true;
-    type Value = T;
 
     fn write(value: &Option<T>, sink: PropertySink<'_>) -> Result<(), ValueError> {
         value.as_ref().map_or(Ok(()), |value| Self::write(value, sink))

@@ -2,7 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::property::written;
-use super::{Comparable, Operand, Plain};
+use super::{Comparable, Operand, Plain, Text};
 use crate::query::{Comparison, Filter};
 use crate::store::{Error, Result};
 
@@ -70,17 +70,46 @@ impl<E, V, C> Field<E, V, C> {
     }
 }
 
+/// What a filter may compare with an encrypted property: nothing. Never implemented.
+#[diagnostic::on_unimplemented(
+    message = "an encrypted property cannot be compared in a filter",
+    label = "the store sees only its ciphertext",
+    note = "read the entities by other conditions and compare the decrypted values, or keep an index for it"
+)]
+pub trait ComparesWithEncrypted {
+    /// Never called.
+    fn into_condition<E>(self) -> Condition<E>;
+}
+
+macro_rules! no_comparisons {
+    ($($name:ident)*) => {$(
+        /// Does not compile: the store sees only the ciphertext.
+        #[doc(hidden)]
+        pub fn $name<V: ComparesWithEncrypted>(self, value: V) -> Condition<E> {
+            value.into_condition()
+        }
+    )*};
+}
+
+/// So that a comparison is explained, instead of taken for one of `Iterator`.
+impl<E> EncryptedField<E> {
+    no_comparisons! { eq ne gt ge lt le starts_with }
+}
+
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $name:ident $comparison:ident;)*) => {$(
         $(#[$doc])*
         #[must_use]
-        pub fn $name(self, value: impl Operand<V>) -> Condition<E> {
+        pub fn $name(self, value: impl Operand<V>) -> Condition<E>
+        where
+            C: Comparable<V>,
+        {
             self.compare(Comparison::$comparison, value)
         }
     )*};
 }
 
-impl<E, V, C: Comparable<V>> Field<E, V, C> {
+impl<E, V, C> Field<E, V, C> {
     comparisons! {
         /// The property equals the value.
         eq Equal;
@@ -98,7 +127,10 @@ impl<E, V, C: Comparable<V>> Field<E, V, C> {
 
     /// A comparison with the operator as a value.
     #[must_use]
-    pub fn compare(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E> {
+    pub fn compare(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
+    where
+        C: Comparable<V>,
+    {
         let value = written(|sink| C::write(&value.into_operand(), sink));
         let filter = match value {
             Ok(Some(value)) => Ok(Filter::compare(self.name, comparison, value)),
@@ -107,12 +139,13 @@ impl<E, V, C: Comparable<V>> Field<E, V, C> {
         };
         Condition { filter, of: PhantomData }
     }
-}
 
-impl<E, V: super::Text> Field<E, V> {
     /// The text starts with `prefix`. Two comparisons.
     #[must_use]
-    pub fn starts_with(self, prefix: &str) -> Condition<E> {
+    pub fn starts_with(self, prefix: &str) -> Condition<E>
+    where
+        V: Text,
+    {
         Condition::new(Filter::starts_with(self.name, prefix))
     }
 }
@@ -190,6 +223,30 @@ impl<E> fmt::Debug for Condition<E> {
         }
     }
 }
+
+impl<E, V, C> Clone for Field<E, V, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E, V, C> Copy for Field<E, V, C> {}
+
+impl<E> Clone for EncryptedField<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for EncryptedField<E> {}
+
+impl<E, G> Clone for FieldGroup<E, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E, G> Copy for FieldGroup<E, G> {}
 
 impl<E, G> fmt::Debug for FieldGroup<E, G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

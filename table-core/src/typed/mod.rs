@@ -17,7 +17,7 @@ mod table;
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
-pub use field::{Condition, EncryptedField, Field, FieldGroup};
+pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGroup};
 pub use index::{IndexPayload, IndexPlacement, IndexSchema, IndexUniqueness, IndexedEntity};
 pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};

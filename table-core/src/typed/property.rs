@@ -26,7 +26,6 @@ use crate::model::{EdmType, EdmValue, Properties, ValueError, ValueRef};
 ///
 /// impl Property for Celsius {
 ///     const TYPE: EdmType = EdmType::Double;
-///     type Value = Self;
 ///
 ///     fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
 ///         sink.put(ValueRef::Double(self.0));
@@ -50,8 +49,6 @@ pub trait Property: Sized + Send + Sync + 'static {
     const TYPE: EdmType;
     /// Whether it may be absent.
     const OPTIONAL: bool = false;
-    /// What filters and patches take: the type itself, and `T` for an `Option<T>`.
-    type Value: Property;
 
     /// Puts the value into the sink, or nothing to be absent.
     ///
@@ -81,11 +78,13 @@ pub struct PropertySink<'a> {
 
 impl<'a> PropertySink<'a> {
     /// A sink that appends a property that is known to be new.
+    #[inline]
     pub(crate) const fn new(properties: &'a mut Properties, name: &'a str, encrypt: bool) -> Self {
         Self { properties, name, encrypt }
     }
 
     /// Stores the value.
+    #[inline]
     pub fn put(self, value: ValueRef<'_>) {
         self.properties.push(self.name, value, self.encrypt);
     }
@@ -106,7 +105,6 @@ impl<T: Property> Property for Option<T> {
         T::TYPE
     };
     const OPTIONAL: bool = true;
-    type Value = T::Value;
 
     fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
         self.as_ref().map_or(Ok(()), |value| value.write(sink))

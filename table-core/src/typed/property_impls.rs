@@ -12,14 +12,15 @@ macro_rules! property {
     ($($rust:ty => $edm:ident, $self:ident: $write:expr, $value:ident: $read:expr;)*) => {$(
         impl Property for $rust {
             const TYPE: EdmType = EdmType::$edm;
-            type Value = Self;
 
+            #[inline]
             fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
                 let $self = self;
                 sink.put(ValueRef::$edm($write));
                 Ok(())
             }
 
+            #[inline]
             fn read(value: ValueRef<'_>) -> Result<Self, ValueError> {
                 let $value = value;
                 $read
@@ -65,6 +66,7 @@ fn wrong(expected: EdmType, found: ValueRef<'_>) -> ValueError {
     ValueError::new(expected.name(), found.edm_type())
 }
 
+#[inline]
 fn int32(value: ValueRef<'_>) -> Result<i32, ValueError> {
     match value {
         ValueRef::Int32(v) => Ok(v),
@@ -72,6 +74,7 @@ fn int32(value: ValueRef<'_>) -> Result<i32, ValueError> {
     }
 }
 
+#[inline]
 fn int64(value: ValueRef<'_>) -> Result<i64, ValueError> {
     match value {
         ValueRef::Int64(v) => Ok(v),
@@ -80,6 +83,7 @@ fn int64(value: ValueRef<'_>) -> Result<i64, ValueError> {
     }
 }
 
+#[inline]
 fn double(value: ValueRef<'_>) -> Result<f64, ValueError> {
     match value {
         ValueRef::Double(v) => Ok(v),
@@ -87,6 +91,7 @@ fn double(value: ValueRef<'_>) -> Result<f64, ValueError> {
     }
 }
 
+#[inline]
 fn ticks(value: ValueRef<'_>) -> Result<Ticks, ValueError> {
     match value {
         ValueRef::DateTime(v) => Ok(v),
@@ -95,6 +100,7 @@ fn ticks(value: ValueRef<'_>) -> Result<Ticks, ValueError> {
 }
 
 /// The text of a String, for properties that are stored as one.
+#[inline]
 pub(crate) fn text(value: ValueRef<'_>) -> Result<&str, ValueError> {
     match value {
         ValueRef::String(v) => Ok(v),

@@ -123,7 +123,7 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
             Role::ETag => quote_spanned!(span=> __entity.etag().cloned()),
             Role::Timestamp => quote_spanned!(span=>
                 ::core::option::Option::map(__entity.timestamp(), ::core::convert::From::from)),
-            Role::Skip(default) => default.clone(),
+            Role::Skip(default) => quote!(#default()),
             Role::Rest => quote_spanned!(span=> __slots.rest(#groups)),
             Role::Flatten => quote_spanned!(span=>
                 <#ty as #krate::typed::PropertyGroup>::read(&__entity, __slots.owner())?),
@@ -131,10 +131,13 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
                 let (codec, encrypt, i) =
                     (&property.codec, property.encrypt, Literal::usize_unsuffixed(place));
                 place += 1;
+                let codec = quote_spanned!(span=> <#codec as #krate::typed::Codec<#ty>>);
                 match &property.default {
-                    None => quote_spanned!(span=> __slots.get::<#codec, #ty, #encrypt>(#i)?),
+                    None => quote_spanned! {span=>
+                        __slots.get::<#ty, #encrypt>(#i, #codec::TYPE, #codec::read, #codec::missing)?
+                    },
                     Some(default) => {
-                        quote_spanned!(span=> __slots.get_or::<#codec, #ty, #encrypt>(#i, || #default)?)
+                        quote_spanned!(span=> __slots.get_or::<#ty, #encrypt>(#i, #codec::read, #default)?)
                     }
                 }
             }
@@ -145,13 +148,20 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
 }
 
 /// Statements that append every stored field of `self` to `__encoder`.
-pub(crate) fn encode_fields(fields: &[Field]) -> Vec<TokenStream> {
+pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     let encode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
         Some(match &field.role {
             Role::Property(property) => {
                 let (codec, name, encrypt) = (&property.codec, &property.name, property.encrypt);
-                quote_spanned!(span=> __encoder.field::<#codec, #ty>(#name, &self.#ident, #encrypt)?;)
+                quote_spanned! {span=>
+                    __encoder.field(
+                        #name,
+                        &self.#ident,
+                        #encrypt,
+                        <#codec as #krate::typed::Codec<#ty>>::write,
+                    )?;
+                }
             }
             Role::Flatten => quote_spanned!(span=> __encoder.group(&self.#ident)?;),
             _ => return None,
@@ -236,7 +246,7 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
         quote_spanned!(f.ty.span()=>
             __encoder.rest(&self.#ident, <Self as #krate::typed::TableEntity>::SCHEMA.properties)?;)
     });
-    discriminator.into_iter().chain(version).chain(encode_fields(&entity.fields)).chain(rest).collect()
+    discriminator.into_iter().chain(version).chain(encode_fields(krate, &entity.fields)).chain(rest).collect()
 }
 
 fn schema(entity: &Entity<'_>) -> TokenStream {

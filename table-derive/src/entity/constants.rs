@@ -1,9 +1,8 @@
 //! A constant for every field that a filter or a selection can name.
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::quote;
 use syn::Path;
-use syn::spanned::Spanned;
 
 use super::model::Entity;
 use crate::fields::{Field, Role};
@@ -27,7 +26,7 @@ pub(crate) fn constants(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
 }
 
 fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
-    let (vis, ident, ty, span) = (&field.vis, field.constant(), &field.ty, field.ty.span());
+    let (vis, ident, ty) = (&field.vis, field.constant(), &field.ty);
     let typed = quote!(#krate::typed);
     Some(match &field.role {
         Role::Property(property) if property.encrypt => {
@@ -41,7 +40,7 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
         Role::Property(property) => {
             let (name, codec) = (&property.name, &property.codec);
             let doc = format!("The property `{name}`.");
-            let value = quote_spanned!(span=> <#codec as #typed::Codec<#ty>>::Value);
+            let value = field.value_type();
             quote! {
                 #[doc = #doc]
                 #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);
@@ -55,7 +54,7 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
             }
         }
         Role::Timestamp => {
-            let value = quote_spanned!(span=> <#typed::Plain as #typed::Codec<#ty>>::Value);
+            let value = field.value_type();
             quote! {
                 /// The time of the last write.
                 #vis const #ident: #typed::Field<Self, #value> = #typed::Field::new("Timestamp");

@@ -17,7 +17,7 @@ use syn::DeriveInput;
 use crate::errors::Errors;
 pub(crate) use codec::{decode_fields, encode_fields, names, properties};
 pub(crate) use constants::constants;
-pub(crate) use model::{DISCRIMINATOR, SYSTEM, sources};
+pub(crate) use model::{DISCRIMINATOR, SYSTEM, generics, sources};
 use model::{Entity, Input};
 
 /// Expands the derive: the implementations, or every mistake and what keeps others quiet.

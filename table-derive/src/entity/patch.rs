@@ -19,7 +19,7 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
     let (_, ty_generics, where_clause) = entity.generics.split_for_impl();
     let params = declared(&entity.generics);
     let fields = patched(entity).map(|f| {
-        let (ident, ty) = (&f.ident, value_type(&entity.krate, f));
+        let (ident, ty) = (&f.ident, f.value_type());
         quote!(#ident: ::core::option::Option<#ty>)
     });
     let doc = format!("A partial update of [`{of}`], for merges: what is not set stays as it is.");
@@ -97,19 +97,8 @@ fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
     entity.fields.iter().filter(|f| matches!(f.role, Role::Property(_) | Role::Flatten))
 }
 
-/// The type that a patch holds: `T` for an `Option<T>`.
-fn value_type(krate: &Path, field: &Field) -> TokenStream {
-    let (ty, span) = (&field.ty, field.ty.span());
-    match &field.role {
-        Role::Property(Property { codec, .. }) => {
-            quote_spanned!(span=> <#codec as #krate::typed::Codec<#ty>>::Value)
-        }
-        _ => quote!(#ty),
-    }
-}
-
 fn setter(krate: &Path, field: &Field) -> TokenStream {
-    let (vis, ident, ty) = (&field.vis, &field.ident, value_type(krate, field));
+    let (vis, ident, ty) = (&field.vis, &field.ident, field.value_type());
     let doc = format!("Sets `{ident}`.");
     quote! {
         #[doc = #doc]
@@ -121,11 +110,13 @@ fn setter(krate: &Path, field: &Field) -> TokenStream {
 }
 
 fn step(krate: &Path, field: &Field) -> TokenStream {
-    let (ident, ty, span) = (&field.ident, value_type(krate, field), field.ty.span());
+    let (ident, ty, span) = (&field.ident, field.value_type(), field.ty.span());
     let value = quote!(::core::option::Option::as_ref(&self.#ident));
     match &field.role {
         Role::Property(Property { name, codec, encrypt, .. }) => {
-            quote_spanned!(span=> __encoder.patch::<#codec, #ty>(#name, #value, #encrypt)?;)
+            quote_spanned! {span=>
+                __encoder.patch(#name, #value, #encrypt, <#codec as #krate::typed::Codec<#ty>>::write)?;
+            }
         }
         _ => quote_spanned!(span=> __encoder.patch_group::<#ty>(#value)?;),
     }

@@ -48,9 +48,10 @@ impl<'a> Value<'a> {
 fn newtype<'a>(fields: &'a Fields, input: &DeriveInput, derive: &str, errors: &Errors) -> Option<Shape<'a>> {
     let mut members = fields.members();
     let (Some(member), None, Some(field)) = (members.next(), members.next(), fields.iter().next()) else {
-        let remedy =
-            "derive `PropertyGroup` for a struct of several properties, or store it with `#[entity(json)]`";
-        errors.push(&input.ident, format!("`{derive}` needs a struct with exactly one field; {remedy}"));
+        errors.push(
+            &input.ident,
+            format!("`{derive}` needs a struct with exactly one field; {}", remedy(derive)),
+        );
         return None;
     };
     Some(Shape::Newtype(member, &field.ty))
@@ -65,8 +66,10 @@ fn variants<'a>(
     let mut texts: Vec<(&Ident, String)> = Vec::new();
     for variant in &data.variants {
         if !matches!(variant.fields, Fields::Unit) {
-            let remedy = "store it with `#[entity(json)]`";
-            errors.push(&variant.fields, format!("`{derive}` needs variants without fields; {remedy}"));
+            errors.push(
+                &variant.fields,
+                format!("`{derive}` needs variants without fields; {}", remedy(derive)),
+            );
         }
         let attrs = FieldAttrs::parse(&variant.attrs, errors);
         let text = name(&variant.ident, attrs.rename.as_ref(), rename_all);
@@ -82,5 +85,13 @@ fn variants<'a>(
 fn check_rename(container: &Container, shape: Option<&Shape<'_>>, errors: &Errors) {
     if let (Some((rule, _)), Some(Shape::Newtype(..))) = (&container.rename_all, shape) {
         errors.push(rule, "`rename_all` renames variants; a newtype is stored as what it holds");
+    }
+}
+
+/// What to do with several values instead.
+fn remedy(derive: &str) -> &'static str {
+    match derive {
+        "KeyPart" => "name each value as a part of the key's template",
+        _ => "derive `PropertyGroup` for a struct of several properties, or store it with `#[entity(json)]`",
     }
 }

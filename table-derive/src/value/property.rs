@@ -26,7 +26,6 @@ fn expand(value: &Value<'_>) -> TokenStream {
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::typed::Property for #name #ty_generics #where_clause {
-            type Value = Self;
             #items
         }
     }

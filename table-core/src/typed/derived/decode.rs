@@ -1,6 +1,7 @@
-use crate::model::{EdmType, Entity, Properties, Raw, ValueError};
+use crate::model::{EdmType, Entity, Properties, Raw, ValueError, ValueRef};
 use crate::store::{Error, Result};
-use crate::typed::{Codec, Plain, PropertySchema};
+use crate::typed::property_impls::text;
+use crate::typed::{Property, PropertySchema};
 
 /// The stored properties of one entity, found by one pass over its packed bytes.
 ///
@@ -11,6 +12,13 @@ pub struct Slots<'a, const N: usize> {
     names: &'static [&'static str; N],
     entity: &'a Entity,
     found: [Option<Raw<'a>>; N],
+}
+
+/// The place of a name, looked for from `next` on and then from the start.
+#[inline]
+fn place<const N: usize>(names: &[&str; N], next: usize, name: &[u8]) -> Option<usize> {
+    let is_it = |i: &usize| names[*i].as_bytes() == name;
+    (next..N).find(is_it).or_else(|| (0..next.min(N)).find(is_it))
 }
 
 impl<const N: usize> std::fmt::Debug for Slots<'_, N> {
@@ -26,9 +34,10 @@ impl<'a, const N: usize> Slots<'a, N> {
         let mut rest = entity.properties().as_packed();
         let mut next = 0;
         while let Some(raw) = Raw::split(&mut rest) {
-            let mut places = (next..N).chain(0..next);
-            let Some(place) = places.find(|i| names[*i].as_bytes() == raw.name) else { continue };
-            found[place].get_or_insert(raw);
+            let Some(place) = place(names, next, raw.name) else { continue };
+            if found[place].is_none() {
+                found[place] = Some(raw);
+            }
             next = place + 1;
         }
         Self { owner, names, entity, found }
@@ -39,15 +48,23 @@ impl<'a, const N: usize> Slots<'a, N> {
         self.owner
     }
 
-    /// Reads a property.
+    /// Reads a property by the functions of its codec; an absent one of the `expected` type by
+    /// `missing`.
     ///
     /// # Errors
     /// It is missing, of another type, or marked for encryption where the field is not (or the
     /// other way round).
-    pub fn get<C: Codec<T>, T, const ENCRYPT: bool>(&self, place: usize) -> Result<T> {
-        match self.read::<C, T, ENCRYPT>(place)? {
+    #[inline]
+    pub fn get<T, const ENCRYPT: bool>(
+        &self,
+        place: usize,
+        expected: EdmType,
+        read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
+        missing: impl FnOnce() -> Option<T>,
+    ) -> Result<T> {
+        match self.read::<T, ENCRYPT>(place, read)? {
             Some(value) => Ok(value),
-            None => C::missing().ok_or_else(|| self.absent(place, C::TYPE)),
+            None => missing().ok_or_else(|| self.absent(place, expected)),
         }
     }
 
@@ -55,21 +72,31 @@ impl<'a, const N: usize> Slots<'a, N> {
     ///
     /// # Errors
     /// As for [`get`](Self::get), unless it is missing.
-    pub fn get_or<C: Codec<T>, T, const ENCRYPT: bool>(
+    #[inline]
+    pub fn get_or<T, const ENCRYPT: bool>(
         &self,
         place: usize,
+        read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
         default: impl FnOnce() -> T,
     ) -> Result<T> {
-        Ok(self.read::<C, T, ENCRYPT>(place)?.unwrap_or_else(default))
+        Ok(self.read::<T, ENCRYPT>(place, read)?.unwrap_or_else(default))
     }
 
-    fn read<C: Codec<T>, T, const ENCRYPT: bool>(&self, place: usize) -> Result<Option<T>> {
+    #[inline]
+    fn read<T, const ENCRYPT: bool>(
+        &self,
+        place: usize,
+        read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
+    ) -> Result<Option<T>> {
         let Some(raw) = self.found[place] else { return Ok(None) };
         if raw.is_encrypted() != ENCRYPT {
             return Err(self.wrong_mark(place, ENCRYPT));
         }
-        let value = raw.value().ok_or_else(|| self.mismatch(place, "a whole value", "damaged bytes"))?;
-        C::read(value).map(Some).map_err(|e| self.wrong(place, &e, ENCRYPT.then_some(value.edm_type())))
+        let Some(value) = raw.value() else { return Err(self.damaged(place)) };
+        match read(value) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(self.wrong(place, &error, ENCRYPT.then_some(value.edm_type()))),
+        }
     }
 
     /// Checks the discriminator.
@@ -77,7 +104,7 @@ impl<'a, const N: usize> Slots<'a, N> {
     /// # Errors
     /// The entity is of another type, or tells none.
     pub fn check_type(&self, place: usize, type_name: &str) -> Result<()> {
-        let found: String = self.get::<Plain, _, false>(place)?;
+        let found = self.read::<_, false>(place, text)?.ok_or_else(|| self.absent(place, EdmType::String))?;
         if found == type_name {
             return Ok(());
         }
@@ -89,7 +116,7 @@ impl<'a, const N: usize> Slots<'a, N> {
     /// # Errors
     /// It was stored in a newer one: this program cannot know what its properties mean.
     pub fn is_older(&self, place: usize, version: u32) -> Result<bool> {
-        let stored = self.read::<Plain, u32, false>(place)?.unwrap_or(1);
+        let stored = self.read::<_, false>(place, u32::read)?.unwrap_or(1);
         if stored <= version {
             return Ok(stored < version);
         }
@@ -121,6 +148,11 @@ impl<'a, const N: usize> Slots<'a, N> {
     #[cold]
     fn absent(&self, place: usize, expected: EdmType) -> Error {
         self.mismatch(place, expected.name(), "no such property")
+    }
+
+    #[cold]
+    fn damaged(&self, place: usize) -> Error {
+        self.mismatch(place, "a whole value", "damaged bytes")
     }
 
     #[cold]

@@ -3,7 +3,10 @@ use std::fmt;
 use super::PropertyGroup;
 use crate::model::{Entity, Key, Properties, ValueError, ValueRef};
 use crate::store::{Error, Result};
-use crate::typed::{Codec, PropertySchema, PropertySink, Schema};
+use crate::typed::{PropertySchema, PropertySink, Schema};
+
+/// How a codec writes a `T`.
+type Write<T> = fn(&T, PropertySink<'_>) -> Result<(), ValueError>;
 
 /// Collects the properties of an entity or of a patch.
 #[derive(Debug)]
@@ -29,13 +32,14 @@ impl Encoder {
         self.properties.push(Schema::VERSION_PROPERTY, version, false);
     }
 
-    /// Appends a field.
+    /// Appends a field by the function of its codec.
     ///
     /// # Errors
     /// The value cannot be stored.
-    pub fn field<C: Codec<T>, T>(&mut self, name: &str, value: &T, encrypt: bool) -> Result<()> {
+    #[inline]
+    pub fn field<T>(&mut self, name: &str, value: &T, encrypt: bool, write: Write<T>) -> Result<()> {
         let sink = PropertySink::new(&mut self.properties, name, encrypt);
-        C::write(value, sink).map_err(|e| invalid(self.owner, name, &e, encrypt))
+        write(value, sink).map_err(|e| invalid(self.owner, name, &e, encrypt))
     }
 
     /// Appends the fields of a group.
@@ -66,10 +70,10 @@ impl Encoder {
     ///
     /// # Errors
     /// The value cannot be stored, or would clear the property, which a merge cannot.
-    pub fn patch<C: Codec<T>, T>(&mut self, name: &str, value: Option<&T>, encrypt: bool) -> Result<()> {
+    pub fn patch<T>(&mut self, name: &str, value: Option<&T>, encrypt: bool, write: Write<T>) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let before = self.properties.as_packed().len();
-        self.field::<C, T>(name, value, encrypt)?;
+        self.field(name, value, encrypt, write)?;
         if self.properties.as_packed().len() == before { Err(self.cannot_clear(name)) } else { Ok(()) }
     }
 

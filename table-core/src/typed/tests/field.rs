@@ -14,8 +14,9 @@ fn filter(condition: Condition<Employee>) -> Filter {
 
 #[test]
 fn a_comparison_has_the_stored_type() {
+    let zed = String::from("Z");
     assert_eq!(filter(AGE.gt(30)), Filter::gt("Age", 30i64));
-    assert_eq!(filter(NAME.le(String::from("Z"))), Filter::le("Name", "Z"));
+    assert_eq!(filter(NAME.le(&zed)), Filter::le("Name", "Z"));
     assert_eq!(filter(NAME.eq("Ken")), Filter::eq("Name", "Ken"));
     assert_eq!(filter(NAME.ne(String::from("Ken"))), Filter::ne("Name", "Ken"));
     assert_eq!(filter(SERIAL.lt(7)), Filter::lt("Serial", "00000000000000000007"));

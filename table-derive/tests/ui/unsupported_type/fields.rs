@@ -1,0 +1,12 @@
+use table_core::typed::TableEntity;
+
+#[derive(TableEntity)]
+struct Employee {
+    #[partition_key]
+    department: f64,
+    #[row_key]
+    id: u32,
+    skills: Vec<u32>,
+}
+
+fn main() {}
