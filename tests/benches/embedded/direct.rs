@@ -1,0 +1,71 @@
+use std::path::Path;
+
+use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use table_core::typed::TableEntity;
+
+use crate::CACHE_BYTES;
+use crate::flight::{CARRIERS, Flight, flight};
+
+const FLIGHTS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("flights");
+
+/// redb used directly, with postcard into the struct: what a program would do without this library.
+pub(crate) struct Direct {
+    database: Database,
+}
+
+impl Direct {
+    pub(crate) fn create(directory: &Path) -> Self {
+        let database =
+            Builder::new().set_cache_size(CACHE_BYTES).create(directory.join("direct.redb")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(FLIGHTS).unwrap();
+        transaction.commit().unwrap();
+        Self { database }
+    }
+
+    /// Writes flights `from..to` of every carrier, 100 in a durable transaction.
+    pub(crate) fn load(&self, from: u32, to: u32) {
+        for carrier in CARRIERS {
+            let all: Vec<_> = (from..to).map(|n| flight(carrier, n)).collect();
+            all.chunks(100).for_each(|chunk| self.insert(chunk));
+        }
+    }
+
+    pub(crate) fn insert(&self, flights: &[Flight]) {
+        let transaction = self.database.begin_write().unwrap();
+        {
+            let mut table = transaction.open_table(FLIGHTS).unwrap();
+            for flight in flights {
+                let value = postcard::to_stdvec(flight).unwrap();
+                table.insert(key(flight).as_slice(), value.as_slice()).unwrap();
+            }
+        }
+        transaction.commit().unwrap();
+    }
+
+    /// A table to read many flights from, in one transaction.
+    pub(crate) fn table(&self) -> ReadOnlyTable<&'static [u8], &'static [u8]> {
+        self.database.begin_read().unwrap().open_table(FLIGHTS).unwrap()
+    }
+
+    /// Reads a flight in a transaction of its own.
+    pub(crate) fn get(&self, key: &[u8]) -> Flight {
+        get(&self.table(), key)
+    }
+
+    pub(crate) fn scan(&self, carrier: &str) -> Vec<Flight> {
+        let end = [carrier.as_bytes(), &[1]].concat();
+        let table = self.table();
+        let rows = ReadableTable::range::<&[u8]>(&table, carrier.as_bytes()..end.as_slice()).unwrap();
+        rows.map(|row| postcard::from_bytes(row.unwrap().1.value()).unwrap()).collect()
+    }
+}
+
+pub(crate) fn get(table: &ReadOnlyTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Flight {
+    postcard::from_bytes(table.get(key).unwrap().unwrap().value()).unwrap()
+}
+
+/// The key that the library uses, without the id of the table.
+pub(crate) fn key(flight: &Flight) -> Vec<u8> {
+    flight.entity_key().unwrap().key().to_sortable()
+}

@@ -1,0 +1,67 @@
+//! The embedded store against redb used directly, with postcard into the same struct and the same
+//! durability.
+//!
+//! `cargo bench -p conformance --bench embedded -- ratios` prints medians of alternating rounds and
+//! their ratios; without `ratios`, criterion measures each side by itself.
+
+mod direct;
+mod flight;
+mod ours;
+mod ratios;
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::Criterion;
+use tokio::runtime::Runtime;
+
+use crate::direct::Direct;
+use crate::flight::CARRIERS;
+use crate::ours::Ours;
+
+const CACHE_BYTES: usize = 256 << 20;
+const ROWS: u32 = 10_000;
+
+fn main() {
+    let runtime = Runtime::new().unwrap();
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let direct = Arc::new(Direct::create(directory.path()));
+    let ours = runtime.block_on(Ours::create(directory.path()));
+    direct.load(0, ROWS);
+    runtime.block_on(ours.load(0, ROWS));
+    if std::env::args().any(|argument| argument == "ratios") {
+        ratios::print(&runtime, &direct, &ours);
+    } else {
+        measure(&mut Criterion::default().configure_from_args(), &runtime, &direct, &ours);
+    }
+}
+
+fn measure(criterion: &mut Criterion, runtime: &Runtime, direct: &Direct, ours: &Ours) {
+    let keys = ratios::keys();
+    let mut next = (0..keys.len()).cycle();
+    let mut key = || &keys[next.next().unwrap_or_default()];
+    let mut group = criterion.benchmark_group("point get");
+    group.bench_function("redb", |b| b.iter(|| black_box(direct.get(&key().1))));
+    group.bench_function("embedded", |b| {
+        b.iter(|| runtime.block_on(async { black_box(ours.get(&key().0).await) }));
+    });
+    group.finish();
+
+    let mut group = criterion.benchmark_group("partition scan");
+    group.throughput(criterion::Throughput::Elements(ROWS.into()));
+    group.bench_function("redb", |b| b.iter(|| direct.scan(CARRIERS[3])));
+    group.bench_function("embedded", |b| b.iter(|| runtime.block_on(ours.scan(CARRIERS[3]))));
+    group.finish();
+
+    let mut numbers = 0u32..;
+    let mut flights = |carrier: &str| -> Vec<_> {
+        numbers.by_ref().take(100).map(|n| flight::flight(carrier, n)).collect()
+    };
+    let mut group = criterion.benchmark_group("group transaction of 100");
+    group.throughput(criterion::Throughput::Elements(100));
+    group.bench_function("redb", |b| b.iter(|| direct.insert(&flights("zz"))));
+    group.bench_function("embedded", |b| {
+        b.iter(|| runtime.block_on(ours.insert_group(&flights("zz"))));
+    });
+    group.finish();
+}

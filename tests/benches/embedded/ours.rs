@@ -1,0 +1,65 @@
+use std::path::Path;
+
+use table_core::model::{Key, PartitionKey, TableName};
+use table_core::query::{Filter, Query};
+use table_core::store::{GroupTransaction, Operation, TableStore};
+use table_core::typed::{FromEntity, TableEntity};
+use table_embedded::EmbeddedStore;
+
+use crate::CACHE_BYTES;
+use crate::flight::{CARRIERS, Flight, flight};
+
+/// The embedded store with the derived struct.
+#[derive(Clone)]
+pub(crate) struct Ours {
+    store: EmbeddedStore,
+    table: TableName,
+}
+
+impl Ours {
+    pub(crate) async fn create(directory: &Path) -> Self {
+        let builder = EmbeddedStore::builder(directory.join("ours")).cache_bytes(CACHE_BYTES);
+        let store = builder.open().await.unwrap();
+        let table = TableName::new("Flights").unwrap();
+        store.create_table(&table).await.unwrap();
+        Self { store, table }
+    }
+
+    pub(crate) async fn load(&self, from: u32, to: u32) {
+        for carrier in CARRIERS {
+            let all: Vec<_> = (from..to).map(|n| flight(carrier, n)).collect();
+            for chunk in all.chunks(100) {
+                self.insert_group(chunk).await;
+            }
+        }
+    }
+
+    pub(crate) async fn insert_group(&self, flights: &[Flight]) {
+        let partition = PartitionKey::new(flights[0].carrier.as_str()).unwrap();
+        let mut group = GroupTransaction::new(partition, self.store.profile());
+        flights.iter().for_each(|f| group.push(Operation::Insert(f.to_entity().unwrap())).unwrap());
+        self.store.transact(&self.table, group).await.unwrap();
+    }
+
+    pub(crate) async fn insert(&self, flight: &Flight) {
+        self.store.write(&self.table, Operation::Insert(flight.to_entity().unwrap())).await.unwrap();
+    }
+
+    pub(crate) async fn get(&self, key: &Key) -> Flight {
+        let entity = self.store.get(&self.table, key, None).await.unwrap().unwrap();
+        Flight::from_entity(entity).unwrap()
+    }
+
+    pub(crate) async fn scan(&self, carrier: &str) -> Vec<Flight> {
+        let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, carrier));
+        let (mut flights, mut from) = (Vec::new(), None);
+        loop {
+            let page = self.store.query(&self.table, &query, from.as_ref()).await.unwrap();
+            flights.extend(page.items.into_iter().map(|entity| Flight::from_entity(entity).unwrap()));
+            from = page.continuation;
+            if from.is_none() {
+                return flights;
+            }
+        }
+    }
+}
