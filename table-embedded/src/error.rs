@@ -1,6 +1,8 @@
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use table_core::model::Key;
 use table_core::store::{Error, ErrorKind, Outcome};
 
 /// What went wrong in this store, beside the semantics.
@@ -26,6 +28,8 @@ pub(crate) enum Failure {
     Newer { path: PathBuf, found: u64, known: u64 },
     #[error("'{}' is damaged: {what}; it was left as it is: restore a backup", .path.display())]
     Damaged { path: PathBuf, what: String },
+    #[error("the row {} is damaged: its checksum does not match; restore a backup", KeyOrUnknown(.0))]
+    DamagedRow(Option<Key>),
     #[error("{doing} '{}' failed", .path.display())]
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },
     #[error("the store is closed; open it again")]
@@ -72,6 +76,18 @@ impl From<Failure> for Error {
             Failure::Write(source) => error.with_source(source),
             Failure::Read(source) => error.with_source(source),
             _ => error,
+        }
+    }
+}
+
+/// A damaged row's key may be damaged too.
+struct KeyOrUnknown<'a>(&'a Option<Key>);
+
+impl fmt::Display for KeyOrUnknown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(key) => key.fmt(f),
+            None => f.write_str("of an unreadable key"),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! What is stored where: see `docs/embedded-format.md`, which must change with this file.
 
 use redb::TableDefinition;
+use table_core::engine::Record;
 use table_core::model::{Key, TableName};
+
+use crate::error::Failure;
 
 /// The version this code writes, and the newest it reads.
 pub(crate) const FORMAT: u64 = 1;
 
-/// Table id (`u64`, big-endian) and sortable key -> [`Record`](table_core::engine::Record) bytes.
+/// [`row_key`] -> [`push_row`].
 pub(crate) const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 /// Identity of a table, its name in lower case -> [`catalog_row`].
 pub(crate) const CATALOG: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("catalog");
@@ -30,6 +33,29 @@ pub(crate) fn row_key(table: u64, key: &Key) -> Vec<u8> {
     out.extend_from_slice(&table.to_be_bytes());
     key.push_sortable(&mut out);
     out
+}
+
+/// Appends the stored value of a row: the [`Record`]'s bytes, then the checksum of the stored key and
+/// these bytes (CRC-32, little-endian).
+pub(crate) fn push_row(out: &mut Vec<u8>, key: &[u8], record: &Record) {
+    record.push_bytes(out);
+    out.extend_from_slice(&checksum(key, out).to_le_bytes());
+}
+
+/// The record's bytes of a stored value.
+///
+/// # Errors
+/// The row is damaged.
+pub(crate) fn sound_record<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], Failure> {
+    let sound = value.split_last_chunk().filter(|(record, sum)| checksum(key, record).to_le_bytes() == **sum);
+    sound.map(|(record, _)| record).ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))
+}
+
+fn checksum(key: &[u8], record: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(record);
+    hasher.finalize()
 }
 
 /// A stored key, or the start of some, from its sortable bytes.

@@ -101,9 +101,9 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// Checks every page's checksum when a file of at most this many bytes is opened; 64 MiB by default.
-    /// It takes about a second per gigabyte. In larger files, damage is found when the damaged row is
-    /// read, and only if it no longer makes sense.
+    /// Checks the checksums of all pages when a file of at most this many bytes is opened; 64 MiB by
+    /// default. It takes about a second per gigabyte. In larger files, damage is found when the damaged
+    /// row is read: every row has a checksum too.
     pub const fn verify_up_to(mut self, bytes: u64) -> Self {
         self.config.file.verify_up_to = bytes;
         self

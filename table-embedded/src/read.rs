@@ -20,7 +20,9 @@ impl Snapshot {
     ) -> Result<Option<Entity>> {
         let stored = format::row_key(self.catalog.id(table)?, key);
         let row = self.rows.get(stored.as_slice()).map_err(Failure::read)?;
-        row.map(|row| read_entity(key.clone(), row.value(), select)).transpose()
+        let Some(row) = row else { return Ok(None) };
+        let record = format::sound_record(&stored, row.value())?;
+        read_entity(key.clone(), record, select).map(Some)
     }
 
     pub(crate) fn query(
@@ -37,8 +39,9 @@ impl Snapshot {
         };
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
-            let (key, record) = row.map_err(Failure::read)?;
-            if scan.offer(format::sortable(key.value()), record.value())? == ScanStep::Done {
+            let (key, row) = row.map_err(Failure::read)?;
+            let record = format::sound_record(key.value(), row.value())?;
+            if scan.offer(format::sortable(key.value()), record)? == ScanStep::Done {
                 break;
             }
         }

@@ -108,7 +108,7 @@ pub fn apply_group(
 }
 
 fn merge(profile: &ServiceProfile, current: RecordRef<'_>, patch: &Entity, stamp: Stamp) -> Result<Change> {
-    let mut properties = current.to_record()?.properties;
+    let mut properties = current.to_record().properties;
     properties.merge(patch.properties());
     check_size(profile, patch.key(), &properties)?;
     Ok(Change::Put(Record { stamp, properties }))

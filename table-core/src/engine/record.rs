@@ -28,20 +28,25 @@ const HEADER: usize = 16;
 impl Record {
     /// The stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let packed = self.properties.as_packed();
-        let mut out = Vec::with_capacity(HEADER + packed.len());
-        out.extend_from_slice(&self.stamp.version.to_le_bytes());
-        out.extend_from_slice(&self.stamp.time.get().to_le_bytes());
-        out.extend_from_slice(packed);
+        let mut out = Vec::with_capacity(HEADER + self.properties.as_packed().len());
+        self.push_bytes(&mut out);
         out
     }
 
-    /// Back from [`to_bytes`](Self::to_bytes).
+    /// Appends the stored bytes.
+    pub fn push_bytes(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.stamp.version.to_le_bytes());
+        out.extend_from_slice(&self.stamp.time.get().to_le_bytes());
+        out.extend_from_slice(self.properties.as_packed());
+    }
+
+    /// Back from [`to_bytes`](Self::to_bytes), checked byte for byte.
     ///
     /// # Errors
     /// The bytes are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        RecordRef::parse(bytes)?.to_record()
+        let RecordRef { stamp, packed } = RecordRef::parse(bytes)?;
+        Ok(Self { stamp, properties: Properties::from_packed(packed.to_vec())? })
     }
 
     /// The row as an entity.
@@ -72,12 +77,9 @@ impl<'a> RecordRef<'a> {
         Ok(Self { stamp: Stamp { version: u64::from_le_bytes(*version), time }, packed })
     }
 
-    /// An owned copy.
-    ///
-    /// # Errors
-    /// The properties are damaged.
-    pub fn to_record(self) -> Result<Record> {
-        Ok(Record { stamp: self.stamp, properties: Properties::from_packed(self.packed.to_vec())? })
+    /// An owned copy. The properties are taken to be sound; see [`Rows`](super::Rows).
+    pub fn to_record(self) -> Record {
+        Record { stamp: self.stamp, properties: Properties::from_sound(self.packed.to_vec()) }
     }
 }
 

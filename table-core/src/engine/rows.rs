@@ -3,6 +3,9 @@ use crate::store::Result;
 
 /// The rows of one table as a backend stores them: the bytes of a [`Record`](super::Record) by the
 /// bytes of a key.
+///
+/// The engine takes the bytes to be sound, here and in a [`Scan`](super::Scan): a backend that keeps
+/// them where they can be damaged must find that out, by a checksum.
 pub trait Rows {
     /// The stored form of a key: it must sort as [`Key::to_sortable`] does.
     fn key(&self, key: &Key) -> Vec<u8> {

@@ -1,6 +1,6 @@
 use std::ops::Bound;
 
-use super::Record;
+use super::{Record, RecordRef};
 use crate::model::{Entity, Key, TableName, key_order};
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Select};
 use crate::store::{Error, ErrorKind, Result, ServiceProfile};
@@ -76,7 +76,7 @@ impl<'a> Scan<'a> {
     /// Takes a row by its stored bytes.
     ///
     /// # Errors
-    /// The row is damaged.
+    /// The row's header is damaged.
     pub fn offer(&mut self, key: &[u8], record: &[u8]) -> Result<ScanStep> {
         let key = Key::from_sortable(key).ok_or_else(|| Error::corrupt("a stored key is damaged"))?;
         if self.items.len() == self.limit || self.visited == MAX_VISITED {
@@ -84,7 +84,7 @@ impl<'a> Scan<'a> {
             return Ok(ScanStep::Done);
         }
         self.visited += 1;
-        let record = Record::from_bytes(record)?;
+        let record = RecordRef::parse(record)?.to_record();
         if matches(self.query.filter.as_ref(), &key, &record) {
             self.items.push(project(record, self.query.select.as_ref()).into_entity(key));
         }
@@ -103,9 +103,9 @@ impl<'a> Scan<'a> {
 /// The entity of a stored row, with the selected properties only.
 ///
 /// # Errors
-/// The row is damaged.
+/// The row's header is damaged.
 pub fn read_entity(key: Key, record: &[u8], select: Option<&Select>) -> Result<Entity> {
-    Ok(project(Record::from_bytes(record)?, select).into_entity(key))
+    Ok(project(RecordRef::parse(record)?.to_record(), select).into_entity(key))
 }
 
 fn project(mut record: Record, select: Option<&Select>) -> Record {

@@ -53,6 +53,13 @@ impl Properties {
         Ok(Self { packed })
     }
 
+    /// Properties from a packed form that is known to be sound: it was made by this type, and what it was
+    /// kept in does not damage it, or would have told.
+    pub(crate) fn from_sound(packed: Vec<u8>) -> Self {
+        debug_assert!(Self::from_packed(packed.clone()).is_ok(), "packed properties are damaged");
+        Self { packed }
+    }
+
     /// The packed form.
     #[inline]
     pub fn as_packed(&self) -> &[u8] {

@@ -130,9 +130,14 @@ impl<'t> Batch<'t> {
 
     fn store(&mut self, changes: &[(Vec<u8>, Change)]) -> Result<Vec<Written>, StorageError> {
         self.changed = true;
+        let mut row = Vec::new();
         for (key, change) in changes {
             match change {
-                Change::Put(record) => self.rows.insert(key.as_slice(), record.to_bytes().as_slice())?,
+                Change::Put(record) => {
+                    row.clear();
+                    format::push_row(&mut row, key, record);
+                    self.rows.insert(key.as_slice(), row.as_slice())?
+                }
                 Change::Remove => self.rows.remove(key.as_slice())?,
             };
         }
@@ -182,7 +187,8 @@ impl engine::Rows for TableRows<'_, '_> {
 
     fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
         match self.rows.get(key) {
-            Ok(row) => look(row.as_ref().map(|row| row.value())),
+            Ok(None) => look(None),
+            Ok(Some(row)) => look(Some(format::sound_record(key, row.value())?)),
             Err(failure) => {
                 self.failure.set(Some(failure));
                 Err(Failure::Lost.into())
