@@ -3,6 +3,7 @@
 use redb::TableDefinition;
 use table_core::engine::Record;
 use table_core::model::{Key, TableName};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Failure;
 
@@ -36,7 +37,7 @@ pub(crate) fn row_key(table: u64, key: &Key) -> Vec<u8> {
 }
 
 /// Appends the stored value of a row: the [`Record`]'s bytes, then the checksum of the stored key and
-/// these bytes (CRC-32, little-endian).
+/// these bytes, little-endian.
 pub(crate) fn push_row(out: &mut Vec<u8>, key: &[u8], record: &Record) {
     record.push_bytes(out);
     out.extend_from_slice(&checksum(key, out).to_le_bytes());
@@ -51,11 +52,9 @@ pub(crate) fn sound_record<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], 
     sound.map(|(record, _)| record).ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))
 }
 
+/// Of both: a row under another row's key is damaged too.
 fn checksum(key: &[u8], record: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(key);
-    hasher.update(record);
-    hasher.finalize()
+    (xxh3_64(key).rotate_left(32) ^ xxh3_64(record)) as u32
 }
 
 /// A stored key, or the start of some, from its sortable bytes.

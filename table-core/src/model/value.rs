@@ -61,6 +61,7 @@ impl EdmType {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
+    #[inline]
     pub(crate) const fn from_tag(tag: u8) -> Option<Self> {
         if (tag as usize) < Self::ALL.len() { Some(Self::ALL[tag as usize]) } else { None }
     }

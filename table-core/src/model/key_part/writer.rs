@@ -43,7 +43,7 @@ impl KeyWriter {
         self.digits(value, digits, |d| 9 - d)
     }
 
-    fn digits(&mut self, value: u64, digits: usize, turn: fn(u8) -> u8) -> Result<(), ValueError> {
+    fn digits(&mut self, value: u64, digits: usize, turn: impl Fn(u8) -> u8) -> Result<(), ValueError> {
         let width = self.format.width.unwrap_or(digits).min(MOST_DIGITS);
         let (mut text, mut rest) = ([0; MOST_DIGITS], value);
         for place in text[..width].iter_mut().rev() {
@@ -93,7 +93,7 @@ impl<'a> KeyText<'a> {
         ValueError::new(what, format_args!("{:?}", self.text))
     }
 
-    fn digits(&self, digits: usize, turn: fn(u8) -> u8) -> Result<u64, ValueError> {
+    fn digits(&self, digits: usize, turn: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
         let width = self.format.width.unwrap_or(digits);
         let wrong = || self.expected(format!("a number of {width} digits"));
         if self.text.len() != width || !self.text.bytes().all(|b| b.is_ascii_digit()) {
