@@ -19,6 +19,8 @@ mod batch;
 mod endpoint;
 mod operation;
 mod options;
+#[cfg(feature = "queue")]
+pub mod queue;
 mod rest;
 pub mod sas;
 pub mod service;

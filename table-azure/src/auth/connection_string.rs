@@ -36,13 +36,16 @@ const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 impl Connection {
-    /// Reads the documented forms: account key or SAS, by account name or by endpoints, and the emulator.
+    /// Reads what the documented forms say of a service (`Table` or `Queue`): account key or SAS, by account name or by endpoints, and the emulator.
     ///
     /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let settings = Settings::parse(text)?;
+    pub(crate) fn parse(text: &str, service: &'static str) -> Result<Self> {
+        let settings = Settings::parse(text, service)?;
         if settings.get("UseDevelopmentStorage").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
-            return emulator(settings.get("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1"));
+            return emulator(
+                settings.get("DevelopmentStorageProxyUri").unwrap_or("http://127.0.0.1"),
+                service,
+            );
         }
         Ok(Self {
             endpoint: settings.endpoint()?,
@@ -52,30 +55,35 @@ impl Connection {
     }
 }
 
-fn emulator(host: &str) -> Result<Connection> {
-    let base = format!("{}:10002/{EMULATOR_ACCOUNT}", host.trim_end_matches('/'));
+fn emulator(host: &str, service: &str) -> Result<Connection> {
+    let port = if service == "Queue" { 10001 } else { 10002 };
+    let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", host.trim_end_matches('/'));
     let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, EMULATOR_KEY)?);
     Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
 }
 
 /// `Name=value;…`; names without case.
-struct Settings<'a>(Vec<(&'a str, &'a str)>);
+struct Settings<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+    service: &'static str,
+}
 
 impl<'a> Settings<'a> {
-    fn parse(text: &'a str) -> Result<Self> {
+    fn parse(text: &'a str, service: &'static str) -> Result<Self> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         let pairs = parts.map(|part| part.split_once('=').ok_or_else(malformed));
-        pairs.collect::<Result<_>>().map(Self)
+        Ok(Self { pairs: pairs.collect::<Result<_>>()?, service })
     }
 
     fn get(&self, name: &str) -> Option<&'a str> {
-        let found = self.0.iter().find(|(n, _)| n.trim().eq_ignore_ascii_case(name));
+        let found = self.pairs.iter().find(|(n, _)| n.trim().eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
     }
 
     fn endpoint(&self) -> Result<String> {
-        let given = self.get("TableEndpoint").map(str::to_owned);
-        given.or_else(|| self.account_host("")).ok_or_else(|| missing("TableEndpoint or AccountName"))
+        let name = format!("{}Endpoint", self.service);
+        let given = self.get(&name).map(str::to_owned);
+        given.or_else(|| self.account_host("")).ok_or_else(|| missing(&format!("{name} or AccountName")))
     }
 
     fn secondary_endpoint(&self) -> Option<String> {
@@ -88,7 +96,8 @@ impl<'a> Settings<'a> {
     fn account_host(&self, suffix: &str) -> Option<String> {
         let protocol = self.get("DefaultEndpointsProtocol").unwrap_or("https");
         let domain = self.get("EndpointSuffix").unwrap_or("core.windows.net");
-        self.get("AccountName").map(|account| format!("{protocol}://{account}{suffix}.table.{domain}"))
+        let service = self.service.to_lowercase();
+        self.get("AccountName").map(|account| format!("{protocol}://{account}{suffix}.{service}.{domain}"))
     }
 
     fn secret(&self) -> Result<Secret> {
@@ -116,7 +125,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Connection {
-        Connection::parse(text).unwrap()
+        Connection::parse(text, "Table").unwrap()
     }
 
     #[test]
@@ -145,6 +154,14 @@ mod tests {
     }
 
     #[test]
+    fn queues_have_endpoints_of_their_own() {
+        let parse = |text| Connection::parse(text, "Queue").unwrap().endpoint;
+        assert_eq!(parse("AccountName=a;AccountKey=a2V5"), "https://a.queue.core.windows.net");
+        assert_eq!(parse("AccountName=a;AccountKey=a2V5;QueueEndpoint=http://q/a"), "http://q/a");
+        assert_eq!(parse("UseDevelopmentStorage=true"), "http://127.0.0.1:10001/devstoreaccount1");
+    }
+
+    #[test]
     fn emulator_and_its_proxy() {
         assert_eq!(parse("UseDevelopmentStorage=true").endpoint, "http://127.0.0.1:10002/devstoreaccount1");
         let proxied = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://box");
@@ -160,7 +177,7 @@ mod tests {
             ("AccountName=a;se7en", "Name=value"),
             ("", "TableEndpoint"),
         ] {
-            let message = Connection::parse(text).unwrap_err().to_string();
+            let message = Connection::parse(text, "Table").unwrap_err().to_string();
             assert!(message.contains(expected) && !message.contains("se7en"), "{text}: {message}");
         }
         assert!(!format!("{:?}", parse("AccountName=a;SharedAccessSignature=sig=se7en")).contains("se7en"));

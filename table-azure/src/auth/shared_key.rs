@@ -79,7 +79,7 @@ impl fmt::Debug for SharedKey {
 #[derive(Debug)]
 pub(crate) struct SharedKeyPolicy(pub(crate) SharedKey);
 
-const DATE: HeaderName = HeaderName::from_static("x-ms-date");
+pub(crate) const DATE: HeaderName = HeaderName::from_static("x-ms-date");
 
 #[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
 #[async_trait]
@@ -98,7 +98,7 @@ impl Policy for SharedKeyPolicy {
 }
 
 /// RFC 1123, as HTTP dates are.
-fn http_date(time: DateTime<Utc>) -> String {
+pub(crate) fn http_date(time: DateTime<Utc>) -> String {
     time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 

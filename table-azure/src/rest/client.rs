@@ -105,6 +105,19 @@ fn timed_out(after: Duration, writes: bool) -> Error {
     Error::new(ErrorKind::Timeout { after }).with_outcome(unknown(writes))
 }
 
+/// What the error of an official client means.
+#[cfg(feature = "queue")]
+pub(crate) fn of_client(error: &azure_core::Error, writes: bool) -> Error {
+    use azure_core::error::ErrorKind as Kind;
+    match error.kind() {
+        Kind::HttpResponse { raw_response: Some(response), .. } => {
+            let answer = Answer::from((**response).clone());
+            Failure::of_answer(&answer, Duration::ZERO).into_error(&Subject::Service, writes)
+        }
+        _ => not_exchanged(error, writes),
+    }
+}
+
 fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
     let cause = Cause::of(error);

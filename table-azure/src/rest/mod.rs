@@ -6,5 +6,7 @@ mod error;
 mod redact;
 
 pub(crate) use answer::{Answer, no_etag};
+#[cfg(feature = "queue")]
+pub(crate) use client::of_client;
 pub(crate) use client::{Call, Client, JSON};
 pub(crate) use error::{Failure, Subject};

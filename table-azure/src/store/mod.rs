@@ -98,7 +98,7 @@ impl AzureTableStore {
     /// # Errors
     /// A part is malformed or missing. The message does not repeat the string.
     pub fn from_connection_string(text: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
-        let Connection { endpoint, secondary, secret } = Connection::parse(text)?;
+        let Connection { endpoint, secondary, secret } = Connection::parse(text, "Table")?;
         let mut options = options.unwrap_or_default();
         options.secondary_endpoint = options.secondary_endpoint.or(secondary);
         match secret {
