@@ -29,6 +29,7 @@
 
 pub mod azurite;
 mod conformance;
+pub mod queues;
 
 pub use async_trait::async_trait;
 
