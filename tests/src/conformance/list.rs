@@ -209,42 +209,8 @@ macro_rules! conformance_tests {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fs;
-    use std::path::Path;
-
-    /// A behaviour that the macro does not name would never run.
     #[test]
     fn every_behaviour_is_listed() {
-        let written = written();
-        assert!(written.len() > 100, "{written:?}");
-        assert_eq!(listed(), written);
-    }
-
-    /// `module::function` of every behaviour in the sources.
-    fn written() -> BTreeSet<String> {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
-        let files = fs::read_dir(sources).expect("the suite's sources");
-        files.flat_map(|file| behaviours_of(&file.expect("a file").path())).collect()
-    }
-
-    fn behaviours_of(source: &Path) -> Vec<String> {
-        let module = source.file_stem().and_then(|stem| stem.to_str()).expect("a module");
-        let text = fs::read_to_string(source).expect("a source");
-        let starts = text.lines().filter_map(|line| line.strip_prefix("pub async fn "));
-        starts.filter_map(|start| Some(format!("{module}::{}", start.split_once('(')?.0))).collect()
-    }
-
-    /// The same of those that the macro names.
-    fn listed() -> BTreeSet<String> {
-        let text = include_str!("list.rs");
-        let (_, list) = text.split_once("@tests $backend;\n").expect("the list");
-        let (list, _) = list.split_once("        }\n    };").expect("its end");
-        let blocks = list.split('}').filter_map(|block| block.split_once('{'));
-        blocks.flat_map(|(module, names)| names.split_whitespace().map(move |n| name(module, n))).collect()
-    }
-
-    fn name(module: &str, behaviour: &str) -> String {
-        format!("{}::{behaviour}", module.trim())
+        crate::listing::assert_complete("src/conformance", include_str!("list.rs"));
     }
 }

@@ -1,0 +1,64 @@
+/// Makes a test of every behaviour of a work queue: `queue_tests!(expression)`.
+///
+/// The expression, of a type that implements [`QueueBackend`](crate::queues::QueueBackend), is evaluated
+/// in every test.
+#[macro_export]
+macro_rules! queue_tests {
+    ($backend:expr) => {
+        $crate::queue_tests! { @tests $backend;
+            messages {
+                are_received_and_deleted
+                are_hidden_while_they_are_worked_on
+                come_back_with_a_higher_count
+                wait_for_their_delay
+                keep_their_identity
+                are_not_taken_by_a_peek
+                are_no_more_than_asked_for
+                may_be_asked_for_in_plenty
+                can_be_given_back
+            }
+            receipts {
+                let_the_sender_take_a_message_back
+                of_the_sender_are_void_once_received
+                are_void_once_another_received
+                are_void_once_renewed
+                are_void_once_deleted
+                hide_the_message_on_when_renewed
+                delete_once
+            }
+            bodies {
+                are_any_text
+                are_taken_up_to_the_limit
+                are_refused_over_the_limit
+            }
+            workers {
+                share_the_messages
+                do_not_get_what_others_hold
+                keep_what_they_renew
+            }
+        }
+    };
+    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
+        mod $module {
+            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
+            use super::*;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $behaviour() {
+                    let backend = $backend;
+                    let queue = $crate::queues::QueueBackend::queue(&backend).await;
+                    $crate::queues::$module::$behaviour(queue).await;
+                }
+            )*
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_behaviour_is_listed() {
+        crate::listing::assert_complete("src/queues", include_str!("list.rs"));
+    }
+}

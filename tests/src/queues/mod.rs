@@ -1,0 +1,72 @@
+//! The conformance suite of [`WorkQueue`]: what every work queue must do, one function for each
+//! behaviour. Give [`queue_tests!`](crate::queue_tests) a [`QueueBackend`], and it makes a test of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use table_core::queue::{Message, Receipt, WorkQueue};
+
+pub mod bodies;
+mod list;
+pub mod messages;
+pub mod receipts;
+pub mod workers;
+
+/// An empty queue for one behaviour.
+pub type Queue = Arc<dyn WorkQueue>;
+
+/// What is tested: how to get at a queue. It lives as long as the behaviour runs.
+#[async_trait]
+pub trait QueueBackend: Send + Sync {
+    /// An empty queue that no other behaviour has.
+    async fn queue(&self) -> Queue;
+}
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(300);
+/// The least that every queue can measure.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Sends a message that is visible at once.
+async fn send(queue: &Queue, body: &str) -> Receipt {
+    queue.send(body, Duration::ZERO).await.expect("a legal message")
+}
+
+/// Takes the only visible message for long.
+async fn take(queue: &Queue) -> Message {
+    only(queue.receive(9, LONG).await.expect("messages"))
+}
+
+/// Asks until there is one: clocks of services are their own.
+async fn wait_for_one(queue: &Queue) -> Message {
+    loop {
+        if let Some(message) = queue.receive(1, LONG).await.expect("messages").pop() {
+            return message;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn assert_nothing_is_visible(queue: &Queue) {
+    assert_eq!(queue.peek(9).await.expect("messages"), []);
+    assert_eq!(queue.receive(9, LONG).await.expect("messages"), []);
+}
+
+/// Neither deletes nor renews.
+async fn assert_void(queue: &Queue, receipt: &Receipt) {
+    let error = queue.renew(receipt, LONG).await.expect_err("a void receipt renews nothing");
+    assert!(error.is_precondition_failed(), "{error}");
+    let error = queue.delete(receipt).await.expect_err("a void receipt deletes nothing");
+    assert!(error.is_precondition_failed(), "{error}");
+}
+
+#[track_caller]
+fn only(mut messages: Vec<Message>) -> Message {
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages.remove(0)
+}
+
+fn receipt(message: &Message) -> Receipt {
+    message.receipt.clone().expect("a received message has a receipt")
+}

@@ -1,0 +1,87 @@
+//! Competing workers: every message is handled, and none twice while leases hold.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use table_core::queue::Message;
+use tokio::task::JoinSet;
+
+use super::{LONG, Queue, assert_nothing_is_visible, receipt, send};
+
+const MESSAGES: usize = 20;
+const WORKERS: usize = 4;
+
+/// Workers that delete what they have done together do everything once.
+pub async fn share_the_messages(queue: Queue) {
+    fill(&queue).await;
+    let done = work(&queue, true).await;
+    assert_each_once(&done);
+    assert_nothing_is_visible(&queue).await;
+}
+
+/// Workers that hold on to what they have never get what another holds; all their receipts stay good.
+pub async fn do_not_get_what_others_hold(queue: Queue) {
+    fill(&queue).await;
+    let held = work(&queue, false).await;
+    assert_each_once(&held);
+    for message in &held {
+        assert_eq!(message.dequeue_count, 1);
+        queue.delete(&receipt(message)).await.expect("the lease still holds");
+    }
+}
+
+/// A worker that takes its message again and again while others look for work loses it to nobody.
+pub async fn keep_what_they_renew(queue: Queue) {
+    send(&queue, "one").await;
+    let mut lease = receipt(&super::take(&queue).await);
+    let others = tokio::spawn(look_for_work(Arc::clone(&queue)));
+    for _ in 0..10 {
+        lease = queue.renew(&lease, LONG).await.expect("nobody else received it");
+    }
+    assert_eq!(others.await.expect("a worker"), []);
+    queue.delete(&lease).await.expect("the lease still holds");
+}
+
+async fn look_for_work(queue: Queue) -> Vec<Message> {
+    let mut found = Vec::new();
+    for _ in 0..10 {
+        found.extend(queue.receive(9, LONG).await.expect("messages"));
+    }
+    found
+}
+
+async fn fill(queue: &Queue) {
+    for n in 0..MESSAGES {
+        send(queue, &n.to_string()).await;
+    }
+}
+
+/// What all workers received, until there was nothing more.
+async fn work(queue: &Queue, deletes: bool) -> Vec<Message> {
+    let mut workers = JoinSet::new();
+    for _ in 0..WORKERS {
+        workers.spawn(work_alone(Arc::clone(queue), deletes));
+    }
+    workers.join_all().await.concat()
+}
+
+async fn work_alone(queue: Queue, deletes: bool) -> Vec<Message> {
+    let mut received = Vec::new();
+    loop {
+        let messages = queue.receive(3, LONG).await.expect("messages");
+        if messages.is_empty() && queue.peek(1).await.expect("messages").is_empty() {
+            return received;
+        }
+        for message in &messages {
+            if deletes {
+                queue.delete(&receipt(message)).await.expect("the lease still holds");
+            }
+        }
+        received.extend(messages);
+    }
+}
+
+fn assert_each_once(messages: &[Message]) {
+    let bodies: BTreeSet<_> = messages.iter().map(|message| message.body.as_str()).collect();
+    assert_eq!((messages.len(), bodies.len()), (MESSAGES, MESSAGES));
+}
