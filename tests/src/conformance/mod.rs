@@ -28,4 +28,5 @@ pub mod types;
 
 pub use deviation::Deviation;
 pub use harness::{Backend, Harness, Scale};
+pub use sample::DIFFICULT_KEYS;
 pub use table::TestTable;

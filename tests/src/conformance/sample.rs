@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::table::key;
 
 /// Legal keys that wires, filters, file formats and sort orders get wrong.
-pub(super) const DIFFICULT_KEYS: [&str; 24] = [
+pub const DIFFICULT_KEYS: [&str; 24] = [
     "",
     " ",
     " lead and trail ",

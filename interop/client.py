@@ -1,0 +1,256 @@
+"""The Python client's half of the interoperability suite. Prints what came of it as JSON.
+
+client.py read TABLE | write TABLE | update TABLE PARTITION ROW ETAG
+        | use TABLE TOKEN RANGE_TOKEN ACCOUNT_TOKEN | sign TABLE FIRST_PARTITION LAST_PARTITION
+"""
+
+import base64
+import datetime
+import itertools
+import json
+import math
+import os
+import sys
+import uuid
+
+from azure.core import MatchConditions
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
+from azure.core.exceptions import HttpResponseError, ResourceModifiedError
+from azure.data.tables import (
+    EdmType,
+    EntityProperty,
+    TableClient,
+    TableServiceClient,
+    UpdateMode,
+    generate_account_sas,
+    generate_table_sas,
+)
+
+ENDPOINT = os.environ["INTEROP_ENDPOINT"]
+KEY = AzureNamedKeyCredential(os.environ["INTEROP_ACCOUNT"], os.environ["INTEROP_KEY"])
+TYPES = "types"
+
+with open(os.environ["INTEROP_SAMPLE"], encoding="utf-8") as file:
+    SAMPLE = json.load(file)
+
+# What a program gives the client for each type; it finds out the type itself where it can.
+TO_NATIVE = {
+    "Edm.Binary": base64.b64decode,
+    "Edm.Boolean": bool,
+    "Edm.DateTime": lambda text: EntityProperty(text, EdmType.DATETIME),
+    "Edm.Double": float,
+    "Edm.Guid": uuid.UUID,
+    "Edm.Int32": int,
+    "Edm.Int64": lambda text: EntityProperty(int(text), EdmType.INT64),
+    "Edm.String": str,
+}
+
+
+def native(entity):
+    values = {name: TO_NATIVE[edm_type](value) for name, (edm_type, value) in entity["properties"].items()}
+    return {"PartitionKey": entity["partition"], "RowKey": entity["row"], **values}
+
+
+def empty(entity):
+    return {"PartitionKey": entity["partition"], "RowKey": entity["row"]}
+
+
+def neutral(value):
+    """The type and value that the client found, as the sample has them."""
+    match value:
+        case bool():
+            return ["Edm.Boolean", value]
+        case int():
+            return ["Edm.Int32", value]
+        case float():
+            return ["Edm.Double", value if math.isfinite(value) else non_finite(value)]
+        case str():
+            return ["Edm.String", value]
+        case bytes():
+            return ["Edm.Binary", base64.b64encode(value).decode()]
+        case uuid.UUID():
+            return ["Edm.Guid", str(value)]
+        case datetime.datetime():
+            return ["Edm.DateTime", ticks(value.tables_service_value)]
+        case (number, EdmType.INT64):
+            return ["Edm.Int64", str(number)]
+    return [type(value).__name__, repr(value)]
+
+
+def non_finite(value):
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def ticks(text):
+    """A moment with seven decimals, as the service writes it."""
+    seconds, _, decimals = text.removesuffix("Z").partition(".")
+    return f"{seconds}.{decimals:0<7}Z"
+
+
+def differences(expected, found):
+    if (found["PartitionKey"], found["RowKey"]) != (expected["partition"], expected["row"]):
+        return [f"{found['PartitionKey']!r}, {found['RowKey']!r} is another entity"]
+    properties = {n: neutral(v) for n, v in found.items() if n not in ("PartitionKey", "RowKey")}
+    wanted = expected["properties"]
+    names = sorted(set(properties) | set(wanted))
+    # JSON tells 1 from 1.0 where Python's == does not.
+    differing = [n for n in names if json.dumps(properties.get(n)) != json.dumps(wanted.get(n))]
+    return [f"{n}: {wanted.get(n)} found as {properties.get(n)}"[:200] for n in differing]
+
+
+def problems_of(expected, read):
+    try:
+        return differences(expected, read())
+    except (HttpResponseError, KeyError, TypeError, ValueError) as error:
+        return [f"{expected['partition']!r}, {expected['row']!r}: {error!r}"[:200]]
+
+
+def check(name, problems):
+    return {"check": name, "problem": "; ".join(problems) or None}
+
+
+def is_single(entity):
+    return entity["partition"] in (TYPES, entity["row"])
+
+
+def by_filter(table, entity):
+    keys = {"p": entity["partition"], "r": entity["row"]}
+    found = table.query_entities("PartitionKey eq @p and RowKey eq @r", parameters=keys)
+    return next(iter(found), {"PartitionKey": "nothing", "RowKey": "found"})
+
+
+def whole(table):
+    pages = table.list_entities(results_per_page=100)
+    found = {(e["PartitionKey"], e["RowKey"]): e for e in pages}
+    expected = {(e["partition"], e["row"]): e for e in SAMPLE}
+    problems = [f"{key} is missing or too much" for key in set(found) ^ set(expected)]
+    for key in set(found) & set(expected):
+        if key[0] != TYPES:
+            problems += differences(expected[key], found[key])
+    return problems
+
+
+def read(table):
+    singles = [e for e in SAMPLE if is_single(e)]
+    types = [e for e in singles if e["partition"] == TYPES]
+    keys = [e for e in singles if e["partition"] != TYPES]
+
+    def point(entity):
+        return problems_of(entity, lambda: table.get_entity(entity["partition"], entity["row"]))
+
+    def filtered(entity):
+        return problems_of(entity, lambda: by_filter(table, entity))
+
+    checks = [check(e["row"], point(e)) for e in types]
+    checks.append(check("point reads", [p for e in keys for p in point(e)]))
+    checks.append(check("filters", [p for e in keys for p in filtered(e)]))
+    checks.append(check("whole table", whole(table)))
+    return checks
+
+
+def write_one(table, number, entity):
+    match number % 4:
+        case 0:
+            table.create_entity(native(entity))
+        case 1:
+            table.upsert_entity(native(entity), mode=UpdateMode.REPLACE)
+        case rest:
+            etag = table.create_entity(empty(entity))["etag"]
+            mode = UpdateMode.MERGE if rest == 2 else UpdateMode.REPLACE
+            unchanged = MatchConditions.IfNotModified
+            table.update_entity(native(entity), mode=mode, etag=etag, match_condition=unchanged)
+
+
+def write_group(table, partition, entities):
+    gone = {"PartitionKey": partition, "RowKey": "gone"}
+    table.submit_transaction([("create", e) for e in [*map(empty, entities), gone]])
+    modes = itertools.product(("upsert", "update"), ({"mode": UpdateMode.MERGE}, {"mode": UpdateMode.REPLACE}))
+    changes = [(verb, native(e), mode) for e, (verb, mode) in zip(entities, itertools.cycle(modes))]
+    table.submit_transaction([*changes, ("delete", gone)])
+
+
+def write(table):
+    table.create_table()
+    grouped = {}
+    problems = {"single operations": [], "group transactions": []}
+
+    def attempt(kind, which, job):
+        try:
+            job()
+        except (HttpResponseError, TypeError, ValueError) as error:
+            problems[kind].append(f"{which!r}: {error!r}"[:200])
+
+    for number, entity in enumerate(filter(is_single, SAMPLE)):
+        key = (entity["partition"], entity["row"])
+        attempt("single operations", key, lambda: write_one(table, number, entity))
+    for entity in itertools.filterfalse(is_single, SAMPLE):
+        grouped.setdefault(entity["partition"], []).append(entity)
+    for partition, entities in grouped.items():
+        attempt("group transactions", partition, lambda: write_group(table, partition, entities))
+    return [check(kind, found) for kind, found in problems.items()]
+
+
+def update(table, partition, row, etag):
+    """Writes by a version of another client's and returns the new one."""
+    change = {"PartitionKey": partition, "RowKey": row, "Writer": "Python"}
+    unchanged = MatchConditions.IfNotModified
+    new = table.update_entity(change, etag=etag, match_condition=unchanged)["etag"]
+    try:
+        table.update_entity(change, etag=etag, match_condition=unchanged)
+    except ResourceModifiedError:
+        return new
+    raise AssertionError("the old version still holds")
+
+
+def may_read(table):
+    expected = next(e for e in SAMPLE if e["partition"] == e["row"] == "it's")
+    return problems_of(expected, lambda: table.get_entity("it's", "it's"))
+
+
+def may_not_write(table):
+    try:
+        table.create_entity({"PartitionKey": "a", "RowKey": "guest"})
+    except HttpResponseError as error:
+        return [] if error.status_code == 403 else [repr(error)]
+    return ["was not refused"]
+
+
+def lists(token, name):
+    service = TableServiceClient(ENDPOINT, credential=AzureSasCredential(token))
+    try:
+        return [] if name in [t.name for t in service.list_tables()] else ["not listed"]
+    except HttpResponseError as error:
+        return [repr(error)]
+
+
+def use(table, whole_token, range_token, account_token):
+    def guest(token):
+        return TableClient(ENDPOINT, table.table_name, credential=AzureSasCredential(token))
+
+    return [
+        check("a table's allows to read", may_read(guest(whole_token))),
+        check("a table's does not allow to write", may_not_write(guest(whole_token))),
+        check("a range's allows to read", may_read(guest(range_token))),
+        check("an account's allows to list", lists(account_token, table.table_name)),
+        check("an account's does not allow to write", may_not_write(guest(account_token))),
+    ]
+
+
+def sign(table, first, last):
+    expiry = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=1)
+    name = table.table_name
+    return {
+        "table": generate_table_sas(KEY, name, permission="r", expiry=expiry),
+        "range": generate_table_sas(KEY, name, permission="r", expiry=expiry, start_pk=first, end_pk=last),
+        "account": generate_account_sas(KEY, resource_types="sco", permission="rl", expiry=expiry),
+    }
+
+
+def main():
+    command, name, *arguments = sys.argv[1:]
+    commands = {"read": read, "write": write, "update": update, "use": use, "sign": sign}
+    with TableClient(ENDPOINT, name, credential=KEY) as table:
+        json.dump(commands[command](table, *arguments), sys.stdout)
+
+
+main()

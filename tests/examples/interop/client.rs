@@ -1,0 +1,68 @@
+//! The other clients: programs that do one thing and say what came of it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use conformance::azurite::Azurite;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::Failure;
+
+/// What came of one behaviour: `None` if all is well.
+#[derive(Deserialize)]
+pub(crate) struct Check {
+    pub(crate) check: String,
+    pub(crate) problem: Option<String>,
+}
+
+impl Check {
+    /// A check, failed if there are problems.
+    pub(crate) fn of(check: impl Into<String>, problems: &[String]) -> Self {
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
+        Self { check: check.into(), problem }
+    }
+}
+
+/// A client in another language.
+pub(crate) struct Client<'a> {
+    pub(crate) name: &'static str,
+    program: &'static str,
+    script: PathBuf,
+    emulator: &'a Azurite,
+    sample: &'a Path,
+}
+
+impl<'a> Client<'a> {
+    /// Python's and Node's.
+    pub(crate) fn both(emulator: &'a Azurite, sample: &'a Path) -> [Self; 2] {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop");
+        [("Python", "python3", "client.py"), ("Node", "node", "client.mjs")].map(|(name, program, script)| {
+            Self { name, program, script: directory.join(script), emulator, sample }
+        })
+    }
+
+    /// The emulator it talks to.
+    pub(crate) const fn emulator(&self) -> &'a Azurite {
+        self.emulator
+    }
+
+    /// Runs it; what it says is JSON.
+    pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
+        let (account, key) = self.emulator.account();
+        let output = Command::new(self.program)
+            .arg(&self.script)
+            .args(arguments)
+            .env("INTEROP_ENDPOINT", self.emulator.tables())
+            .env("INTEROP_ACCOUNT", account)
+            .env("INTEROP_KEY", key)
+            .env("INTEROP_SAMPLE", self.sample)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|e| format!("{} does not start: {e}", self.program))?;
+        if !output.status.success() {
+            return Err(format!("{} {arguments:?} ended with {}", self.name, output.status).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+}

@@ -1,0 +1,83 @@
+//! Signatures, both ways: of a table, of a range of keys, of the account.
+
+use chrono::{TimeDelta, Utc};
+use serde::Deserialize;
+use table_azure::AzureTableStore;
+use table_azure::sas::{
+    AccountPermissions, AccountResources, AccountSas, SasProtocol, SasRange, SasToken, TablePermissions,
+    TableSas,
+};
+use table_core::Result;
+use table_core::model::{PartitionKey, TableName};
+use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
+
+use crate::Failure;
+use crate::client::{Check, Client};
+use crate::sample::entity;
+
+/// The ends of the signed range: characters that text and address must both get right.
+const FIRST: &str = "it's a & b +\u{e9}";
+const LAST: &str = "q\u{1F600}";
+
+/// The other client uses what we sign.
+pub(crate) fn given(
+    store: &AzureTableStore,
+    table: &TableName,
+    client: &Client<'_>,
+) -> std::result::Result<Vec<Check>, Failure> {
+    let tokens = ours(store, table)?;
+    client.run(&["use", table.as_str(), tokens[0].as_str(), tokens[1].as_str(), tokens[2].as_str()])
+}
+
+fn ours(store: &AzureTableStore, table: &TableName) -> Result<[SasToken; 3]> {
+    let expires = Utc::now() + TimeDelta::hours(1);
+    let whole = TableSas::new(table, TablePermissions::READ, expires).over(SasProtocol::HttpsAndHttp);
+    let range = SasRange::partitions(&PartitionKey::new(FIRST)?, &PartitionKey::new(LAST)?);
+    let rights = AccountPermissions::LIST | AccountPermissions::READ;
+    let account = AccountSas::new(rights, AccountResources::ALL, expires).over(SasProtocol::HttpsAndHttp);
+    Ok([store.sign(&whole)?, store.sign(&whole.within(range))?, store.sign_account(&account)?])
+}
+
+/// What the other client signs for reading.
+#[derive(Deserialize)]
+struct Theirs {
+    table: String,
+    range: String,
+    account: String,
+}
+
+/// We use what the other client signs.
+pub(crate) async fn taken(
+    table: &TableName,
+    client: &Client<'_>,
+) -> std::result::Result<Vec<Check>, Failure> {
+    let theirs: Theirs = client.run(&["sign", table.as_str(), FIRST, LAST])?;
+    let guest = |token: &str| {
+        let url = format!("{}?{token}", client.emulator().tables());
+        AzureTableStore::with_sas(&url, None)
+    };
+    let (whole, range, account) = (guest(&theirs.table)?, guest(&theirs.range)?, guest(&theirs.account)?);
+    let listed = account.all_tables(None).await.map(|tables| tables.contains(table));
+    Ok(vec![
+        Check::of("a table's allows to read", &reads(&whole, table).await),
+        Check::of("a table's does not allow to write", &may_not_write(&whole, table).await),
+        Check::of("a range's allows to read", &reads(&range, table).await),
+        Check::of("an account's allows to list", &expect(matches!(listed, Ok(true)), "not listed")),
+        Check::of("an account's does not allow to write", &may_not_write(&account, table).await),
+    ])
+}
+
+async fn reads(store: &AzureTableStore, table: &TableName) -> Vec<String> {
+    let read = store.get_existing(table, entity("it's", "it's").key()).await;
+    read.err().map(|e| e.to_string()).into_iter().collect()
+}
+
+async fn may_not_write(store: &AzureTableStore, table: &TableName) -> Vec<String> {
+    let written = store.write(table, Operation::Insert(entity("a", "guest"))).await;
+    let refused = written.is_err_and(|e| matches!(e.kind(), ErrorKind::Forbidden(_)));
+    expect(refused, "was not refused as forbidden")
+}
+
+fn expect(holds: bool, otherwise: &str) -> Vec<String> {
+    if holds { Vec::new() } else { vec![otherwise.to_owned()] }
+}
