@@ -8,3 +8,6 @@ pub mod clock;
 pub mod index;
 pub mod journal;
 pub mod queue;
+
+#[cfg(test)]
+mod proof;

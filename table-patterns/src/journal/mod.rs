@@ -66,6 +66,8 @@ pub(crate) use lease::Lease;
 pub use lease::Timing;
 pub use recover::{Progress, Recovery};
 pub use row::WriteId;
+#[cfg(test)]
+pub(crate) use rules::Rule;
 pub use sweep::SweepReport;
 pub(crate) use unique::{is_pending, is_unique_row_property};
 pub use write::{Acknowledge, Committed};

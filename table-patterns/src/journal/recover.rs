@@ -26,12 +26,6 @@ pub enum Progress {
     Later(Duration),
 }
 
-impl Evidence {
-    pub(super) const fn is_journal(&self) -> bool {
-        matches!(self, Self::Journal(_))
-    }
-}
-
 impl Journal {
     /// What stands at the key of a write.
     pub(super) async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
@@ -39,19 +33,14 @@ impl Journal {
         entity.as_ref().map(|e| read(id, e)).transpose()
     }
 
-    /// Gives a write up unless it has committed: inserts the abort row at the journal row's key. What
-    /// stands there afterwards is final.
-    pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Evidence> {
+    /// Gives a write up unless it has committed: inserts the abort row at the journal row's key. `None` if
+    /// a row stood there and has gone: a journal row that someone cleared, since abort rows stay.
+    pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let row = abort_row(id.key(partition)?);
-        loop {
-            match self.store.write(&self.table, Operation::Insert(row.clone())).await {
-                Ok(_) => return Ok(Evidence::Abort),
-                Err(e) if e.is_already_exists() && !e.is_ambiguous() => {}
-                Err(e) => return Err(e),
-            }
-            if let Some(evidence) = self.evidence(id, partition).await? {
-                return Ok(evidence);
-            }
+        match self.store.write(&self.table, Operation::Insert(row)).await {
+            Ok(_) => Ok(Some(Evidence::Abort)),
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => self.evidence(id, partition).await,
+            Err(e) => Err(e),
         }
     }
 
@@ -82,7 +71,7 @@ impl Journal {
     /// a reservation that was still on its way has arrived.
     async fn give_up_for(&self, ticket: &Ticket, dequeues: u32) -> Result<Progress> {
         if self.keeps(Rule::AbortAbsent)
-            && let Evidence::Journal(row) = self.abort(ticket.write_id(), &ticket.partition).await?
+            && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
         {
             return self.take_over_row(row).await;
         }

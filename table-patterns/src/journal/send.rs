@@ -6,6 +6,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, 
 use super::Journal;
 use super::lease::Lease;
 use super::plan::{Plan, violation};
+use super::row::Evidence;
 use super::rules::Rule;
 use crate::index::Entry;
 
@@ -93,10 +94,8 @@ impl Journal {
             return Sent::Failed(error);
         }
         match self.abort(plan.id, plan.partition.as_str()).await {
-            Ok(evidence) if evidence.is_journal() => {
-                Sent::Committed(vec![Written::default(); plan.operations.len()])
-            }
-            Ok(_) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
+            Ok(Some(Evidence::Abort)) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
+            Ok(_) => Sent::Committed(vec![Written::default(); plan.operations.len()]),
             Err(_) => Sent::Failed(error),
         }
     }

@@ -112,9 +112,9 @@ impl Journal {
     /// Whether a pending row was released: its write has not committed and now never will.
     async fn sweep_reservation(&self, table: &TableName, entity: &Entity) -> Result<bool> {
         let row = UniqueRow::read(entity)?;
-        if self.abort(row.ticket, row.owner.partition()).await?.is_journal() {
+        let Some(Evidence::Abort) = self.abort(row.ticket, row.owner.partition()).await? else {
             return Ok(false);
-        }
+        };
         let at = Location { table: table.clone(), key: entity.key().clone() };
         self.settle(&at, row.ticket, &mut States::new(vec![row.owner])).await?;
         Ok(true)

@@ -5,7 +5,7 @@ use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 
 use super::Journal;
-use super::row::WriteId;
+use super::row::{Evidence, WriteId};
 use super::rules::Rule;
 use super::state::States;
 use crate::index::{Entry, Location};
@@ -75,7 +75,7 @@ impl Journal {
                 if let Some(mine) = self.adopt(entry, write, row).await? {
                     return Ok(mine);
                 }
-            } else if !row.pending || self.is_committed(&row).await? || self.take_over(at, &row).await? {
+            } else if !row.pending || self.is_held(at, &row).await? {
                 return Ok(Reservation::Taken(row.owner));
             }
         }
@@ -95,16 +95,20 @@ impl Journal {
         }
     }
 
-    /// Whether the write behind a pending row has committed; otherwise its abort row is there now, so
-    /// that it never will.
-    async fn is_committed(&self, row: &UniqueRow) -> Result<bool> {
-        if !self.keeps(Rule::AbortBeforeTakeOver) {
-            return Ok(self
-                .evidence(row.ticket, row.owner.partition())
-                .await?
-                .is_some_and(|e| e.is_journal()));
+    /// Whether the owner of a pending row holds the key: its write has committed, or will never commit and
+    /// the owner holds the key all the same. Otherwise the row is gone, or is to be read again.
+    async fn is_held(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
+        let (id, partition) = (found.ticket, found.owner.partition());
+        let evidence = if self.keeps(Rule::AbortBeforeTakeOver) {
+            self.abort(id, partition).await?
+        } else {
+            self.evidence(id, partition).await?.or(Some(Evidence::Abort))
+        };
+        match evidence {
+            Some(Evidence::Journal(_)) => Ok(true),
+            Some(Evidence::Abort) => self.take_over(at, found).await,
+            None => Ok(false),
         }
-        Ok(self.abort(row.ticket, row.owner.partition()).await?.is_journal())
     }
 
     /// Settles or deletes a row whose write was given up; whether its owner turns out to hold it.

@@ -1,0 +1,200 @@
+//! Which request comes next: all orders in turn, or seeded chance.
+
+use fastrand::Rng;
+
+use super::footprint::Footprint;
+use super::stage::{Action, Choice};
+
+/// How far exploration goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Faults in one schedule, at most.
+    pub(super) faults: usize,
+    /// The faults there are.
+    pub(super) kinds: &'static [Action],
+    /// Tasks below this number suffer faults.
+    pub(super) faulty_tasks: usize,
+    /// How often a task is left although it could go on; `None` is every order, where of orders that
+    /// differ only in requests that do not meet one is tried (sleep sets).
+    pub(super) switches: Option<usize>,
+}
+
+impl Bounds {
+    pub(super) const fn all_orders() -> Self {
+        Self { faults: 0, kinds: &[], faulty_tasks: usize::MAX, switches: None }
+    }
+
+    pub(super) const fn with_faults(self, faults: usize, kinds: &'static [Action]) -> Self {
+        Self { faults, kinds, ..self }
+    }
+
+    /// Only the first tasks suffer faults.
+    pub(super) const fn sparing_from(self, faulty_tasks: usize) -> Self {
+        Self { faulty_tasks, ..self }
+    }
+
+    pub(super) const fn switching(self, switches: usize) -> Self {
+        Self { switches: Some(switches), ..self }
+    }
+}
+
+/// A choice with what it touches.
+pub(super) type Offer = (Choice, Footprint);
+
+/// Decides which of the offers is next.
+pub(super) trait Choose {
+    fn bounds(&self) -> &Bounds;
+    fn start(&mut self);
+    /// The offer to take; `None` gives the schedule up, as one that is explored elsewhere.
+    fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice>;
+    /// Whether there is another schedule.
+    fn next(&mut self) -> bool;
+}
+
+/// What a schedule has used of its bounds.
+#[derive(Clone, Debug, Default)]
+struct Used {
+    faults: usize,
+    switches: usize,
+    last: Option<usize>,
+}
+
+impl Used {
+    fn allows(&self, bounds: &Bounds, offers: &[Offer], choice: Choice) -> bool {
+        let affordable = !choice.action.is_fault() || self.faults < bounds.faults;
+        let free = bounds.switches.is_none_or(|most| self.switches < most);
+        affordable && (free || !self.is_switch(offers, choice))
+    }
+
+    fn is_switch(&self, offers: &[Offer], choice: Choice) -> bool {
+        let could_go_on =
+            offers.iter().any(|(c, _)| Some(c.request.task) == self.last && c.action == Action::Run);
+        could_go_on && Some(choice.request.task) != self.last
+    }
+
+    fn take(&mut self, offers: &[Offer], choice: Choice) {
+        self.faults += usize::from(choice.action.is_fault());
+        self.switches += usize::from(self.is_switch(offers, choice));
+        self.last = Some(choice.request.task);
+    }
+}
+
+struct Node {
+    offers: Vec<Offer>,
+    at: usize,
+}
+
+/// All schedules, depth first.
+pub(super) struct Systematic {
+    bounds: Bounds,
+    path: Vec<Node>,
+    depth: usize,
+    used: Used,
+    /// Requests whose orders with what has come since were explored elsewhere.
+    asleep: Vec<Offer>,
+}
+
+impl Systematic {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, path: Vec::new(), depth: 0, used: Used::default(), asleep: Vec::new() }
+    }
+
+    fn fall_asleep(&mut self, node: usize, choice: &Offer) {
+        if self.bounds.switches.is_some() {
+            return;
+        }
+        if choice.0.action.is_fault() {
+            self.asleep.clear();
+            return;
+        }
+        let node = &self.path[node];
+        let explored = node.offers[..node.at].iter().filter(|(c, _)| !c.action.is_fault()).cloned();
+        self.asleep.extend(explored);
+        self.asleep.retain(|(c, f)| c.request.task != choice.0.request.task && !f.meets(&choice.1));
+    }
+}
+
+impl Choose for Systematic {
+    fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    fn start(&mut self) {
+        (self.depth, self.used) = (0, Used::default());
+        self.asleep.clear();
+    }
+
+    fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice> {
+        let asleep = |choice: &Choice| self.asleep.iter().any(|(c, _)| c == choice);
+        let open = offers.iter().filter(|(c, _)| self.used.allows(&self.bounds, &offers, *c) && !asleep(c));
+        let open: Vec<_> = open.cloned().collect();
+        if self.depth == self.path.len() {
+            if open.is_empty() {
+                return None;
+            }
+            self.path.push(Node { offers: open, at: 0 });
+        } else {
+            let known: Vec<_> = self.path[self.depth].offers.iter().map(|(c, _)| *c).collect();
+            let again: Vec<_> = open.iter().map(|(c, _)| *c).collect();
+            assert_eq!(known, again, "a schedule did not repeat itself");
+        }
+        let node = &self.path[self.depth];
+        let taken = node.offers[node.at].clone();
+        self.used.take(&offers, taken.0);
+        self.fall_asleep(self.depth, &taken);
+        self.depth += 1;
+        Some(taken.0)
+    }
+
+    fn next(&mut self) -> bool {
+        while let Some(node) = self.path.last_mut() {
+            node.at += 1;
+            if node.at < node.offers.len() {
+                return true;
+            }
+            self.path.pop();
+        }
+        false
+    }
+}
+
+/// Schedules by chance.
+pub(super) struct Random {
+    bounds: Bounds,
+    seed: u64,
+    left: usize,
+    rng: Rng,
+    used: Used,
+}
+
+impl Random {
+    pub(super) fn new(bounds: Bounds, seed: u64, schedules: usize) -> Self {
+        Self { bounds, seed, left: schedules, rng: Rng::with_seed(seed), used: Used::default() }
+    }
+}
+
+impl Choose for Random {
+    fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    fn start(&mut self) {
+        self.rng = Rng::with_seed(self.seed);
+        self.used = Used::default();
+    }
+
+    fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice> {
+        let open = offers.iter().map(|(c, _)| *c).filter(|c| self.used.allows(&self.bounds, &offers, *c));
+        let (faults, plain): (Vec<_>, Vec<_>) = open.partition(|c| c.action.is_fault());
+        let strikes = self.rng.u8(..20) == 0;
+        let choice = self.rng.choice(if strikes && !faults.is_empty() { faults } else { plain })?;
+        self.used.take(&offers, choice);
+        Some(choice)
+    }
+
+    fn next(&mut self) -> bool {
+        self.left -= 1;
+        self.seed += 1;
+        self.left > 0
+    }
+}

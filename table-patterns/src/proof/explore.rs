@@ -1,0 +1,195 @@
+//! Runs tasks step by step in the order that is chosen.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::future::BoxFuture;
+use table_core::store::Result;
+use tokio::runtime::Builder;
+use tokio::task::unconstrained;
+
+use super::choose::{Bounds, Choose, Offer};
+use super::stage::{Action, Choice, Stage};
+
+/// What is to be played: tasks, and what must hold after them.
+pub(super) struct Play {
+    pub(super) tasks: Vec<BoxFuture<'static, ()>>,
+    /// Lets everything come to rest and says what is wrong.
+    pub(super) verdict: BoxFuture<'static, Result<Option<String>>>,
+}
+
+/// What exploration came to.
+#[derive(Debug)]
+pub(super) struct Explored {
+    /// Schedules played to the end.
+    pub(super) schedules: usize,
+    /// The first that ended wrong: what, and its steps.
+    pub(super) wrong: Option<(String, Vec<String>)>,
+}
+
+impl Explored {
+    /// Asserts that nothing went wrong in at least so many schedules, and says how many there were.
+    #[track_caller]
+    pub(super) fn assert_right(&self, scene: &str, at_least: usize) {
+        if let Some((what, steps)) = &self.wrong {
+            panic!("{scene}: {what}, after\n{}", steps.join("\n"));
+        }
+        eprintln!("{scene}: {} schedules", self.schedules);
+        assert!(self.schedules >= at_least, "{scene}: only {} schedules", self.schedules);
+    }
+}
+
+/// Plays a scene in every order that the chooser goes through, until one ends wrong.
+pub(super) fn explore<S>(mut chooser: impl Choose, scene: &S) -> Explored
+where
+    S: AsyncFn(&Stage) -> Result<Play>,
+{
+    let mut schedules = 0;
+    loop {
+        let (played, wrong, _) = play_once(&mut chooser, scene, false);
+        schedules += usize::from(played);
+        if wrong.is_some() {
+            // Once more, with its steps.
+            let (_, wrong, steps) = play_once(&mut chooser, scene, true);
+            let what = wrong.unwrap_or_else(|| "it went right the second time".to_owned());
+            return Explored { schedules, wrong: Some((what, steps)) };
+        }
+        if !chooser.next() {
+            return Explored { schedules, wrong: None };
+        }
+    }
+}
+
+fn play_once<S>(chooser: &mut impl Choose, scene: &S, traced: bool) -> (bool, Option<String>, Vec<String>)
+where
+    S: AsyncFn(&Stage) -> Result<Play>,
+{
+    fastrand::seed(1);
+    chooser.start();
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(unconstrained(async {
+        let stage = Stage::new(traced);
+        let play = scene(&stage).await.unwrap();
+        if !Actors::new(play.tasks).perform(&stage, chooser).await {
+            return (false, None, Vec::new());
+        }
+        let wrong = match stage.violation() {
+            Some(wrong) => Some(wrong),
+            None => play.verdict.await.unwrap_or_else(|error| Some(error.to_string())),
+        };
+        (true, wrong, stage.trace())
+    }))
+}
+
+/// Whether a task has something to do, and whom to tell.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    listener: Mutex<Option<Waker>>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::SeqCst);
+        if let Some(listener) = self.listener.lock().unwrap().take() {
+            listener.wake();
+        }
+    }
+}
+
+struct Actor {
+    task: Option<BoxFuture<'static, ()>>,
+    bell: Arc<Bell>,
+}
+
+struct Actors(Vec<Actor>);
+
+impl Actors {
+    fn new(tasks: Vec<BoxFuture<'static, ()>>) -> Self {
+        let actor = |task| {
+            let bell = Arc::new(Bell::default());
+            bell.rung.store(true, Ordering::SeqCst);
+            Actor { task: Some(task), bell }
+        };
+        Self(tasks.into_iter().map(actor).collect())
+    }
+
+    /// Whether the schedule was played to its end.
+    async fn perform(mut self, stage: &Stage, chooser: &mut impl Choose) -> bool {
+        loop {
+            self.go_on();
+            if stage.waiting().is_empty() {
+                // Time passes: what was on its way arrives before.
+                for (late, _) in stage.late() {
+                    stage.arrive(late).await;
+                }
+                if self.0.iter().all(|a| a.task.is_none()) {
+                    return true;
+                }
+                self.wait().await;
+                continue;
+            }
+            let Some(choice) = chooser.choose(offers(stage, chooser.bounds())) else { return false };
+            self.apply(stage, choice).await;
+        }
+    }
+
+    async fn apply(&mut self, stage: &Stage, choice: Choice) {
+        match choice.action {
+            Action::Arrive => stage.arrive(choice.request).await,
+            Action::CrashBefore => {
+                stage.note(|| format!("task {} dies", choice.request.task));
+                self.0[choice.request.task].task = None;
+            }
+            Action::CrashAfter => {
+                stage.decide(choice);
+                self.go_on();
+                self.0[choice.request.task].task = None;
+            }
+            _ => stage.decide(choice),
+        }
+    }
+
+    /// Lets every task that can go on run to its next request.
+    fn go_on(&mut self) {
+        for actor in &mut self.0 {
+            while actor.bell.rung.swap(false, Ordering::SeqCst) {
+                let Some(task) = &mut actor.task else { break };
+                let waker = Waker::from(actor.bell.clone());
+                if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+                    actor.task = None;
+                }
+            }
+        }
+    }
+
+    /// Waits until a pause of a task is over.
+    async fn wait(&mut self) {
+        poll_fn(|context| {
+            for actor in self.0.iter().filter(|a| a.task.is_some()) {
+                *actor.bell.listener.lock().unwrap() = Some(context.waker().clone());
+            }
+            let rung = self.0.iter().any(|a| a.task.is_some() && a.bell.rung.load(Ordering::SeqCst));
+            if rung { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Everything that can happen next: the fault-free first.
+fn offers(stage: &Stage, bounds: &Bounds) -> Vec<Offer> {
+    let waiting = stage.waiting();
+    let runs =
+        waiting.iter().map(|(request, f, _)| (Choice { request: *request, action: Action::Run }, f.clone()));
+    let late = stage.late().into_iter();
+    let arrivals = late.map(|(request, f)| (Choice { request, action: Action::Arrive }, f));
+    let mut offers: Vec<_> = runs.chain(arrivals).collect();
+    for (request, footprint, writes) in waiting.iter().filter(|(id, ..)| id.task < bounds.faulty_tasks) {
+        for action in bounds.kinds.iter().filter(|action| *writes || action.can_happen_to_reads()) {
+            offers.push((Choice { request: *request, action: *action }, footprint.clone()));
+        }
+    }
+    offers
+}

@@ -1,0 +1,30 @@
+/// What a request reads or writes: two requests that do not meet may come in either order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Footprint {
+    place: String,
+    /// `None` is all partitions.
+    partition: Option<String>,
+    /// `None` is all rows.
+    rows: Option<Vec<String>>,
+    writes: bool,
+}
+
+impl Footprint {
+    pub(super) fn rows(place: &str, partition: &str, rows: Vec<String>, writes: bool) -> Self {
+        Self { place: place.to_owned(), partition: Some(partition.to_owned()), rows: Some(rows), writes }
+    }
+
+    pub(super) fn all(place: &str, writes: bool) -> Self {
+        Self { place: place.to_owned(), partition: None, rows: None, writes }
+    }
+
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let partitions =
+            self.partition.is_none() || other.partition.is_none() || self.partition == other.partition;
+        let rows = match (&self.rows, &other.rows) {
+            (Some(a), Some(b)) => a.iter().any(|row| b.contains(row)),
+            _ => true,
+        };
+        (self.writes || other.writes) && self.place == other.place && partitions && rows
+    }
+}

@@ -1,0 +1,106 @@
+//! Every order of the requests in small scenes, bounded and random ones in larger scenes.
+
+use std::time::Duration;
+
+use super::choose::{Bounds, Random, Systematic};
+use super::scene::Scene;
+use super::stage::Action;
+use super::world::{BOTH, LEASE, PLAIN, UNIQUE};
+
+/// Everything that can go wrong: also pauses to the end of a lease, and beyond a worker's recovery.
+pub(super) const FAULTS: &[Action] = &[
+    Action::CrashBefore,
+    Action::CrashAfter,
+    Action::Lose,
+    Action::LoseAnswer,
+    Action::Late,
+    Action::Stall(LEASE),
+    Action::Stall(Duration::from_millis(850)),
+    Action::StallUnanswered(Duration::from_millis(850)),
+];
+
+const START: &[(&str, &str)] = &[("x", "a")];
+
+#[test]
+fn two_writers_of_one_entity_in_every_order() {
+    for writes in [
+        &[("x", Some("b")), ("x", Some("c"))],
+        &[("x", Some("b")), ("x", None)],
+        &[("x", Some("b")), ("x", Some("a"))],
+        &[("x", Some("b")), ("x", Some("b"))],
+    ] {
+        let scene = Scene::new(PLAIN, START, writes).trying(2);
+        scene.explore(Systematic::new(Bounds::all_orders())).assert_right("two writers", 10);
+    }
+}
+
+#[test]
+fn two_entities_that_want_one_value_in_every_order() {
+    let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
+    scene.explore(Systematic::new(Bounds::all_orders())).assert_right("one value for two", 40);
+}
+
+#[test]
+fn a_value_given_up_and_wanted_in_every_order() {
+    let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("a"))]);
+    scene.explore(Systematic::new(Bounds::all_orders())).assert_right("a value changes hands", 7);
+}
+
+#[test]
+fn a_writer_and_a_worker_with_any_fault_in_every_order() {
+    let bounds = Bounds::all_orders().with_faults(1, FAULTS);
+    for writes in [&[("x", Some("b"))], &[("x", None)]] {
+        let scene = Scene::new(PLAIN, START, writes).with_workers(1);
+        scene.explore(Systematic::new(bounds)).assert_right("a writer and a worker", 500);
+    }
+}
+
+#[test]
+fn a_reserving_writer_and_a_worker_with_any_fault_of_the_writer() {
+    let scene = Scene::new(UNIQUE, START, &[("x", Some("b"))]).with_workers(1);
+    let bounds = Bounds::all_orders().with_faults(1, FAULTS).sparing_from(1).switching(0);
+    scene.explore(Systematic::new(bounds)).assert_right("a reserving writer and a worker", 100);
+}
+
+#[test]
+fn a_writer_and_a_sweep_with_any_fault_in_every_order() {
+    for people in [PLAIN, UNIQUE] {
+        let scene = Scene::new(people, START, &[("x", Some("b"))]).without_queue().with_sweepers(1);
+        let bounds = Bounds::all_orders().with_faults(1, FAULTS);
+        scene.explore(Systematic::new(bounds)).assert_right("a writer and a sweep", 250);
+    }
+}
+
+#[test]
+fn two_workers_after_a_crash() {
+    let scene = Scene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(2);
+    let crashes = &[Action::CrashBefore, Action::CrashAfter];
+    let bounds = Bounds::all_orders().with_faults(1, crashes).sparing_from(1).switching(1);
+    scene.explore(Systematic::new(bounds)).assert_right("two workers, one switch", 500);
+}
+
+#[test]
+fn two_writers_and_a_fault_with_one_switch() {
+    let scene = Scene::new(PLAIN, START, &[("x", Some("b")), ("x", Some("c"))]);
+    let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
+    scene.explore(Systematic::new(bounds)).assert_right("two writers, a fault, one switch", 1500);
+}
+
+#[test]
+fn two_entities_that_want_one_value_and_a_fault_with_one_switch() {
+    let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
+    let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
+    scene.explore(Systematic::new(bounds)).assert_right("one value for two, a fault, one switch", 1500);
+}
+
+#[test]
+fn crowds_by_chance() {
+    const CROWD: &[super::scene::Write] =
+        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    let bounds = Bounds::all_orders().with_faults(3, FAULTS);
+    let crowd = Scene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
+    crowd.explore(Random::new(bounds, 1000, 500)).assert_right("a crowd", 500);
+    let swept = crowd.with_sweepers(1);
+    swept.explore(Random::new(bounds, 5000, 500)).assert_right("a crowd and a sweeper", 500);
+    swept.without_queue().explore(Random::new(bounds, 9000, 500)).assert_right("a crowd and sweepers", 500);
+}

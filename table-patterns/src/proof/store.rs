@@ -1,0 +1,147 @@
+//! A store whose requests wait for their turn.
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{
+    GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt, Written,
+};
+
+use super::footprint::Footprint;
+use super::stage::Stage;
+
+/// The property by which a write is recognized in what was committed.
+pub(super) const MARK: &str = "By";
+
+/// One task's way to the shared store.
+#[derive(Debug)]
+pub(super) struct StagedStore {
+    pub(super) store: MemoryStore,
+    pub(super) stage: Stage,
+    pub(super) task: usize,
+    /// The table whose commits are watched, and the property that no two entities may share.
+    pub(super) watched: (TableName, &'static str),
+}
+
+impl StagedStore {
+    async fn read<T: Send + 'static>(
+        &self,
+        footprint: Footprint,
+        run: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let label = format!("read {footprint:?}");
+        self.stage.request(self.task, footprint, true, || label.clone(), Box::pin(run)).await
+    }
+
+    async fn change<T: Send + 'static>(
+        &self,
+        footprint: Footprint,
+        label: impl Fn() -> String,
+        run: BoxFuture<'static, Result<T>>,
+    ) -> Result<T> {
+        self.stage.request(self.task, footprint, false, label, run).await
+    }
+}
+
+#[async_trait]
+impl TableStore for StagedStore {
+    fn profile(&self) -> &ServiceProfile {
+        self.store.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.store.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.store.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.store.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], false);
+        let (store, table, key, select) = (self.store.clone(), table.clone(), key.clone(), select.cloned());
+        self.read(footprint, async move { store.get(&table, &key, select.as_ref()).await }).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let footprint = Footprint::all(table.as_str(), false);
+        let (store, table, query, from) = (self.store.clone(), table.clone(), query.clone(), from.cloned());
+        self.read(footprint, async move { store.query(&table, &query, from.as_ref()).await }).await
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let key = operation.key();
+        let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], true);
+        let (store, table, sent) = (self.store.clone(), table.clone(), operation.clone());
+        let run = Box::pin(async move { store.write(&table, sent).await });
+        self.change(footprint, || format!("{} {}", operation.kind().name(), operation.key()), run).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        let rows = group.operations().iter().map(|o| o.key().row().to_owned()).collect();
+        let footprint = Footprint::rows(table.as_str(), group.partition().as_str(), rows, true);
+        let label = || {
+            let named = group.operations().iter().map(|o| format!("{} {}", o.kind().name(), o.key()));
+            named.collect::<Vec<_>>().join(", ")
+        };
+        let sent = group.clone();
+        let (store, table) = (self.store.clone(), table.clone());
+        let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
+        let run = Box::pin(async move {
+            let marks = if table == watch.watched.0 { marks(&sent) } else { Vec::new() };
+            let written = store.transact(&table, sent).await?;
+            watch.committed(&store, &marks).await?;
+            Ok(written)
+        });
+        self.change(footprint, label, run).await
+    }
+}
+
+fn marks(group: &GroupTransaction) -> Vec<String> {
+    let entities = group.operations().iter().filter_map(Operation::entity);
+    let marks = entities.filter_map(|e| match e.get(MARK) {
+        Some(ValueRef::String(mark)) if crate::index::Entry::index_of(e).is_none() => Some(mark.to_owned()),
+        _ => None,
+    });
+    marks.collect()
+}
+
+/// Looks at every commit.
+struct Watch {
+    stage: Stage,
+    watched: (TableName, &'static str),
+}
+
+impl Watch {
+    async fn committed(&self, store: &MemoryStore, marks: &[String]) -> Result<()> {
+        if marks.is_empty() {
+            return Ok(());
+        }
+        marks.iter().for_each(|mark| self.stage.committed(mark));
+        let mut seen = std::collections::BTreeSet::new();
+        for entity in store.query_all(&self.watched.0, &Query::new()).await? {
+            if let Some(ValueRef::String(value)) = entity.get(self.watched.1)
+                && crate::index::Entry::index_of(&entity).is_none()
+                && !seen.insert(value.to_owned())
+            {
+                self.stage.accuse(format!("two entities hold {value:?}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! Entities, their index, those who write them, and what must hold in the end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, Properties, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::query::Query;
+use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
+use tokio::time::sleep;
+
+use super::queue::{Messages, StagedQueue};
+use super::stage::Stage;
+use super::store::{MARK, StagedStore};
+use crate::index::{Entry, Location, Maintainer};
+use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing, is_pending};
+
+pub(super) const LEASE: Duration = Duration::from_millis(400);
+const REQUEST: Duration = Duration::from_millis(100);
+const VALUE: &str = "Value";
+const TABLES: [&str; 3] = ["Names", "Cities", "People"];
+
+/// Which entries the value of an entity has: one in a unique index, one in another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct People {
+    pub(super) unique: bool,
+    pub(super) plain: bool,
+}
+
+pub(super) const PLAIN: People = People { unique: false, plain: true };
+pub(super) const UNIQUE: People = People { unique: true, plain: false };
+pub(super) const BOTH: People = People { unique: true, plain: true };
+
+#[async_trait]
+impl Maintainer for People {
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        let Some(ValueRef::String(value)) = entity.get(VALUE) else { return Ok(Vec::new()) };
+        let mut entries = Vec::new();
+        if self.unique {
+            entries.push(entry(entity, "Names", Key::new(value, "")?, true)?);
+        }
+        if self.plain {
+            entries.push(entry(entity, "Cities", Key::new(value, entity.key().partition())?, false)?);
+        }
+        Ok(entries)
+    }
+}
+
+fn entry(entity: &Entity, table: &str, key: Key, unique: bool) -> Result<Entry> {
+    let location = Location { table: TableName::new(table)?, key };
+    let (owner, index) = (entity.key().clone(), table.to_owned());
+    Ok(Entry { location, owner, properties: Properties::new(), index, unique })
+}
+
+/// The key of the entity `id`: each has a partition of its own.
+fn key(id: &str) -> Result<Key> {
+    Key::new(id, "e")
+}
+
+fn people() -> TableName {
+    TableName::new("People").unwrap()
+}
+
+/// What a writer was told, by its mark.
+type Told = Arc<Mutex<Vec<(String, Option<Outcome>)>>>;
+
+/// The store, the queue and what was written.
+#[derive(Clone)]
+pub(super) struct World {
+    stage: Stage,
+    store: MemoryStore,
+    messages: Messages,
+    people: People,
+    broken: Option<Rule>,
+    told: Told,
+    queued: bool,
+}
+
+impl World {
+    /// A world with these entities and values.
+    pub(super) async fn new(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
+        let store = MemoryStore::new();
+        for table in TABLES {
+            store.create_table(&TableName::new(table)?).await?;
+        }
+        let (stage, messages, told) = (stage.clone(), Messages::default(), Told::default());
+        let world = Self { stage, store, messages, people, broken: None, told, queued: true };
+        for (id, value) in start {
+            let entity = Entity::from(key(id)?).with(VALUE, *value);
+            world.undisturbed().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
+        }
+        Ok(world)
+    }
+
+    /// The same world, in which nobody keeps a rule.
+    pub(super) const fn breaking(mut self, rule: Option<Rule>) -> Self {
+        self.broken = rule;
+        self
+    }
+
+    /// The same world without a queue: a sweep finds what is left.
+    pub(super) const fn without_queue(mut self) -> Self {
+        self.queued = false;
+        self
+    }
+
+    /// The journal of a task, whose requests wait for their turn.
+    fn journal(&self, task: usize) -> Journal {
+        let (store, stage) = (self.store.clone(), self.stage.clone());
+        let watched = (people(), if self.people.unique { VALUE } else { "none" });
+        let store = StagedStore { store, stage, task, watched };
+        self.journal_over(Arc::new(store), self.queue(task))
+    }
+
+    fn queue(&self, task: usize) -> StagedQueue {
+        StagedQueue::new(self.messages.clone(), Some(self.stage.clone()), task, true)
+    }
+
+    fn undisturbed(&self) -> Journal {
+        let queue = StagedQueue::new(self.messages.clone(), None, usize::MAX, false);
+        self.journal_over(Arc::new(self.store.clone()), queue)
+    }
+
+    fn journal_over(&self, store: Arc<dyn TableStore>, queue: StagedQueue) -> Journal {
+        let timing = Timing::new(LEASE, REQUEST).unwrap();
+        let mut journal = Journal::new(store, people(), Arc::new(self.people)).with_timing(timing);
+        if self.queued {
+            journal = journal.with_queue(Arc::new(queue));
+        }
+        match self.broken {
+            Some(rule) => journal.breaking(rule),
+            None => journal,
+        }
+    }
+
+    /// Reads the entity and gives it a value, or deletes it. Tries so often where others are quicker.
+    pub(super) fn writer(
+        &self,
+        task: usize,
+        id: &'static str,
+        value: Option<&'static str>,
+        attempts: usize,
+    ) -> BoxFuture<'static, ()> {
+        let (world, journal) = (self.clone(), self.journal(task));
+        Box::pin(async move {
+            for attempt in 0..attempts {
+                let Ok(old) = journal.store().get(&people(), &key(id).unwrap(), None).await else { return };
+                let mark = format!("{task}.{attempt}");
+                let new =
+                    value.map(|v| Entity::from(key(id).unwrap()).with(VALUE, v).with(MARK, mark.as_str()));
+                let change = match (old, new) {
+                    (None, None) => return,
+                    (None, Some(new)) => Change::insert(new),
+                    (Some(old), None) => Change::delete(old),
+                    (Some(old), Some(new)) => Change::replace(old, new),
+                };
+                let result = journal.write(&[change], Acknowledge::Applied).await;
+                world.stage.note(|| format!("task {task} is told {:?}", result.as_ref().map(|c| c.entries)));
+                world.told.lock().unwrap().push((mark, result.as_ref().err().map(|e| e.outcome())));
+                if result.is_ok_and(|_| true) {
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Works on tickets so many times: at once, and then every lease.
+    pub(super) fn worker(&self, task: usize, rounds: u32) -> BoxFuture<'static, ()> {
+        let (queue, journal) = (self.queue(task), self.journal(task));
+        Box::pin(async move {
+            for round in 0..rounds {
+                if round > 0 {
+                    sleep(LEASE).await;
+                }
+                let _lost = Recovery::new(&queue, vec![&journal]).run_once(8).await;
+            }
+        })
+    }
+
+    /// Sweeps so many times, at once and then every lease.
+    pub(super) fn sweeper(&self, task: usize, rounds: u32) -> BoxFuture<'static, ()> {
+        let journal = self.journal(task);
+        Box::pin(async move {
+            for round in 0..rounds {
+                if round > 0 {
+                    sleep(LEASE).await;
+                }
+                let _lost = journal.sweep(&unique_tables(), Duration::from_secs(3600)).await;
+            }
+        })
+    }
+
+    /// Lets the workers and then the sweep finish; what is wrong then.
+    pub(super) fn verdict(&self) -> BoxFuture<'static, Result<Option<String>>> {
+        let world = self.clone();
+        Box::pin(async move { Ok(world.judge().await?.err()) })
+    }
+
+    async fn judge(&self) -> Result<Result<(), String>> {
+        if self.queued {
+            self.work().await?;
+            if let Err(wrong) = self.check(Phase::Worked).await? {
+                return Ok(Err(format!("after the workers: {wrong}")));
+            }
+        }
+        // The second removes the abort rows that the first put in the way of reservations.
+        for _ in 0..2 {
+            self.undisturbed().sweep(&unique_tables(), Duration::ZERO).await?;
+        }
+        let swept = self.check(Phase::Swept).await?.map_err(|wrong| format!("after the sweep: {wrong}"));
+        Ok(swept.and_then(|()| self.check_told()))
+    }
+
+    async fn work(&self) -> Result<()> {
+        let (queue, journal) =
+            (StagedQueue::new(self.messages.clone(), None, usize::MAX, true), self.undisturbed());
+        for _ in 0..12 {
+            if self.messages.len() == 0 {
+                break;
+            }
+            sleep(LEASE * 3).await;
+            Recovery::new(&queue, vec![&journal]).run_once(32).await?;
+        }
+        Ok(())
+    }
+
+    async fn check(&self, stage: Phase) -> Result<Result<(), String>> {
+        if self.messages.len() > 0 {
+            return Ok(Err(format!("{} tickets are left", self.messages.len())));
+        }
+        let rows = self.store.query_all(&people(), &Query::new()).await?;
+        let (system, entities): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.key().is_system());
+        let is_abort = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("abort"));
+        if let Some(row) = system.iter().find(|row| !is_abort(row) || stage == Phase::Swept) {
+            return Ok(Err(format!("the journal row {} is left", row.key())));
+        }
+        let mut wanted = BTreeMap::new();
+        for entity in &entities {
+            for entry in self.people.entries(entity)? {
+                if wanted.insert(entry.location.clone(), entry.owner).is_some() {
+                    return Ok(Err(format!("two entities have the entry {}", entry.location.key)));
+                }
+            }
+        }
+        for (at, row) in self.index_rows().await? {
+            let right =
+                wanted.remove(&at).is_some_and(|owner| Entry::owner_of(&row).is_ok_and(|o| o == owner));
+            let reserved = is_pending(&row) && stage == Phase::Worked && has_abort_row(&row, &system);
+            if !reserved && (!right || is_pending(&row)) {
+                return Ok(Err(format!("the row {} should not be there: {row:?}", at.key)));
+            }
+        }
+        Ok(wanted.pop_first().map_or(Ok(()), |(at, owner)| Err(format!("{owner} has no entry {}", at.key))))
+    }
+
+    async fn index_rows(&self) -> Result<Vec<(Location, Entity)>> {
+        let mut all = Vec::new();
+        for table in ["Names", "Cities"] {
+            let table = TableName::new(table)?;
+            for row in self.store.query_all(&table, &Query::new()).await? {
+                all.push((Location { table: table.clone(), key: row.key().clone() }, row));
+            }
+        }
+        Ok(all)
+    }
+
+    /// What was said to be written was, and what was said not to be was not.
+    fn check_told(&self) -> Result<(), String> {
+        for (mark, error) in self.told.lock().unwrap().iter() {
+            let (committed, told) = (self.stage.is_committed(mark), *error);
+            match told {
+                Some(Outcome::NotApplied) if committed => {
+                    return Err(format!("{mark} was told that nothing was written"));
+                }
+                Some(Outcome::Applied) => {
+                    return Err(format!("{mark} was told of an error after its commit"));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Worked,
+    Swept,
+}
+
+fn unique_tables() -> Vec<TableName> {
+    vec![TableName::new("Names").unwrap()]
+}
+
+/// Whether the abort row of the write that reserved a row is there.
+fn has_abort_row(row: &Entity, system: &[Entity]) -> bool {
+    let Some(ValueRef::Guid(write)) = row.get("OwnerWrite") else { return false };
+    let key = format!("{SYSTEM_PREFIX}j_{}", write.simple());
+    system.iter().any(|row| row.key().row() == key)
+}
