@@ -107,6 +107,42 @@ impl IndexedEntities {
         Ok(())
     }
 
+    async fn existing_entry(&self, index: &Index) -> Result<CatalogEntry> {
+        self.catalog_entry(index.name()).await?.ok_or_else(|| {
+            Error::invalid_request(format!("the index '{}' was dropped meanwhile", index.name()))
+        })
+    }
+
+    /// The entities of a window that are in another version than they were read in: done again, by the
+    /// journal. The same pages are read once more; what is new in them has a writer that knows the index.
+    async fn changed_since(&self, window: &[Entity], from: Option<&Continuation>) -> Result<Vec<Entity>> {
+        let versions: HashMap<_, _> = window.iter().map(|e| (e.key(), e.etag())).collect();
+        let last = window.last().map(Entity::key);
+        let (mut changed, mut from) = (Vec::new(), from.cloned());
+        loop {
+            let page = self.store().query(self.table(), &Query::new(), from.as_ref()).await?;
+            let sorted = self.store().profile().order == KeyOrder::Sorted;
+            let done = sorted && page.items.last().map(Entity::key) >= last;
+            let other = |e: &Entity| versions.get(e.key()).is_some_and(|before| *before != e.etag());
+            changed.extend(page.items.into_iter().filter(other));
+            from = page.continuation;
+            if done || from.is_none() {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// A crash or a race may have left an entry of an older state: none may, once the index is read.
+    async fn remove_dangling(&self, index: &Index) -> Result<()> {
+        let (mut report, mut from) = (ScrubReport::default(), None);
+        loop {
+            from = self.scrub_dangling(index, ScrubMode::Repair, from.as_ref(), &mut report).await?;
+            if from.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Waits until every writer knows the new state and no request of an older one is under way.
     async fn settle_state(&self) -> Result<()> {
         sleep(self.options.cache + self.options.timing.request()).await;
@@ -155,19 +191,13 @@ impl<'a> IndexBuild<'a> {
 
     async fn start(&mut self) -> Result<CatalogEntry> {
         self.entities.catalog().insert(self.index, IndexState::DeleteOnly).await?;
-        let mut entry = self.entry().await?;
+        let mut entry = self.entities.existing_entry(self.index).await?;
         self.entities.settle_state().await?;
         if entry.state == IndexState::Building {
             sleep(self.entities.options.timing.lease()).await;
             self.claim(&mut entry).await?;
         }
         Ok(entry)
-    }
-
-    async fn entry(&self) -> Result<CatalogEntry> {
-        self.entities.catalog_entry(self.index.name()).await?.ok_or_else(|| {
-            Error::invalid_request(format!("the index '{}' was dropped meanwhile", self.index.name()))
-        })
     }
 
     /// Goes on as the one builder: nobody has touched the catalog's entry since it was read.
@@ -185,7 +215,7 @@ impl<'a> IndexBuild<'a> {
             IndexState::WriteOnly => IndexState::Building,
             IndexState::Building | IndexState::Readable => {
                 self.backfill(entry).await?;
-                self.scrub().await?;
+                self.entities.remove_dangling(self.index).await?;
                 IndexState::Readable
             }
         };
@@ -242,7 +272,7 @@ impl<'a> IndexBuild<'a> {
             }
         }
         self.send(groups, entry).await?;
-        let changed = self.changed_since(&window, from).await?;
+        let changed = self.entities.changed_since(&window, from).await?;
         self.rewrite(changed).await
     }
 
@@ -264,45 +294,11 @@ impl<'a> IndexBuild<'a> {
         Ok(())
     }
 
-    /// The entities of a window that are in another version than they were read in: done again, by the
-    /// journal. The same pages are read once more; what is new in them has a writer that knows the index.
-    async fn changed_since(&self, window: &[Entity], from: Option<&Continuation>) -> Result<Vec<Entity>> {
-        let versions: HashMap<_, _> = window.iter().map(|e| (e.key(), e.etag())).collect();
-        let last = window.last().map(Entity::key);
-        let (mut changed, mut from) = (Vec::new(), from.cloned());
-        loop {
-            let page =
-                self.entities.store().query(self.entities.table(), &Query::new(), from.as_ref()).await?;
-            let sorted = self.entities.store().profile().order == KeyOrder::Sorted;
-            let done = sorted && page.items.last().map(Entity::key) >= last;
-            let other = |e: &Entity| versions.get(e.key()).is_some_and(|before| *before != e.etag());
-            changed.extend(page.items.into_iter().filter(other));
-            from = page.continuation;
-            if done || from.is_none() {
-                return Ok(changed);
-            }
-        }
-    }
-
     async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {
         for entity in entities {
             self.progress.entries += usize::from(self.entities.rewrite(entity).await?);
         }
         Ok(())
-    }
-
-    /// A crash or a race may have left an entry of an older state: none may, once the index is read.
-    async fn scrub(&self) -> Result<()> {
-        let (mut report, mut from) = (ScrubReport::default(), None);
-        loop {
-            from = self
-                .entities
-                .scrub_dangling(self.index, ScrubMode::Repair, from.as_ref(), &mut report)
-                .await?;
-            if from.is_none() {
-                return Ok(());
-            }
-        }
     }
 
     fn tell(&mut self, state: IndexState) {

@@ -1,0 +1,184 @@
+//! The paths that take several requests.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use table_core::adapter::{CrashPoint, FaultInjector};
+use table_core::model::{Entity, IfMatch, Key};
+use table_core::queue::WorkQueue;
+use table_core::store::{Operation, Result, TableStoreExt};
+use table_patterns::index::ScrubMode;
+use table_patterns::journal::{Acknowledge, Change, Recovery};
+use tokio::time::sleep;
+
+use crate::process::{Knows, Process, person, text};
+
+type Step = for<'a> fn(&'a Process, &'a FaultInjector) -> BoxFuture<'a, Result<()>>;
+
+/// A path: what is there before, what the process does when it dies, and how another goes on.
+#[derive(Clone, Copy)]
+pub(crate) struct Path {
+    pub(crate) name: &'static str,
+    pub(crate) knows: Knows,
+    pub(crate) acknowledge: Acknowledge,
+    pub(crate) before: Step,
+    pub(crate) act: Step,
+    /// What a user does again after the crash; recovery needs nothing of it for writes.
+    pub(crate) again: Step,
+    /// What must be seen once the path has answered.
+    pub(crate) visible: fn(&[Entity]) -> bool,
+    /// An index that is not to have entries in the end.
+    pub(crate) dropped: Option<&'static str>,
+}
+
+const WRITE: Path = Path {
+    name: "",
+    knows: Knows::Three,
+    acknowledge: Acknowledge::Applied,
+    before: nothing,
+    act: nothing,
+    again: nothing,
+    visible: |_| true,
+    dropped: None,
+};
+
+pub(crate) const PATHS: [Path; 13] = [
+    Path { name: "insert", act: insert, visible: |all| has(all, "3", "kay"), ..WRITE },
+    Path { name: "update", act: update, visible: |all| has(all, "1", "kai"), ..WRITE },
+    Path { name: "delete", act: delete, visible: |all| !has(all, "1", "ken"), ..WRITE },
+    Path { name: "group", act: group, visible: |all| has(all, "1", "kai") && has(all, "3", "kay"), ..WRITE },
+    Path { name: "taken", act: taken, visible: |all| !has(all, "3", "kim"), ..WRITE },
+    Path {
+        name: "recovery of a committed write",
+        acknowledge: Acknowledge::Committed,
+        before: update,
+        act: recover,
+        visible: |all| has(all, "1", "kai"),
+        ..WRITE
+    },
+    Path { name: "recovery of a reservation", before: half_an_update, act: recover, ..WRITE },
+    Path {
+        name: "sweep of a committed write",
+        acknowledge: Acknowledge::Committed,
+        before: update,
+        act: sweep,
+        visible: |all| has(all, "1", "kai"),
+        ..WRITE
+    },
+    Path { name: "sweep of a reservation", before: half_an_update, act: sweep, ..WRITE },
+    Path { name: "build", knows: Knows::Late, act: build, again: build, ..WRITE },
+    Path { name: "build of a unique index", knows: Knows::LateUnique, act: build, again: build, ..WRITE },
+    Path {
+        name: "drop",
+        knows: Knows::Late,
+        before: build,
+        act: drop_late,
+        again: drop_late,
+        dropped: Some("late"),
+        ..WRITE
+    },
+    Path { name: "scrub", before: damage, act: scrub, again: scrub, ..WRITE },
+];
+
+fn has(all: &[Entity], id: &str, name: &str) -> bool {
+    all.iter().any(|e| e.key().row() == id && text(e, "Name") == Some(name))
+}
+
+fn nothing<'a>(_: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { Ok(()) })
+}
+
+fn insert<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.people.insert(person("3", "kay", "oslo")?).await.map(drop) })
+}
+
+fn update<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.people.upsert(person("1", "kai", "rome")?).await.map(drop) })
+}
+
+fn delete<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.people.modify(&Key::new("p", "1")?, |_| Ok(None)).await.map(drop) })
+}
+
+fn group<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        let old = process.people.get_existing(&Key::new("p", "1")?).await?;
+        let changes =
+            [Change::replace(old, person("1", "kai", "rome")?), Change::insert(person("3", "kay", "oslo")?)];
+        process.people.write(&changes).await.map(drop)
+    })
+}
+
+fn taken<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        let changes =
+            [Change::insert(person("3", "kay", "oslo")?), Change::insert(person("4", "kim", "oslo")?)];
+        match process.people.write(&changes).await {
+            Err(error) if error.is_unique_violation() => Ok(()),
+            other => other.map(drop),
+        }
+    })
+}
+
+/// Dies between the reservation and the commit.
+fn half_an_update<'a>(process: &'a Process, faults: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        // Read, ticket, reservation.
+        faults.crash_at(3, CrashPoint::After);
+        assert!(update(process, faults).await.is_err() && faults.is_crashed());
+        faults.heal();
+        Ok(())
+    })
+}
+
+fn recover<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        for _ in 0..2 {
+            sleep(Duration::from_millis(500)).await;
+            let worker = Recovery::new(&*process.queue, vec![process.people.journal()]);
+            worker.run_once(8).await?;
+        }
+        Ok(())
+    })
+}
+
+fn sweep<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(process.sweep())
+}
+
+fn build<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.people.build("late")?.run().await.map(drop) })
+}
+
+fn drop_late<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(process.people.drop_index("late"))
+}
+
+/// Takes an entry away and adds one that no entity has.
+fn damage<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        let table = process.city_table();
+        let lost = Key::new("oslo", "1")?;
+        let row = process.store.get_existing(&table, &lost).await?;
+        process.store.write(&table, Operation::Delete(lost, IfMatch::Any)).await?;
+        process.store.write(&table, Operation::Insert(row.with_key(Key::new("rome", "1")?))).await.map(drop)
+    })
+}
+
+fn scrub<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.people.scrub("city", ScrubMode::Repair).await.map(drop) })
+}
+
+/// Receives until no ticket is left, as workers do.
+pub(crate) async fn work(process: &Process) -> Result<()> {
+    for _ in 0..20 {
+        sleep(Duration::from_secs(2)).await;
+        let worker = Recovery::new(&*process.queue, vec![process.people.journal()]);
+        if worker.run_once(32).await? == 0 {
+            break;
+        }
+    }
+    sleep(Duration::from_secs(60)).await;
+    assert!(process.queue.peek(1).await?.is_empty(), "a ticket is left");
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! A program over the indexed table: what a crash ends, and what comes after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
+use table_core::store::{Result, TableStore, TableStoreExt};
+use table_patterns::clock::TokioClock;
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Payload, Placement};
+use table_patterns::journal::Acknowledge;
+use table_patterns::queue::{QueueOptions, TableQueue};
+
+/// Which indexes a program knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Knows {
+    /// A unique one and a plain one elsewhere, and a unique one in the partition.
+    Three,
+    /// Also one that is to be built.
+    Late,
+    /// Also a unique one that is to be built.
+    LateUnique,
+}
+
+pub(crate) struct Process {
+    pub(crate) store: Arc<dyn TableStore>,
+    pub(crate) people: IndexedEntities,
+    pub(crate) queue: Arc<TableQueue>,
+    pub(crate) indexes: Vec<Index>,
+    names: Names,
+}
+
+/// The tables of one world, of which several can be in one store, and the clock of all its processes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    number: usize,
+    clock: TokioClock,
+}
+
+impl Names {
+    pub(crate) fn new(number: usize) -> Self {
+        Self { number, clock: TokioClock::starting_at(Ticks::now()) }
+    }
+
+    pub(crate) fn table(self, name: &str) -> TableName {
+        TableName::new(format!("{name}{}", self.number)).expect("a legal name")
+    }
+}
+
+impl Process {
+    pub(crate) async fn create(store: &Arc<dyn TableStore>, names: Names) -> Result<()> {
+        for table in ["People", "Emails", "Cities", "Late"] {
+            store.create_table(&names.table(table)).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn start(
+        store: Arc<dyn TableStore>,
+        names: Names,
+        knows: Knows,
+        acknowledge: Acknowledge,
+    ) -> Result<Self> {
+        let mut queue_options = QueueOptions::default();
+        queue_options.max_dequeues = 100;
+        queue_options.clock = Arc::new(names.clock);
+        let work = names.table("Work");
+        let queue =
+            Arc::new(TableQueue::open_with(store.clone(), work.as_str(), "journal", queue_options).await?);
+        let mut options = IndexOptions::local();
+        options.queue = Some(queue.clone());
+        options.acknowledge = acknowledge;
+        let indexes = indexes(names, knows);
+        let people =
+            IndexedEntities::open(store.clone(), names.table("People"), indexes.clone(), options).await?;
+        Ok(Self { store, people, queue, indexes, names })
+    }
+
+    pub(crate) fn unique_tables(&self) -> [TableName; 2] {
+        [self.names.table("Emails"), self.names.table("Late")]
+    }
+
+    pub(crate) fn city_table(&self) -> TableName {
+        self.names.table("Cities")
+    }
+
+    pub(crate) fn tables(&self) -> [TableName; 4] {
+        ["People", "Emails", "Cities", "Late"].map(|name| self.names.table(name))
+    }
+
+    pub(crate) async fn sweep(&self) -> Result<()> {
+        self.people.journal().sweep(&self.unique_tables(), Duration::ZERO).await.map(drop)
+    }
+
+    /// Every entity, not entries nor system rows.
+    pub(crate) async fn entities(&self) -> Result<Vec<Entity>> {
+        let rows = self.store.query_all(self.people.table(), &Default::default()).await?;
+        Ok(rows
+            .into_iter()
+            .filter(|row| !row.key().is_system() && text(row, "IndexName").is_none())
+            .collect())
+    }
+}
+
+pub(crate) fn text<'a>(entity: &'a Entity, name: &str) -> Option<&'a str> {
+    match entity.get(name) {
+        Some(ValueRef::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+pub(crate) fn person(id: &str, name: &str, city: &str) -> Result<Entity> {
+    Ok(Entity::new("p", id)?.with("Name", name).with("City", city))
+}
+
+fn indexes(names: Names, knows: Knows) -> Vec<Index> {
+    let email = Index::new("email", Placement::OtherTable(names.table("Emails")), |e| {
+        text(e, "Name").map(|name| Key::new(format!("{name}@x"), "")).transpose()
+    });
+    let nick = Index::new("nick", Placement::SamePartition, |e| {
+        text(e, "Name").map(|name| Key::new(e.key().partition(), format!("nick_{name}"))).transpose()
+    });
+    let mut indexes = vec![
+        email.unique_within_table(),
+        by_city("city", names.table("Cities")).with_payload(Payload::Full),
+        nick.unique_within_partition(),
+    ];
+    match knows {
+        Knows::Three => {}
+        Knows::Late => indexes.push(by_city("late", names.table("Late"))),
+        Knows::LateUnique => indexes.push(by_name("late", names.table("Late")).unique_within_table()),
+    }
+    indexes
+}
+
+fn by_city(name: &str, table: TableName) -> Index {
+    Index::new(name, Placement::OtherTable(table), |e| {
+        text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
+    })
+}
+
+fn by_name(name: &str, table: TableName) -> Index {
+    Index::new(name, Placement::OtherTable(table), |e| {
+        text(e, "Name").map(|name| Key::new(name, "")).transpose()
+    })
+}
