@@ -70,8 +70,8 @@ impl Index {
     /// An index of references whose keys a function derives; `None` means no entry (sparse).
     ///
     /// The function must give the same key for the same entity, always. Without a uniqueness the key
-    /// must include the entity's own, or entries of different entities collide: writes find that out
-    /// and refuse.
+    /// must include the entity's own: where two entities give one key, the later entry replaces the
+    /// earlier, unnoticed until a scrub. A table of entries serves the entities of one table.
     pub fn new(
         name: impl Into<String>,
         placement: Placement,
