@@ -24,6 +24,18 @@ pub enum IndexPayload {
     Reference,
 }
 
+/// How the entries of one key are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexShape {
+    /// A row for each entity.
+    #[default]
+    Row,
+    /// One row for each value, with a list of references in it: the guide's index entity.
+    List,
+    /// One blob for each value, with a list of references in it.
+    Blob,
+}
+
 /// Which other entities may have the same entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexUniqueness {
@@ -44,6 +56,8 @@ pub struct IndexSchema {
     pub placement: IndexPlacement,
     /// What they hold.
     pub payload: IndexPayload,
+    /// How those of one key are kept.
+    pub shape: IndexShape,
     /// Who else may have the same.
     pub uniqueness: IndexUniqueness,
     /// The template of the entries' PartitionKey; the entity's own if it is empty.

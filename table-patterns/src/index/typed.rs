@@ -5,8 +5,8 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::{
-    Discriminator, FromEntity, IndexPayload, IndexPlacement, IndexSchema, IndexUniqueness, IndexedEntity,
-    KeyOf, Table,
+    Discriminator, FromEntity, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness,
+    IndexedEntity, KeyOf, Table,
 };
 
 use super::definition::{Index, Payload, Placement};
@@ -192,6 +192,10 @@ fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema) -> Result<
         IndexPlacement::OtherPartition => Placement::OtherPartition,
         IndexPlacement::OtherTable(name) => Placement::OtherTable(TableName::new(name)?),
     };
+    if schema.shape != IndexShape::Row {
+        let reason = format!("the index '{}' is a {:?}: keep it as rows", schema.name, schema.shape);
+        return Err(Error::invalid_request(reason));
+    }
     let shares = !matches!(placement, Placement::OtherTable(_));
     if shares && T::SCHEMA.discriminator == Discriminator::None {
         return Err(Error::invalid_request(format!(

@@ -5,7 +5,9 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::Key;
 use table_core::prelude::*;
-use table_core::typed::{IndexPayload, IndexPlacement, IndexSchema, IndexUniqueness, IndexedEntity};
+use table_core::typed::{
+    IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity,
+};
 
 use crate::index::{IndexOptions, IndexQuery, IndexedTable, Trust};
 
@@ -28,6 +30,7 @@ impl IndexedEntity for Employee {
             name: "email",
             placement: IndexPlacement::SamePartition,
             payload: IndexPayload::Full,
+            shape: IndexShape::Row,
             uniqueness: IndexUniqueness::Partition,
             partition_key: "",
             row_key: "email_{email}",
@@ -36,6 +39,7 @@ impl IndexedEntity for Employee {
             name: "surname",
             placement: IndexPlacement::OtherPartition,
             payload: IndexPayload::Reference,
+            shape: IndexShape::Row,
             uniqueness: IndexUniqueness::No,
             partition_key: "surname_{last_name}",
             row_key: "{department}_{id:06}",
