@@ -25,7 +25,7 @@
 //! services differ: limits, order, case of table names. Where a backend is known to behave otherwise
 //! than the documented service, it lists a [`Deviation`], and the suite says which assertion it left out.
 //!
-//! Work queues have a suite of their own: [`queues`].
+//! Work queues and patterns have suites of their own: [`queues`], [`patterns`].
 //!
 //! The package of the tests needs `tokio` with the features `macros` and `rt-multi-thread`.
 
@@ -33,6 +33,7 @@ pub mod azurite;
 mod conformance;
 #[cfg(test)]
 mod listing;
+pub mod patterns;
 pub mod queues;
 
 pub use async_trait::async_trait;

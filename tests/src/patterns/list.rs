@@ -1,0 +1,37 @@
+/// Makes a test of every behaviour of every pattern for one backend: `pattern_tests!(expression)`.
+///
+/// The expression, of a type that implements [`Backend`](crate::Backend), is evaluated in every test.
+#[macro_export]
+macro_rules! pattern_tests {
+    ($backend:expr) => {
+        $crate::pattern_tests! { @tests $backend;
+            heterogeneous {
+                rows_are_read_as_what_they_are
+            }
+        }
+    };
+    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
+        mod $module {
+            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
+            use super::*;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $behaviour() {
+                    let backend = $backend;
+                    let harness = $crate::Harness::start(&backend).await;
+                    $crate::patterns::$module::$behaviour(&harness).await;
+                    harness.finish().await;
+                }
+            )*
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_behaviour_is_listed() {
+        crate::listing::assert_complete("src/patterns", include_str!("list.rs"));
+    }
+}

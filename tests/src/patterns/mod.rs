@@ -1,0 +1,6 @@
+//! The conformance suite of the patterns: what each must do on every store, a module for each pattern and a
+//! function for each behaviour. Give [`pattern_tests!`](crate::pattern_tests) a
+//! [`Backend`](crate::Backend), and it makes a test of each.
+
+pub mod heterogeneous;
+mod list;
