@@ -1,5 +1,8 @@
 //! Work queues in Azure Queue Storage, through the official client.
 
+mod message;
+mod one_queue;
+mod poison;
 mod shared_key;
 mod work_queue;
 

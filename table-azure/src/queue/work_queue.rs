@@ -4,31 +4,30 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::credentials::TokenCredential;
-use azure_core::http::headers::HeaderName;
 use azure_core::http::{ClientOptions, RetryOptions, Url};
-use azure_storage_queue::models::{
-    QueueClientPeekMessagesOptions, QueueClientReceiveMessagesOptions, QueueClientSendMessageOptions,
-    QueueMessage,
-};
-use azure_storage_queue::{QueueClient, QueueClientOptions};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use chrono::DateTime;
-use table_core::model::Ticks;
+use azure_storage_queue::QueueClientOptions;
 use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
-use table_core::store::ErrorKind;
 use table_core::{Error, Result};
 
+use super::message::{decode, encode, message, receipt, unreadable};
+use super::one_queue::{OneQueue, name_in};
+use super::poison::poison_token;
 use super::shared_key::QueueKeyPolicy;
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
-use crate::rest::of_client;
 
 /// A [`WorkQueue`] in Azure Queue Storage.
 ///
 /// Bodies are sent as base64, so that every text is legal. Times are whole seconds, rounded up; a
 /// message is hidden for at least one and at most seven days, and never expires. Each call is one
-/// request, sent once.
+/// request, sent once, but for poison.
+///
+/// # Poison
+/// The service has no place for messages that keep coming back: they go to a second queue, named as this
+/// one with `-poison` behind it, which is created when the first one goes there. It takes two requests
+/// more of the receive that finds a message once too often; a crash between them leaves it in both
+/// queues. Putting one back takes three requests. A shared access signature must cover both queues.
+/// Messages of other programs, which are not base64 of UTF-8, are not handed out and end up there too.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -42,13 +41,14 @@ use crate::rest::of_client;
 /// # }
 /// ```
 pub struct AzureWorkQueue {
-    client: QueueClient,
-    name: String,
+    queue: OneQueue,
+    poison: OneQueue,
+    max_dequeues: u32,
 }
 
-/// Messages in one answer, and seconds that one can be hidden.
-const MAX_MESSAGES: usize = 32;
-const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
+/// Of the 63 characters of a queue's name, those that `-poison` leaves.
+/// <https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata>
+const NAME_CHARS: usize = 56;
 
 impl AzureWorkQueue {
     /// The queue with this URL, asked with tokens.
@@ -102,11 +102,24 @@ impl AzureWorkQueue {
         let shown = url.split('?').next().unwrap_or_default();
         let invalid = || Error::invalid_request(format!("{shown:?} is not the URL of a queue"));
         let url = Url::parse(url).map_err(|_| invalid())?;
-        let name = url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
+        let chars = name_in(&url).chars().count();
+        if chars > NAME_CHARS {
+            return Err(Error::limit("characters of a queue's name, beside '-poison'", NAME_CHARS, chars));
+        }
+        let mut beside = url.clone();
+        beside.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
-        let client = QueueClient::new(url, credential, Some(options)).map_err(|_| invalid())?;
-        Ok(Self { client, name })
+        let poison = OneQueue::new(beside, credential.clone(), options.clone()).map_err(|_| invalid())?;
+        let queue = OneQueue::new(url, credential, options).map_err(|_| invalid())?;
+        Ok(Self { queue, poison, max_dequeues: 5 })
+    }
+
+    /// Sets how often a message is received before it is set aside as poison: 5 times unless set.
+    #[must_use]
+    pub const fn with_max_dequeues(mut self, max_dequeues: u32) -> Self {
+        self.max_dequeues = max_dequeues;
+        self
     }
 
     /// Creates the queue unless it is there. One request.
@@ -114,35 +127,21 @@ impl AzureWorkQueue {
     /// # Errors
     /// The service's.
     pub async fn create_if_missing(&self) -> Result<()> {
-        self.client.create(None).await.map(drop).map_err(|e| of_client(&e, true))
+        self.queue.create().await
     }
 
-    /// Deletes the queue with its messages. One request.
+    /// Deletes the queue with its messages, not those set aside. One request.
     ///
     /// # Errors
     /// The service's.
     pub async fn delete_queue(&self) -> Result<()> {
-        self.client.delete(None).await.map(drop).map_err(|e| of_client(&e, true))
-    }
-
-    /// A receipt that is not the message's any more is a condition that does not hold.
-    fn void(&self, id: &MessageId, error: &azure_core::Error) -> Error {
-        let error = of_client(error, true);
-        let code = error.answer().and_then(|answer| answer.code.as_deref());
-        if !matches!(code, Some("MessageNotFound" | "PopReceiptMismatch")) {
-            return error;
-        }
-        let kind = ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() };
-        match error.answer() {
-            Some(answer) => Error::new(kind).with_answer(answer.clone()),
-            None => Error::new(kind),
-        }
+        self.queue.delete_queue().await
     }
 }
 
 impl fmt::Debug for AzureWorkQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AzureWorkQueue").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("AzureWorkQueue").field("name", &self.queue.name()).finish_non_exhaustive()
     }
 }
 
@@ -152,108 +151,66 @@ impl WorkQueue for AzureWorkQueue {
         if body.len() > MESSAGE_BYTES {
             return Err(Error::limit("bytes of a message", MESSAGE_BYTES, body.len()));
         }
-        let options = QueueClientSendMessageOptions {
-            visibility_timeout: Some(seconds(delay)?),
-            message_time_to_live: Some(-1),
-            ..Default::default()
-        };
-        let message = QueueMessage { message_text: Some(STANDARD.encode(body)) };
-        let content = message.try_into().map_err(|e| of_client(&e, false))?;
-        let sent = self.client.send_message(content, Some(options)).await.map_err(|e| of_client(&e, true))?;
-        let sent = sent.into_model().map_err(|_| unreadable())?.items.unwrap_or_default().pop();
-        let sent = sent.ok_or_else(unreadable)?;
-        receipt(sent.message_id, sent.pop_receipt)
+        self.queue.send(encode(body), delay).await
     }
 
     async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let options = QueueClientReceiveMessagesOptions {
-            number_of_messages: Some(max.min(MAX_MESSAGES) as i32),
-            visibility_timeout: Some(seconds(visibility)?.max(1)),
-            ..Default::default()
-        };
-        let answer = self.client.receive_messages(Some(options)).await.map_err(|e| of_client(&e, true))?;
-        let items = answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default();
-        items
-            .into_iter()
-            .map(|item| {
-                let receipt = receipt(item.message_id, item.pop_receipt)?;
-                let inserted = item.insertion_time.map(|time| time.unix_timestamp());
-                let message = message(receipt.id().clone(), item.message_text, item.dequeue_count, inserted)?;
-                Ok(message.with_receipt(receipt))
-            })
-            .collect()
+        let mut messages = Vec::new();
+        for item in self.queue.receive(max, visibility).await? {
+            let receipt = receipt(item.message_id, item.pop_receipt)?;
+            let text = item.message_text.unwrap_or_default();
+            if item.dequeue_count.unwrap_or_default() > i64::from(self.max_dequeues) {
+                self.poison.set_aside(text, &self.queue, &receipt).await?;
+            } else if let Some(body) = decode(&text) {
+                let id = receipt.id().clone();
+                let message = message(id, body, item.dequeue_count, item.insertion_time)?;
+                messages.push(message.with_receipt(receipt));
+            }
+        }
+        Ok(messages)
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
-        let (id, seconds) = (receipt.id(), seconds(visibility)?);
-        let answer = self.client.update_message(id.as_str(), receipt.token(), seconds, None).await;
-        let answer = answer.map_err(|e| self.void(id, &e))?;
-        let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
-        token.map(|token| Receipt::new(id.clone(), token)).ok_or_else(unreadable)
+        let token = self.queue.update(receipt.id(), receipt.token(), visibility).await?;
+        Ok(Receipt::new(receipt.id().clone(), token))
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
-        let deleted = self.client.delete_message(receipt.id().as_str(), receipt.token(), None).await;
-        deleted.map(drop).map_err(|e| self.void(receipt.id(), &e))
+        match poison_token(receipt) {
+            Some(token) => self.poison.delete(receipt.id(), token).await,
+            None => self.queue.delete(receipt.id(), receipt.token()).await,
+        }
     }
 
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let number_of_messages = Some(max.min(MAX_MESSAGES) as i32);
-        let options = QueueClientPeekMessagesOptions { number_of_messages, ..Default::default() };
-        let answer = self.client.peek_messages(Some(options)).await.map_err(|e| of_client(&e, false))?;
-        let items = answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default();
-        items
-            .into_iter()
-            .map(|item| {
-                let id = MessageId::new(item.message_id.ok_or_else(unreadable)?);
-                let inserted = item.insertion_time.map(|time| time.unix_timestamp());
-                message(id, item.message_text, item.dequeue_count, inserted)
-            })
-            .collect()
+        let items = self.queue.peek(max).await?.into_iter();
+        let own =
+            items.filter_map(|item| Some((decode(item.message_text.as_deref().unwrap_or_default())?, item)));
+        own.map(|(body, item)| {
+            let id = MessageId::new(item.message_id.ok_or_else(unreadable)?);
+            message(id, body, item.dequeue_count, item.insertion_time)
+        })
+        .collect()
     }
-}
 
-fn seconds(time: Duration) -> Result<i32> {
-    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    if seconds > MAX_SECONDS {
-        return Err(Error::limit("seconds that a message is hidden", MAX_SECONDS as usize, seconds as usize));
+    async fn poison(&self, max: usize) -> Result<Vec<Message>> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        self.poison.look(max).await
     }
-    Ok(seconds as i32)
-}
 
-fn receipt(id: Option<String>, token: Option<String>) -> Result<Receipt> {
-    let (id, token) = id.zip(token).ok_or_else(unreadable)?;
-    Ok(Receipt::new(MessageId::new(id), token))
-}
-
-fn message(
-    id: MessageId,
-    text: Option<String>,
-    dequeued: Option<i64>,
-    inserted: Option<i64>,
-) -> Result<Message> {
-    let bytes = STANDARD.decode(text.unwrap_or_default()).map_err(|_| foreign(&id))?;
-    let body = String::from_utf8(bytes).map_err(|_| foreign(&id))?;
-    let inserted = inserted.and_then(|time| DateTime::from_timestamp(time, 0)).ok_or_else(unreadable)?;
-    Ok(Message::new(
-        id,
-        body,
-        u32::try_from(dequeued.unwrap_or_default()).unwrap_or(u32::MAX),
-        Ticks::from(inserted),
-    ))
-}
-
-fn unreadable() -> Error {
-    ErrorKind::Service("a message without what it must have".to_owned()).into()
-}
-
-fn foreign(id: &MessageId) -> Error {
-    let text = format!("the message {id}, which is not base64 of UTF-8: another program sent it");
-    ErrorKind::Service(text).into()
+    async fn requeue(&self, message: &Message) -> Result<Receipt> {
+        let receipt = message.receipt.as_ref();
+        let Some((receipt, token)) = receipt.and_then(|r| Some((r, poison_token(r)?))) else {
+            return Err(Error::invalid_request("only a message from `poison` can be put back"));
+        };
+        self.poison.send_back(&message.body, receipt, token, &self.queue).await
+    }
 }

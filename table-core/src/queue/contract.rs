@@ -17,6 +17,11 @@ pub const MESSAGE_BYTES: usize = 32 * 1024;
 /// A received message is invisible to others until its visibility ends; whoever finished the work
 /// deletes it. A worker that dies lets it reappear, with a higher dequeue count.
 ///
+/// # Poison
+/// A message that was received as often as the queue allows and comes back once more is not received
+/// again but set aside. It stays until somebody looks at it ([`poison`](Self::poison)) and puts it back
+/// ([`requeue`](Self::requeue)) or deletes it.
+///
 /// # Receipts
 /// Each send, receive and renewal gives a receipt; it is void as soon as the message was received,
 /// renewed or deleted by anyone else. A void receipt gives a precondition error.
@@ -60,6 +65,20 @@ pub trait WorkQueue: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The storage's.
     async fn peek(&self, max: usize) -> Result<Vec<Message>>;
+
+    /// Looks at up to `max` messages that were set aside, with receipts to put them back or delete them.
+    /// A queue may hide what was looked at from the next look for half a minute; dequeue counts
+    /// are the implementation's.
+    ///
+    /// # Errors
+    /// The storage's.
+    async fn poison(&self, max: usize) -> Result<Vec<Message>>;
+
+    /// Puts a message from [`poison`](Self::poison) back, visible at once and counted from zero.
+    ///
+    /// # Errors
+    /// Precondition failed: its receipt is void.
+    async fn requeue(&self, message: &Message) -> Result<Receipt>;
 }
 
 /// The identity of a message for as long as it lives.

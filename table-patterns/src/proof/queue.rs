@@ -55,14 +55,12 @@ impl Messages {
         let found = all
             .iter()
             .position(|m| m.id == receipt.id().as_str() && m.version.to_string() == receipt.token());
-        let void = || {
-            Error::from(ErrorKind::PreconditionFailed {
-                table: "queue".into(),
-                key: receipt.id().to_string(),
-            })
-        };
-        Ok(then(&mut all, found.ok_or_else(void)?))
+        Ok(then(&mut all, found.ok_or_else(|| void(receipt.id()))?))
     }
+}
+
+fn void(id: &MessageId) -> Error {
+    ErrorKind::PreconditionFailed { table: "queue".into(), key: id.to_string() }.into()
 }
 
 /// One task's way to the queue.
@@ -137,5 +135,13 @@ impl WorkQueue for StagedQueue {
 
     async fn peek(&self, _max: usize) -> Result<Vec<Message>> {
         Ok(Vec::new())
+    }
+
+    async fn poison(&self, _max: usize) -> Result<Vec<Message>> {
+        Ok(Vec::new())
+    }
+
+    async fn requeue(&self, message: &Message) -> Result<Receipt> {
+        Err(void(&message.id))
     }
 }

@@ -32,6 +32,7 @@
 //! | renew | 2 |
 //! | delete | 1 |
 //! | peek, poison | 1 per page |
+//! | requeue | 1 |
 //!
 //! # Limits, and when not to use it
 //! One partition serves one queue: on Azure about 2,000 entities a second

@@ -82,28 +82,6 @@ impl TableQueue {
         Ok(Self { store, table, partition, options })
     }
 
-    /// The messages set aside as poison, at most `max`. One request a page.
-    ///
-    /// # Errors
-    /// The storage's.
-    pub async fn poison(&self, max: usize) -> Result<Vec<Message>> {
-        let rows = self.rows(POISON, None, max).await?;
-        Ok(rows.iter().map(|row| self.message(row)).collect())
-    }
-
-    /// Puts a poison message back, visible at once and counted from zero. One request.
-    ///
-    /// # Errors
-    /// Precondition failed: the receipt, from [`poison`](Self::poison), is void.
-    pub async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        let Some(receipt) = &message.receipt else {
-            return Err(Error::invalid_request("only a message from `poison` can be put back"));
-        };
-        let (key, etag) = open(&self.partition, receipt)?;
-        let row = self.row_of(message, key, etag, 0);
-        self.shift(&row, MESSAGE, Duration::ZERO).await
-    }
-
     fn row_of(&self, message: &Message, key: Key, etag: ETag, count: u32) -> Row {
         let (id, body) = (message.id.clone(), message.body.clone());
         Row { key, etag: Some(etag), id, body, count, inserted: message.inserted }
@@ -225,6 +203,9 @@ impl WorkQueue for TableQueue {
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
         let (key, etag) = open(&self.partition, receipt)?;
+        if key.row().starts_with(POISON) {
+            return Err(Error::invalid_request("a message that was set aside is put back by `requeue`"));
+        }
         let entity = self.store.get_existing(&self.table, &key).await.map_err(void)?;
         let row = Row { etag: Some(etag), ..Row::read(&entity)? };
         self.shift(&row, MESSAGE, visibility).await
@@ -239,5 +220,19 @@ impl WorkQueue for TableQueue {
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
         let rows = self.rows(MESSAGE, Some(self.options.clock.now()), max.max(1)).await?;
         Ok(rows.iter().take(max).map(Row::to_message).collect())
+    }
+
+    async fn poison(&self, max: usize) -> Result<Vec<Message>> {
+        let rows = self.rows(POISON, None, max.max(1)).await?;
+        Ok(rows.iter().take(max).map(|row| self.message(row)).collect())
+    }
+
+    async fn requeue(&self, message: &Message) -> Result<Receipt> {
+        let opened = message.receipt.as_ref().map(|receipt| open(&self.partition, receipt)).transpose()?;
+        let Some((key, etag)) = opened.filter(|(key, _)| key.row().starts_with(POISON)) else {
+            return Err(Error::invalid_request("only a message from `poison` can be put back"));
+        };
+        let row = self.row_of(message, key, etag, 0);
+        self.shift(&row, MESSAGE, Duration::ZERO).await
     }
 }

@@ -36,6 +36,14 @@ macro_rules! queue_tests {
                 do_not_get_what_others_hold
                 keep_what_they_renew
             }
+            poison {
+                is_set_aside_when_it_comes_back_too_often
+                does_not_hold_up_others
+                can_be_put_back
+                receipts_are_void_once_used
+                can_be_deleted
+                is_not_what_is_worked_on
+            }
         }
     };
     (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(

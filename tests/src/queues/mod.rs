@@ -10,6 +10,7 @@ use table_core::queue::{Message, Receipt, WorkQueue};
 pub mod bodies;
 mod list;
 pub mod messages;
+pub mod poison;
 pub mod receipts;
 pub mod workers;
 

@@ -1,0 +1,128 @@
+//! One queue of the service, request by request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::credentials::TokenCredential;
+use azure_core::http::Url;
+use azure_core::http::headers::HeaderName;
+use azure_storage_queue::models::{
+    PeekedMessage, QueueClientPeekMessagesOptions, QueueClientReceiveMessagesOptions,
+    QueueClientSendMessageOptions, QueueMessage, ReceivedMessage,
+};
+use azure_storage_queue::{QueueClient, QueueClientOptions};
+use table_core::queue::{MessageId, Receipt};
+use table_core::store::ErrorKind;
+use table_core::{Error, Result};
+
+use super::message::{receipt, unreadable};
+use crate::rest::of_client;
+
+/// Messages in one answer, and seconds that one can be hidden.
+const MAX_MESSAGES: usize = 32;
+const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
+
+pub(super) struct OneQueue {
+    client: QueueClient,
+    name: String,
+}
+
+impl OneQueue {
+    pub(super) fn new(
+        url: Url,
+        credential: Option<Arc<dyn TokenCredential>>,
+        options: QueueClientOptions,
+    ) -> azure_core::Result<Self> {
+        let name = name_in(&url).to_owned();
+        Ok(Self { client: QueueClient::new(url, credential, Some(options))?, name })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) async fn create(&self) -> Result<()> {
+        self.client.create(None).await.map(drop).map_err(|e| of_client(&e, true))
+    }
+
+    pub(super) async fn delete_queue(&self) -> Result<()> {
+        self.client.delete(None).await.map(drop).map_err(|e| of_client(&e, true))
+    }
+
+    pub(super) async fn send(&self, text: String, delay: Duration) -> Result<Receipt> {
+        let options = QueueClientSendMessageOptions {
+            visibility_timeout: Some(seconds(delay)?),
+            message_time_to_live: Some(-1),
+            ..Default::default()
+        };
+        let message = QueueMessage { message_text: Some(text) };
+        let content = message.try_into().map_err(|e| of_client(&e, false))?;
+        let sent = self.client.send_message(content, Some(options)).await.map_err(|e| of_client(&e, true))?;
+        let sent = sent.into_model().map_err(|_| unreadable())?.items.unwrap_or_default().pop();
+        let sent = sent.ok_or_else(unreadable)?;
+        receipt(sent.message_id, sent.pop_receipt)
+    }
+
+    pub(super) async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<ReceivedMessage>> {
+        let options = QueueClientReceiveMessagesOptions {
+            number_of_messages: Some(max.min(MAX_MESSAGES) as i32),
+            visibility_timeout: Some(seconds(visibility)?.max(1)),
+            ..Default::default()
+        };
+        let answer = self.client.receive_messages(Some(options)).await.map_err(|e| of_client(&e, true))?;
+        Ok(answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default())
+    }
+
+    pub(super) async fn peek(&self, max: usize) -> Result<Vec<PeekedMessage>> {
+        let number_of_messages = Some(max.min(MAX_MESSAGES) as i32);
+        let options = QueueClientPeekMessagesOptions { number_of_messages, ..Default::default() };
+        let answer = self.client.peek_messages(Some(options)).await.map_err(|e| of_client(&e, false))?;
+        Ok(answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default())
+    }
+
+    /// Hides a message; its new pop receipt.
+    pub(super) async fn update(&self, id: &MessageId, token: &str, visibility: Duration) -> Result<String> {
+        let seconds = seconds(visibility)?;
+        let answer = self.client.update_message(id.as_str(), token, seconds, None).await;
+        let answer = answer.map_err(|e| self.void(id, &e))?;
+        let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
+        token.map(str::to_owned).ok_or_else(unreadable)
+    }
+
+    pub(super) async fn delete(&self, id: &MessageId, token: &str) -> Result<()> {
+        let deleted = self.client.delete_message(id.as_str(), token, None).await;
+        deleted.map(drop).map_err(|e| self.void(id, &e))
+    }
+
+    /// A receipt that is not the message's any more is a condition that does not hold.
+    fn void(&self, id: &MessageId, error: &azure_core::Error) -> Error {
+        let error = of_client(error, true);
+        let code = error.answer().and_then(|answer| answer.code.as_deref());
+        if !matches!(code, Some("MessageNotFound" | "PopReceiptMismatch")) {
+            return error;
+        }
+        let kind = ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() };
+        match error.answer() {
+            Some(answer) => Error::new(kind).with_answer(answer.clone()),
+            None => Error::new(kind),
+        }
+    }
+}
+
+/// The queue that a URL names.
+pub(super) fn name_in(url: &Url) -> &str {
+    url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}
+
+/// Whether a queue does not exist.
+pub(super) fn is_missing(error: &Error) -> bool {
+    error.answer().and_then(|answer| answer.code.as_deref()) == Some("QueueNotFound")
+}
+
+fn seconds(time: Duration) -> Result<i32> {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    if seconds > MAX_SECONDS {
+        return Err(Error::limit("seconds that a message is hidden", MAX_SECONDS as usize, seconds as usize));
+    }
+    Ok(seconds as i32)
+}
