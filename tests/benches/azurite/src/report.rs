@@ -1,0 +1,38 @@
+use crate::measure::{Cost, Work};
+
+/// Costs of every round, by side.
+pub(crate) struct Costs {
+    sides: Vec<&'static str>,
+    rounds: Vec<Vec<Cost>>,
+}
+
+impl Costs {
+    pub(crate) fn new(sides: &[&'static str]) -> Self {
+        Self { sides: sides.to_vec(), rounds: vec![Vec::new(); sides.len()] }
+    }
+
+    pub(crate) fn add(&mut self, side: usize, cost: Cost) {
+        self.rounds[side].push(cost);
+    }
+
+    fn median(&self, side: usize, of: impl Fn(&Cost) -> f64) -> f64 {
+        let mut values: Vec<_> = self.rounds[side].iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    }
+}
+
+/// A table of medians, with ratios to the hand-written client.
+pub(crate) fn print(work: Work, costs: &Costs) {
+    println!(
+        "\n{}\n\n| client | CPU s per 1,000 | to hand-written | per s |\n|---|---|---|---|",
+        work.name()
+    );
+    let base = costs.sides.iter().position(|side| *side == "direct");
+    for (index, side) in costs.sides.iter().enumerate() {
+        let cpu = costs.median(index, |cost| cost.cpu);
+        let ratio = base.map(|base| cpu / costs.median(base, |cost| cost.cpu));
+        let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        println!("| {side} | {cpu:.5} | {ratio} | {:.0} |", costs.median(index, |cost| cost.rate));
+    }
+}
