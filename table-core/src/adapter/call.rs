@@ -97,6 +97,7 @@ pub(super) fn error_name(error: &Error) -> &'static str {
         ErrorKind::Transport(_) => "transport",
         ErrorKind::Storage(_) => "storage",
         ErrorKind::UniqueViolation { .. } => "unique_violation",
+        ErrorKind::KeyCollision { .. } => "key_collision",
         ErrorKind::Service(_) => "service",
     }
 }

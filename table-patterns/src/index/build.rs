@@ -14,7 +14,7 @@ use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::state::IndexState;
-use crate::journal::Lease;
+use crate::journal::{Lease, violation};
 
 /// Entities whose entries are sorted into groups together.
 const WINDOW: usize = 10_000;
@@ -263,11 +263,14 @@ impl<'a> IndexBuild<'a> {
         if self.index.uniqueness() != Uniqueness::No {
             return self.rewrite(window).await;
         }
-        let mut groups = Groups::default();
+        let (mut groups, mut owners) = (Groups::default(), HashMap::new());
         for entity in &window {
             if let Some(entry) = self.index.entry(self.entities.table(), entity)? {
+                if let Some(other) = owners.insert(entry.location.clone(), entry.owner.clone()) {
+                    return Err(violation(&entry, &other));
+                }
                 let (at, row) = (entry.location.clone(), entry.to_entity());
-                groups.add(at.table, at.key.partition_key(), Operation::InsertOrReplace(row));
+                groups.add(at.table, at.key.partition_key(), Operation::Insert(row));
                 self.progress.entries += 1;
             }
         }

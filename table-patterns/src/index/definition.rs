@@ -70,8 +70,11 @@ impl Index {
     /// An index of references whose keys a function derives; `None` means no entry (sparse).
     ///
     /// The function must give the same key for the same entity, always. Without a uniqueness the key
-    /// must include the entity's own: where two entities give one key, the later entry replaces the
-    /// earlier, unnoticed until a scrub. A table of entries serves the entities of one table.
+    /// must include the entity's own, so that no two entities give one key, not even one after the
+    /// other. A write whose entry meets another entity's is an error,
+    /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision): nothing is written where the entry is in
+    /// the entity's partition; elsewhere the entity is written, its entry is not, and the error says
+    /// *applied*. A table of entries serves the entities of one table.
     pub fn new(
         name: impl Into<String>,
         placement: Placement,

@@ -32,7 +32,7 @@ pub struct ScrubReport {
     pub entities: usize,
     /// Entries that were not there, or held something else.
     pub missing: usize,
-    /// Entities whose unique value another entity holds: no scrub can repair that.
+    /// Entities whose entry's key another entity has: no scrub can repair that.
     pub taken: usize,
 }
 
@@ -151,7 +151,7 @@ impl IndexedEntities {
         let again = self.get(entity.key()).await?;
         let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
         let owner = row.as_ref().map(Entry::owner_of).transpose()?;
-        if wanted.unique && owner.is_some_and(|owner| owner != wanted.owner) {
+        if owner.is_some_and(|owner| owner != wanted.owner) {
             return Ok(Found::Taken);
         }
         if mode == ScrubMode::Report {
@@ -159,7 +159,7 @@ impl IndexedEntities {
         }
         match self.rewrite(again).await {
             Ok(_) => Ok(Found::Missing),
-            Err(e) if e.is_unique_violation() => Ok(Found::Taken),
+            Err(e) if e.is_unique_violation() || e.is_key_collision() => Ok(Found::Taken),
             Err(e) => Err(e),
         }
     }

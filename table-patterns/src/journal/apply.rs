@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
-use table_core::store::{Error, GroupTransaction, Operation, Result};
+use table_core::model::{ETag, IfMatch};
+use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
 use super::Journal;
 use super::lease::Lease;
 use super::row::{JournalRow, WriteId};
+use super::rows::operations;
 use super::rules::Rule;
 use super::state::States;
-use super::touched::Touched;
 use crate::index::{Entry, Location};
 
 /// Whether a write's remote entries are in step.
@@ -98,6 +98,9 @@ impl Journal {
         let wanted = states.entries(self)?;
         let (unique, plain): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.unique);
         for (partition, mut operations) in operations(&plain, &wanted)? {
+            if row.claim.is_some() {
+                operations = self.without_others(&partition.0, operations, states).await?;
+            }
             let sent = self.put_while(&partition, &mut operations, || permit.may_send()).await;
             let round = self.judge(sent)?;
             if round != Round::Done {
@@ -134,40 +137,6 @@ impl Journal {
         self.settle(at, write, states).await
     }
 
-    /// Writes the plain entries of one partition in groups, asking before each; what is to go and is gone
-    /// already is left out. Whether all were sent: the others are left in `operations`.
-    pub(crate) async fn put_while(
-        &self,
-        to: &(TableName, PartitionKey),
-        operations: &mut Vec<Operation>,
-        mut may_send: impl FnMut() -> bool + Send,
-    ) -> Result<bool> {
-        while !operations.is_empty() {
-            let group = self.first_group(&to.1, operations)?;
-            let taken = group.len();
-            if !may_send() {
-                return Ok(false);
-            }
-            match self.store().transact(&to.0, group).await {
-                Ok(_) => drop(operations.drain(..taken)),
-                Err(e) => drop(operations.remove(gone(e)?)),
-            }
-        }
-        Ok(true)
-    }
-
-    /// As many of the operations as one group takes.
-    fn first_group(&self, partition: &PartitionKey, operations: &[Operation]) -> Result<GroupTransaction> {
-        let mut group = GroupTransaction::new(partition.clone(), self.store().profile());
-        for operation in operations {
-            if !group.is_empty() && !group.fits(operation) {
-                break;
-            }
-            group.push(operation.clone())?;
-        }
-        Ok(group)
-    }
-
     /// Step 7: the journal row first, then the ticket, which its owner deletes.
     async fn clear(&self, row: &JournalRow) -> Result<Entries> {
         let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
@@ -193,28 +162,4 @@ impl Journal {
             Err(e) => Err(e),
         }
     }
-}
-
-/// The operation of a group that failed because its row is gone; any other error.
-fn gone(error: Error) -> Result<usize> {
-    match error.failed_index() {
-        Some(index) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(index),
-        _ => Err(error),
-    }
-}
-
-type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;
-
-/// Upserts of what is wanted and deletes of what is not, by partition.
-fn operations(touched: &[&Touched], wanted: &BTreeMap<Location, Entry>) -> Result<ByPartition> {
-    let mut by_partition = ByPartition::new();
-    for touched in touched {
-        let at = touched.location()?;
-        let operation = match wanted.get(&at) {
-            Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
-            None => Operation::Delete(at.key.clone(), IfMatch::Any),
-        };
-        by_partition.entry((at.table, at.key.partition_key())).or_default().push(operation);
-    }
-    Ok(by_partition)
 }

@@ -28,7 +28,8 @@
 //! two owners, at any moment. A write that answers *not applied* never commits.
 //!
 //! # Failure windows
-//! Between steps 4 and 7 an entry may be missing or stale: reads that verify never show it. A process
+//! Between steps 4 and 7 an entry may be missing or stale: reads that verify never show it. An entry whose
+//! key another entity has is found out at step 5: the error says *applied*, and the journal row stays. A process
 //! paused *inside* a request for longer than the longest life of a request can leave a stale
 //! entry until the next scrub.
 //!
@@ -49,6 +50,7 @@ mod lease;
 mod plan;
 mod recover;
 mod row;
+mod rows;
 mod rules;
 mod send;
 mod state;
@@ -64,6 +66,7 @@ pub use apply::Entries;
 pub use change::Change;
 pub(crate) use lease::Lease;
 pub use lease::Timing;
+pub(crate) use plan::violation;
 pub use recover::{Progress, Recovery};
 pub use row::WriteId;
 #[cfg(test)]

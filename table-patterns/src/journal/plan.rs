@@ -61,15 +61,13 @@ impl Journal {
         Ok(entries.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The entries of the new states; two entities of one group cannot share a unique one.
+    /// The entries of the new states; two entities of one group cannot share one.
     fn new_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
         let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
         let entries = entries.collect::<Result<Vec<_>>>()?.concat();
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
         for entry in &entries {
-            if let Some(other) = owners.insert(&entry.location, entry)
-                && (entry.unique || other.owner == entry.owner)
-            {
+            if let Some(other) = owners.insert(&entry.location, entry) {
                 return Err(violation(entry, &other.owner));
             }
         }
@@ -89,8 +87,8 @@ impl Journal {
 fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
     let put = diff.put.into_iter().map(|(entry, old)| {
         let operation = match old {
-            None if entry.unique => Operation::Insert(entry.to_entity()),
-            _ => Operation::InsertOrReplace(entry.to_entity()),
+            None => Operation::Insert(entry.to_entity()),
+            Some(_) => Operation::InsertOrReplace(entry.to_entity()),
         };
         (entry, operation)
     });
@@ -102,7 +100,8 @@ fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
 }
 
 fn touched(remote: &EntryDiff) -> Vec<Touched> {
-    remote.put.iter().map(|(entry, _)| entry).chain(&remote.removed).map(Touched::of).collect()
+    let put = remote.put.iter().map(|(entry, old)| Touched::of(entry, old.is_none()));
+    put.chain(remote.removed.iter().map(|entry| Touched::of(entry, false))).collect()
 }
 
 /// The unique entries to reserve: the entity did not have them.
@@ -112,7 +111,13 @@ fn gained(remote: EntryDiff) -> Vec<Entry> {
     gained.map(|(entry, _)| entry).collect()
 }
 
-pub(super) fn violation(entry: &Entry, owner: &Key) -> Error {
+/// The error of an entry whose key another entity has.
+pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
     let (index, key) = (entry.index.clone(), entry.location.key.to_string());
-    Error::new(ErrorKind::UniqueViolation { index, entry: key, owner: owner.to_string() })
+    let owner = owner.to_string();
+    Error::new(if entry.unique {
+        ErrorKind::UniqueViolation { index, entry: key, owner }
+    } else {
+        ErrorKind::KeyCollision { index, entry: key, owner }
+    })
 }

@@ -1,14 +1,13 @@
 //! Step 4: the group transaction that commits a write.
 
-use table_core::model::IfMatch;
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
 
 use super::Journal;
 use super::lease::Lease;
 use super::plan::{Plan, violation};
 use super::row::Evidence;
+use super::rows::Own;
 use super::rules::Rule;
-use crate::index::Entry;
 
 /// What a group transaction came to.
 pub(super) enum Sent {
@@ -72,18 +71,17 @@ impl Journal {
         }
     }
 
-    /// A unique entry of the partition is there already: replaced if it is the entity's own.
+    /// An entry of the partition is there already: replaced if it is the entity's own.
     async fn keep_own(&self, plan: &Plan, operation: &mut Operation) -> Result<()> {
         let Operation::Insert(wanted) = operation else { return Ok(()) };
-        let Some(row) = self.store.get(&self.table, wanted.key(), None).await? else { return Ok(()) };
-        let owner = Entry::owner_of(&row)?;
-        if owner == Entry::owner_of(wanted)? {
-            let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
-            *operation = Operation::Replace(wanted.clone(), condition);
-            return Ok(());
+        match self.own_row(&self.table, wanted).await? {
+            Own::Write(own) => *operation = own,
+            Own::Other(owner) => {
+                let entry = plan.local.iter().find(|e| e.location.key == *wanted.key());
+                return Err(entry.map_or_else(|| contended(plan), |entry| violation(entry, &owner)));
+            }
         }
-        let entry = plan.local.iter().find(|e| e.location.key == *wanted.key());
-        Err(entry.map_or_else(|| contended(plan), |entry| violation(entry, &owner)))
+        Ok(())
     }
 
     /// The answer was lost: the journal row is there, or an abort row is put in its place. Only while the

@@ -16,13 +16,16 @@ pub(super) struct Touched {
     row: String,
     #[serde(rename = "u", default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unique: bool,
+    /// Whether the old state had it not: then no row is there, or another entity's.
+    #[serde(rename = "a", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) added: bool,
 }
 
 impl Touched {
-    pub(super) fn of(entry: &Entry) -> Self {
+    pub(super) fn of(entry: &Entry, added: bool) -> Self {
         let Location { table, key } = &entry.location;
         let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
-        Self { table: table.to_string(), partition, row, unique: entry.unique }
+        Self { table: table.to_string(), partition, row, unique: entry.unique, added }
     }
 
     pub(super) fn location(&self) -> Result<Location> {

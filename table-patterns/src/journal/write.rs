@@ -103,7 +103,7 @@ impl Journal {
                 if !self.keeps(Rule::RowBeforeTicket) {
                     self.drop_ticket(ticket.as_ref()).await;
                 }
-                let entries = self.follow(plan, changes, &written, &known, lease, acknowledge).await;
+                let entries = self.follow(plan, changes, &written, &known, lease, acknowledge).await?;
                 if entries == Entries::Applied {
                     self.drop_ticket(ticket.as_ref()).await;
                 }
@@ -121,7 +121,7 @@ impl Journal {
             table: self.table.to_string(),
             partition: plan.partition.to_string(),
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
-            reserved: plan.gained.iter().map(Touched::of).collect(),
+            reserved: plan.gained.iter().map(|e| Touched::of(e, true)).collect(),
         };
         // The queue's errors are those of nothing applied: no reservation stands yet.
         let sent = queue.send(&ticket.to_text()?, self.timing.lease()).await;
@@ -169,7 +169,8 @@ impl Journal {
         self.drop_ticket(ticket).await;
     }
 
-    /// Steps 5 to 7 by the writer itself. Whatever fails now, the write is committed.
+    /// Steps 5 to 7 by the writer itself. Whatever fails now, the write is committed. An entry whose key
+    /// another entity has is the one error that the caller must know: no worker can write it either.
     async fn follow(
         &self,
         plan: &Plan,
@@ -178,18 +179,22 @@ impl Journal {
         known: &Known,
         lease: Lease,
         acknowledge: Acknowledge,
-    ) -> Entries {
+    ) -> Result<Entries> {
         if plan.touched.is_empty() {
-            return Entries::Applied;
+            return Ok(Entries::Applied);
         }
         let Some(row) = self.appliable(plan, written).filter(|_| acknowledge == Acknowledge::Applied) else {
-            return Entries::Pending;
+            return Ok(Entries::Pending);
         };
         let states = new_states(plan, changes, written);
-        self.apply(&row, states, known, lease).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, write = %plan.id, "a committed write's entries could not be applied");
-            Entries::Pending
-        })
+        match self.apply(&row, states, known, lease).await {
+            Err(error) if error.is_key_collision() => Err(error.with_outcome(Outcome::Applied)),
+            Err(error) => {
+                tracing::warn!(%error, write = %plan.id, "a committed write's entries could not be applied");
+                Ok(Entries::Pending)
+            }
+            applied => applied,
+        }
     }
 
     /// The journal row in the version the group gave it; unknown where the answer was lost.

@@ -111,6 +111,18 @@ pub enum ErrorKind {
         /// The key of the entity that holds it, where it is known.
         owner: String,
     },
+    /// Another entity has an entry with the same key in an index that is not unique.
+    #[error(
+        "the index '{index}' holds {entry} for another entity, {owner}: add the entity's key to the key of the index, or declare it unique"
+    )]
+    KeyCollision {
+        /// The index.
+        index: String,
+        /// The entry's key.
+        entry: String,
+        /// The key of the entity that holds it.
+        owner: String,
+    },
     /// An operation of a group transaction failed; none was applied.
     #[error("operation {index} of the group transaction failed, nothing was applied: {error}")]
     TransactionFailed {

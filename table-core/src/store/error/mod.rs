@@ -136,6 +136,11 @@ impl Error {
         matches!(self.root().kind(), ErrorKind::UniqueViolation { .. })
     }
 
+    /// Another entity has an entry with the same key in an index that is not unique.
+    pub fn is_key_collision(&self) -> bool {
+        matches!(self.root().kind(), ErrorKind::KeyCollision { .. })
+    }
+
     /// Another writer changed the entity.
     pub fn is_precondition_failed(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::PreconditionFailed { .. })

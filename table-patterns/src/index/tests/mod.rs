@@ -1,2 +1,3 @@
+mod collisions;
 mod entities;
 mod typed;

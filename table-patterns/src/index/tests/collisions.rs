@@ -1,0 +1,133 @@
+//! Two entities that give one key of an index that is not unique.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::query::Query;
+use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
+
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement, ScrubMode, Trust};
+use crate::journal::Change;
+
+/// By city alone: the key lacks the entity's.
+fn by_city(placement: Placement) -> Index {
+    let elsewhere = placement != Placement::SamePartition;
+    Index::new("city", placement, move |e| match e.get("City") {
+        Some(ValueRef::String(city)) if elsewhere => Key::new(format!("city_{city}"), "").map(Some),
+        Some(ValueRef::String(city)) => Key::new(e.key().partition(), format!("city_{city}")).map(Some),
+        _ => Ok(None),
+    })
+}
+
+fn person(id: &str, city: &str) -> Result<Entity> {
+    Ok(Entity::new("p", id)?.with("City", city))
+}
+
+async fn open(store: &Arc<dyn TableStore>, indexes: Vec<Index>) -> Result<IndexedEntities> {
+    store.create_table_if_missing(&TableName::new("People")?).await?;
+    IndexedEntities::open(store.clone(), TableName::new("People")?, indexes, IndexOptions::local()).await
+}
+
+fn metered() -> (Arc<dyn TableStore>, RequestMeter) {
+    let meter = RequestMeter::new();
+    (Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter)
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_partition_are_refused_before_anything_is_written() -> Result<()> {
+    let (store, meter) = metered();
+    let people = open(&store, vec![by_city(Placement::SamePartition)]).await?;
+    let before = meter.total();
+    people.insert(person("1", "oslo")?).await?;
+    assert_eq!(meter.total() - before, 1, "no request more to find collisions");
+    let error = people.insert(person("2", "oslo")?).await.unwrap_err();
+    assert!(error.is_key_collision() && error.outcome() == Outcome::NotApplied, "{error}");
+    assert!(error.to_string().contains("add the entity's key"), "{error}");
+    assert!(people.get(&Key::new("p", "2")?).await?.is_none());
+    let found = people.find("city", &Key::new("p", "city_oslo")?, Trust::Entity).await?.unwrap();
+    assert_eq!(found.key().row(), "1");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_one_group_are_refused_before_anything_is_written() -> Result<()> {
+    let (store, _) = metered();
+    let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
+    let changes = [Change::insert(person("1", "oslo")?), Change::insert(person("2", "oslo")?)];
+    let error = people.write(&changes).await.unwrap_err();
+    assert!(error.is_key_collision() && error.outcome() == Outcome::NotApplied, "{error}");
+    assert!(people.get(&Key::new("p", "1")?).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn elsewhere_are_an_error_that_says_applied_and_spare_the_first_entry() -> Result<()> {
+    let (store, meter) = metered();
+    let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
+    let before = meter.total();
+    people.insert(person("1", "oslo")?).await?;
+    assert_eq!(meter.total() - before, 1 + 1 + 1 + 1, "group, entry, read, journal row");
+    let error = people.insert(person("2", "oslo")?).await.unwrap_err();
+    assert!(error.is_key_collision() && error.outcome() == Outcome::Applied, "{error}");
+    assert!(people.get(&Key::new("p", "2")?).await?.is_some());
+    let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
+    assert_eq!(found.key().row(), "1");
+    let report = people.scrub("city", ScrubMode::Repair).await?;
+    assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 1));
+
+    // The evidence stays, so that the entry follows once the key is free.
+    assert_eq!(people.journal().sweep(&[], Default::default()).await?.left, 1);
+    people.modify(&Key::new("p", "1")?, |_| Ok(None)).await?;
+    assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
+    let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
+    assert_eq!(found.key().row(), "2");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovery_spares_an_entry_that_another_entity_has_now() -> Result<()> {
+    let (store, _) = metered();
+    let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
+    people.insert(person("1", "oslo")?).await?;
+    people.insert(person("2", "oslo")?).await.unwrap_err();
+    // The journal row of 2 names the key that 1 holds; 2 has none any more when it is recovered.
+    let second = people.get_existing(&Key::new("p", "2")?).await?;
+    let gone = table_core::store::Operation::Delete(second.key().clone(), second.etag().unwrap().into());
+    store.write(people.table(), gone).await?;
+    assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
+    let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
+    assert_eq!(found.key().row(), "1");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_data_keep_an_index_from_being_built() -> Result<()> {
+    let (store, _) = metered();
+    let people = open(&store, vec![]).await?;
+    for id in ["1", "2"] {
+        people.insert(person(id, "oslo")?).await?;
+    }
+    let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
+    let error = people.build("city")?.run().await.unwrap_err();
+    assert!(error.is_key_collision(), "{error}");
+    assert_eq!(people.state("city"), IndexState::Building);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_an_entity_spare_the_entity() -> Result<()> {
+    let (store, _) = metered();
+    let by_twin = Index::new("twin", Placement::SamePartition, |e| match e.get("Twin") {
+        Some(ValueRef::String(twin)) => Key::new(e.key().partition(), twin).map(Some),
+        _ => Ok(None),
+    });
+    let people = open(&store, vec![by_twin]).await?;
+    people.insert(person("1", "oslo")?).await?;
+    let error = people.insert(person("2", "rome")?.with("Twin", "1")).await.unwrap_err();
+    assert!(error.is_key_collision(), "{error}");
+    let rows = store.query_all(people.table(), &Query::new()).await?;
+    assert_eq!(rows.iter().filter(|row| !row.key().is_system()).count(), 1);
+    Ok(())
+}

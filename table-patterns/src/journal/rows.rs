@@ -1,0 +1,143 @@
+//! Plain entries elsewhere: rows of one partition, written in groups.
+
+use std::collections::BTreeMap;
+
+use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
+use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
+
+use super::Journal;
+use super::state::States;
+use super::touched::Touched;
+use crate::index::{Entry, Location};
+
+/// Whose a row is that stands where an entry is to go.
+pub(super) enum Own {
+    /// The entity's own, or nobody's any more: this writes the entry.
+    Write(Operation),
+    /// Another entity's.
+    Other(Key),
+}
+
+impl Journal {
+    /// Writes the plain entries of one partition in groups, asking before each; what is to go and is gone
+    /// already is left out. Whether all were sent: the others are left in `operations`.
+    ///
+    /// # Errors
+    /// Another entity has an entry of the same key: nothing of its group was written.
+    pub(crate) async fn put_while(
+        &self,
+        to: &(TableName, PartitionKey),
+        operations: &mut Vec<Operation>,
+        mut may_send: impl FnMut() -> bool + Send,
+    ) -> Result<bool> {
+        while !operations.is_empty() {
+            let group = self.first_group(&to.1, operations)?;
+            let taken = group.len();
+            if !may_send() {
+                return Ok(false);
+            }
+            match self.store().transact(&to.0, group).await {
+                Ok(_) => drop(operations.drain(..taken)),
+                Err(e) => self.correct_row(&to.0, operations, e).await?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// As many of the operations as one group takes.
+    fn first_group(&self, partition: &PartitionKey, operations: &[Operation]) -> Result<GroupTransaction> {
+        let mut group = GroupTransaction::new(partition.clone(), self.store().profile());
+        for operation in operations {
+            if !group.is_empty() && !group.fits(operation) {
+                break;
+            }
+            group.push(operation.clone())?;
+        }
+        Ok(group)
+    }
+
+    /// Changes the operation that failed so that it can be sent again, or hands the error on.
+    async fn correct_row(
+        &self,
+        table: &TableName,
+        operations: &mut Vec<Operation>,
+        error: Error,
+    ) -> Result<()> {
+        let Some(failed) = error.failed_index().filter(|_| !error.is_ambiguous()) else { return Err(error) };
+        match &operations[failed] {
+            Operation::Delete(..) if error.is_entity_not_found() => drop(operations.remove(failed)),
+            Operation::Insert(row) if error.is_already_exists() => match self.own_row(table, row).await? {
+                Own::Write(own) => operations[failed] = own,
+                Own::Other(owner) => return Err(collision(row, &owner)),
+            },
+            // Written by another applier since it was looked at.
+            Operation::Replace(row, _) if error.is_precondition_failed() || error.is_entity_not_found() => {
+                operations[failed] = Operation::Insert(row.clone());
+            }
+            _ => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Looks at the row that keeps an entry from being inserted. One request.
+    pub(super) async fn own_row(&self, table: &TableName, wanted: &Entity) -> Result<Own> {
+        let Some(row) = self.store.get(table, wanted.key(), None).await? else {
+            return Ok(Own::Write(Operation::Insert(wanted.clone())));
+        };
+        // A row without an owner is an entity.
+        let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
+        if owner != Entry::owner_of(wanted)? {
+            return Ok(Own::Other(owner));
+        }
+        let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+        Ok(Own::Write(Operation::Replace(wanted.clone(), condition)))
+    }
+
+    /// Deletes only what belongs to the entities of the write: long after it, another may have the key. One
+    /// request per deletion.
+    pub(super) async fn without_others(
+        &self,
+        table: &TableName,
+        operations: Vec<Operation>,
+        states: &States,
+    ) -> Result<Vec<Operation>> {
+        let mut kept = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let Operation::Delete(key, _) = &operation else {
+                kept.push(operation);
+                continue;
+            };
+            let row = self.store.get(table, key, None).await?;
+            if let Some(row) = row
+                && let Some(etag) = row.etag()
+                && Entry::owner_of(&row).is_ok_and(|owner| states.contains(&owner))
+            {
+                kept.push(Operation::Delete(key.clone(), IfMatch::from(etag)));
+            }
+        }
+        Ok(kept)
+    }
+}
+
+fn collision(wanted: &Entity, owner: &Key) -> Error {
+    let index = Entry::index_of(wanted).unwrap_or_default().to_owned();
+    ErrorKind::KeyCollision { index, entry: wanted.key().to_string(), owner: owner.to_string() }.into()
+}
+
+type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;
+
+/// What makes the touched keys agree with what is wanted, by partition: inserts of what the write adds, so
+/// that another entity's row is noticed.
+pub(super) fn operations(touched: &[&Touched], wanted: &BTreeMap<Location, Entry>) -> Result<ByPartition> {
+    let mut by_partition = ByPartition::new();
+    for touched in touched {
+        let at = touched.location()?;
+        let operation = match wanted.get(&at) {
+            Some(entry) if touched.added => Operation::Insert(entry.to_entity()),
+            Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
+            None => Operation::Delete(at.key.clone(), IfMatch::Any),
+        };
+        by_partition.entry((at.table, at.key.partition_key())).or_default().push(operation);
+    }
+    Ok(by_partition)
+}
