@@ -4,6 +4,7 @@
 //! Each module documents the problem, the key layout, the guarantees, the failure windows and the
 //! cost in requests. `docs/cookbook.md` maps the guide's sections to them.
 
+pub mod bulk;
 pub mod clock;
 pub mod index;
 pub mod journal;

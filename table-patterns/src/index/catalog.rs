@@ -34,6 +34,12 @@ fn partition() -> String {
     format!("{SYSTEM_PREFIX}indexes")
 }
 
+/// Whether the table's catalog names an index. One request.
+pub(crate) async fn is_indexed(store: &dyn TableStore, table: &TableName) -> Result<bool> {
+    let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition())).with_top(1);
+    Ok(!store.query_all(table, &query).await?.is_empty())
+}
+
 impl Catalog<'_> {
     /// Everything the catalog holds. One request.
     pub(super) async fn load(&self) -> Result<BTreeMap<String, CatalogEntry>> {

@@ -13,6 +13,7 @@ mod typed;
 
 pub use build::{BuildProgress, IndexBuild};
 pub use catalog::CatalogEntry;
+pub(crate) use catalog::is_indexed;
 pub use definition::{Index, Payload, Placement, Uniqueness};
 pub use entry::{Entry, EntryDiff, Location, Maintainer};
 pub use indexed::{IndexOptions, IndexedEntities};

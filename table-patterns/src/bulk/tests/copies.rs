@@ -1,0 +1,92 @@
+use std::sync::{Arc, Mutex};
+
+use futures_util::stream;
+use table_core::adapter::CrashPoint;
+use table_core::model::TableName;
+use table_core::store::{Operation, OperationKind, Result, TableStore};
+
+use super::{Rig, reading};
+use crate::bulk::{BulkOptions, BulkWriter, CopyJob, Difference};
+
+const ROWS: usize = 25_000;
+
+async fn source() -> Result<Rig> {
+    let rig = Rig::new().await?;
+    let writes: Vec<_> = (0..ROWS).map(|n| rig.insert(&format!("p{}", n % 7), n)).collect();
+    BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
+    rig.meter.reset();
+    Ok(rig)
+}
+
+fn job(from: &Rig, to: &Rig) -> CopyJob {
+    let options = BulkOptions::default().with_retry(None);
+    CopyJob::new((from.store.clone(), from.table.clone()), (to.store.clone(), to.table.clone()))
+        .with_options(options)
+}
+
+#[tokio::test]
+async fn a_copy_is_equal_and_its_cost_known() -> Result<()> {
+    let (from, to) = (source().await?, Rig::new().await?);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let job = job(&from, &to).on_progress(move |rows| told.lock().unwrap().push(rows));
+    assert_eq!(job.run().await?.rows, ROWS as u64);
+    assert_eq!(*seen.lock().unwrap(), [10_000, 20_000, 25_000]);
+    assert_eq!(from.meter.total(), 25);
+    let groups = to.meter.snapshot().of_kind(OperationKind::Transact);
+    assert!((250..270).contains(&groups), "{groups}");
+    assert_eq!(to.meter.total(), groups + 1, "beside the groups, the table is made");
+
+    let compared = job.verify().await?;
+    assert_eq!((compared.first, compared.second, compared.equal), (ROWS as u64, ROWS as u64, true));
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_difference_is_named() -> Result<()> {
+    let (from, to) = (Rig::new().await?, Rig::new().await?);
+    for (rig, row, celsius) in [(&from, 1, 20), (&from, 2, 20), (&to, 2, 21), (&to, 3, 20)] {
+        let row = reading("p", row)?.with("Fahrenheit", celsius);
+        rig.store.write(&rig.table, Operation::Insert(row)).await?;
+    }
+    let key = |row| reading("p", row).map(|row| row.key().clone());
+    let compared = job(&from, &to).verify().await?;
+    assert!(!compared.equal);
+    assert_eq!(compared.differences, [
+        Difference::OnlyInFirst(key(1)?),
+        Difference::Properties(key(2)?),
+        Difference::OnlyInSecond(key(3)?),
+    ]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupted_copy_goes_on_where_it_was() -> Result<()> {
+    let from = source().await?;
+    for point in CrashPoint::ALL {
+        for request in [1, 106, 107, 215] {
+            let to = Rig::new().await?;
+            let job = job(&from, &to).resumable("from the old account");
+            to.faults.crash_at(request, point);
+            let died = job.run().await.is_err();
+            assert_eq!(died, to.faults.is_crashed());
+            to.faults.heal();
+            let report = job.run().await?;
+            assert_eq!(report.rows, ROWS as u64, "dead at {request}, {point:?}");
+            assert!(!died || request < 150 || report.resumed >= 10_000, "dead at {request}, {report:?}");
+            assert!(job.verify().await?.equal);
+            assert_eq!(job.run().await?.resumed, 0, "a job that is done starts anew");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_table_can_be_copied_under_another_name() -> Result<()> {
+    let from = source().await?;
+    let to = (from.store.clone() as Arc<dyn TableStore>, TableName::new("Copy")?);
+    let job = CopyJob::new((from.store.clone(), from.table.clone()), to);
+    assert_eq!(job.run().await?.rows, ROWS as u64);
+    assert!(job.verify().await?.equal);
+    Ok(())
+}

@@ -1,0 +1,44 @@
+mod copies;
+mod deletes;
+mod writes;
+
+use std::sync::Arc;
+
+use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, TableName};
+use table_core::store::{Operation, Result, TableStore};
+
+/// A store in memory that counts and fails as it is told.
+struct Rig {
+    store: Arc<dyn TableStore>,
+    meter: RequestMeter,
+    faults: FaultInjector,
+    table: TableName,
+}
+
+impl Rig {
+    async fn new() -> Result<Self> {
+        let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
+        let faulty = Faulty::new(MemoryStore::new(), faults.clone());
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
+        let table = TableName::new("Readings")?;
+        store.create_table(&table).await?;
+        meter.reset();
+        Ok(Self { store, meter, faults, table })
+    }
+
+    fn insert(&self, partition: &str, row: usize) -> Result<(TableName, Operation)> {
+        Ok((self.table.clone(), Operation::Insert(reading(partition, row)?)))
+    }
+
+    async fn rows(&self) -> Result<Vec<String>> {
+        use table_core::store::TableStoreExt as _;
+        let rows = self.store.query_all(&self.table, &table_core::query::Query::new()).await?;
+        Ok(rows.iter().map(|row| row.key().to_string()).collect())
+    }
+}
+
+fn reading(partition: &str, row: usize) -> Result<Entity> {
+    Ok(Entity::new(partition, format!("{row:06}"))?.with("Celsius", 21.5))
+}

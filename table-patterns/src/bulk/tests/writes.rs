@@ -1,0 +1,286 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use proptest::prelude::{any, prop};
+use table_core::adapter::{Fault, FaultRule};
+use table_core::model::{Entity, IfMatch, Key, ValueRef};
+use table_core::query::Query;
+use table_core::store::{
+    Error, ErrorKind, GroupTransaction, Operation, OperationKind, Result, TableStore, TableStoreExt as _,
+};
+
+use super::{Rig, reading};
+use crate::bulk::{BulkOptions, BulkWriter};
+use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
+
+#[tokio::test]
+async fn groups_are_full_and_requests_few() -> Result<()> {
+    let rig = Rig::new().await?;
+    let writes: Vec<_> = (0..1000).map(|n| rig.insert(["a", "b", "c"][n % 3], n)).collect();
+    let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
+    assert_eq!((summary.written, summary.requests), (1000, 12));
+    let counts = rig.meter.snapshot();
+    assert_eq!((counts.of_kind(OperationKind::Transact), counts.of_kind(OperationKind::Query)), (12, 1));
+    assert_eq!(counts.total(), 13);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_single_operation_needs_no_group() -> Result<()> {
+    let rig = Rig::new().await?;
+    let writes = stream::iter([rig.insert("a", 1), rig.insert("b", 1)]);
+    assert_eq!(BulkWriter::new(rig.store.clone()).write(writes).await?.into_result()?, 2);
+    assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Insert), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_operation_does_not_take_others_along() -> Result<()> {
+    let rig = Rig::new().await?;
+    for row in [3, 7] {
+        rig.store.write(&rig.table, Operation::Insert(reading("a", row)?)).await?;
+    }
+    let writes: Vec<_> = (0..10).map(|n| rig.insert("a", n)).collect();
+    let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
+    assert_eq!((summary.written, summary.failed, summary.ambiguous), (8, 2, 0));
+    assert_eq!(summary.requests, 3);
+    assert!(summary.failures.iter().all(|f| f.result.as_ref().is_err_and(Error::is_already_exists)));
+    assert_eq!(rig.rows().await?.len(), 10);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_one_request_wrote_is_labelled_so() -> Result<()> {
+    let rig = Rig::new().await?;
+    let writes: Vec<_> = (0..250).map(|n| rig.insert("a", n)).collect();
+    let outcomes: Vec<_> =
+        BulkWriter::new(rig.store.clone()).outcomes(stream::iter(writes)).try_collect().await?;
+    let mut sizes = BTreeMap::<u64, usize>::new();
+    outcomes.iter().for_each(|outcome| *sizes.entry(outcome.request).or_default() += 1);
+    let mut sizes: Vec<_> = sizes.into_values().collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [50, 100, 100]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_of_an_insert_is_ambiguous_and_of_an_upsert_repeated() -> Result<()> {
+    let rig = Rig::new().await?;
+    rig.faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Transact).nth(1));
+    let writes = stream::iter([rig.insert("a", 1), rig.insert("a", 2)]);
+    let summary = BulkWriter::new(rig.store.clone()).write(writes).await?;
+    assert_eq!((summary.written, summary.failed, summary.ambiguous), (0, 0, 2));
+
+    rig.faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Transact).nth(1));
+    let upsert = |n| Ok((rig.table.clone(), Operation::InsertOrReplace(reading("a", n)?)));
+    let summary = BulkWriter::new(rig.store.clone()).write(stream::iter([upsert(1), upsert(2)])).await?;
+    assert_eq!((summary.written, summary.ambiguous), (2, 0));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_service_is_waited_for() -> Result<()> {
+    let rig = Rig::new().await?;
+    rig.faults.add(FaultRule::new(Fault::Throttle { retry_after: None }).on(OperationKind::Transact).every(2));
+    let writes: Vec<_> = (0..1000).map(|n| rig.insert("a", n)).collect();
+    let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
+    assert_eq!((summary.written, summary.requests), (1000, 10));
+    assert!(!rig.faults.injected().is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_input_is_read_no_faster_than_it_is_written() -> Result<()> {
+    let rig = Rig::new().await?;
+    let read = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&read);
+    let writes: Vec<_> = (0..5000).map(|n| rig.insert(&format!("p{n}"), n)).collect();
+    let writes = stream::iter(writes).inspect(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let options = BulkOptions::default().with_parallelism(4).with_waiting(100, usize::MAX);
+    let mut outcomes = Box::pin(BulkWriter::with_options(rig.store.clone(), options).outcomes(writes));
+    let (mut answered, mut most) = (0, 0);
+    while outcomes.try_next().await?.is_some() {
+        answered += 1;
+        most = most.max(read.load(Ordering::Relaxed) - answered);
+    }
+    assert_eq!(answered, 5000);
+    assert!(most <= 110, "{most} operations were in memory");
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_stops_at_the_first_failure_if_asked() -> Result<()> {
+    let rig = Rig::new().await?;
+    rig.store.write(&rig.table, Operation::Insert(reading("a", 0)?)).await?;
+    let writes: Vec<_> = (0..1000).map(|n| rig.insert("a", n)).collect();
+    let options = BulkOptions::default().with_parallelism(1).stop_at_failure();
+    let summary = BulkWriter::with_options(rig.store.clone(), options).write(stream::iter(writes)).await?;
+    assert_eq!(summary.failed, 1);
+    assert!(summary.written < 1000, "{}", summary.written);
+    assert!(summary.into_result().is_err_and(|e| e.is_already_exists()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_error_of_the_input_comes_last() -> Result<()> {
+    let rig = Rig::new().await?;
+    let mut writes: Vec<_> = (0..150).map(|n| rig.insert("a", n)).collect();
+    writes.push(Err(Error::invalid_request("the file is damaged")));
+    writes.push(rig.insert("a", 999));
+    let writer = BulkWriter::new(rig.store.clone());
+    let outcomes: Vec<_> = writer.outcomes(stream::iter(writes)).collect().await;
+    assert_eq!(outcomes.len(), 151);
+    assert!(outcomes.last().is_some_and(Result::is_err));
+    assert_eq!(rig.rows().await?.len(), 150);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_table_with_indexes_is_refused() -> Result<()> {
+    let rig = Rig::new().await?;
+    let index = Index::new("celsius", Placement::SamePartition, |_| Ok(None));
+    IndexedEntities::open(rig.store.clone(), rig.table.clone(), vec![index], IndexOptions::default()).await?;
+    let error = BulkWriter::new(rig.store.clone()).write(stream::iter([rig.insert("a", 1)])).await;
+    assert!(error.is_err_and(|e| e.to_string().contains("IndexedTable")));
+    let raw = BulkOptions::default().write_indexed();
+    let writer = BulkWriter::with_options(rig.store.clone(), raw);
+    assert_eq!(writer.write(stream::iter([rig.insert("a", 1)])).await?.written, 1);
+    Ok(())
+}
+
+/// A store whose requests are larger than anybody could foresee.
+#[derive(Debug)]
+struct Narrow(Arc<dyn TableStore>);
+
+#[async_trait::async_trait]
+impl TableStore for Narrow {
+    fn profile(&self) -> &table_core::store::ServiceProfile {
+        self.0.profile()
+    }
+    async fn create_table(&self, table: &table_core::model::TableName) -> Result<()> {
+        self.0.create_table(table).await
+    }
+    async fn delete_table(&self, table: &table_core::model::TableName) -> Result<()> {
+        self.0.delete_table(table).await
+    }
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&table_core::query::Continuation>,
+    ) -> Result<table_core::query::Page<table_core::model::TableName>> {
+        self.0.list_tables(prefix, from).await
+    }
+    async fn get(
+        &self,
+        table: &table_core::model::TableName,
+        key: &Key,
+        select: Option<&table_core::query::Select>,
+    ) -> Result<Option<Entity>> {
+        self.0.get(table, key, select).await
+    }
+    async fn query(
+        &self,
+        table: &table_core::model::TableName,
+        query: &Query,
+        from: Option<&table_core::query::Continuation>,
+    ) -> Result<table_core::query::Page<Entity>> {
+        self.0.query(table, query, from).await
+    }
+    async fn write(
+        &self,
+        table: &table_core::model::TableName,
+        operation: Operation,
+    ) -> Result<table_core::store::Written> {
+        self.0.write(table, operation).await
+    }
+    async fn transact(
+        &self,
+        table: &table_core::model::TableName,
+        group: GroupTransaction,
+    ) -> Result<Vec<table_core::store::Written>> {
+        if group.len() > 30 {
+            let what = "bytes of a group transaction's request".to_owned();
+            return Err(ErrorKind::LimitExceeded { what, allowed: 30, actual: group.len() }.into());
+        }
+        self.0.transact(table, group).await
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_too_large_as_it_is_sent_is_split() -> Result<()> {
+    let rig = Rig::new().await?;
+    let writes: Vec<_> = (0..100).map(|n| rig.insert("a", n)).collect();
+    let narrow = Arc::new(Narrow(rig.store.clone()));
+    let summary = BulkWriter::new(narrow).write(stream::iter(writes)).await?;
+    assert_eq!((summary.written, summary.failed), (100, 0));
+    assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Transact), 4);
+    Ok(())
+}
+
+/// What a step does to one of few entities.
+fn operation(kind: u8, key: Key, value: i32) -> Operation {
+    let entity = Entity::from(key.clone()).with("V", value);
+    match kind % 4 {
+        0 => Operation::Insert(entity),
+        1 => Operation::InsertOrReplace(entity),
+        2 => Operation::Replace(entity, IfMatch::Any),
+        _ => Operation::Delete(key, IfMatch::Any),
+    }
+}
+
+/// The same, one after another.
+fn apply(model: &mut BTreeMap<Key, i32>, kind: u8, key: &Key, value: i32) -> bool {
+    let there = model.contains_key(key);
+    let works = match kind % 4 {
+        0 => !there,
+        1 => true,
+        _ => there,
+    };
+    match kind % 4 {
+        3 => drop(model.remove(key)),
+        _ if works => drop(model.insert(key.clone(), value)),
+        _ => {}
+    }
+    works
+}
+
+proptest::proptest! {
+    /// Whatever the grouping, every entity ends as if its operations had come one after another.
+    #[test]
+    fn operations_on_an_entity_keep_their_order(
+        steps in prop::collection::vec((any::<u8>(), 0..3usize, 0..6usize), 1..300),
+        parallelism in 1..9usize,
+        waiting in 1..40usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(check_order(steps, parallelism, waiting)).map_err(|e| {
+            proptest::test_runner::TestCaseError::fail(e.to_string())
+        })?;
+    }
+}
+
+async fn check_order(steps: Vec<(u8, usize, usize)>, parallelism: usize, waiting: usize) -> Result<()> {
+    let rig = Rig::new().await?;
+    let (mut model, mut works) = (BTreeMap::new(), 0);
+    let mut writes = Vec::new();
+    for (n, (kind, partition, row)) in steps.into_iter().enumerate() {
+        let (key, value) = (Key::new(format!("p{partition}"), format!("{row}"))?, n as i32);
+        works += u64::from(apply(&mut model, kind, &key, value));
+        writes.push(Ok((rig.table.clone(), operation(kind, key, value))));
+    }
+    let total = writes.len() as u64;
+    let options = BulkOptions::default().with_parallelism(parallelism).with_waiting(waiting, 1 << 20);
+    let summary = BulkWriter::with_options(rig.store.clone(), options).write(stream::iter(writes)).await?;
+    assert_eq!((summary.written, summary.failed), (works, total - works));
+    let stored = rig.store.query_all(&rig.table, &Query::new()).await?;
+    let value = |row: &Entity| match row.get("V") {
+        Some(ValueRef::Int32(value)) => value,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(stored.iter().map(|row| (row.key().clone(), value(row))).collect::<BTreeMap<_, _>>(), model);
+    Ok(())
+}
