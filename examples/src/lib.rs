@@ -1,5 +1,7 @@
 //! Runnable examples, all in `examples/`: the flights flagship, and one program per feature area.
-//! `README.md` lists them.
+//! `README.md` lists them. This library has what several of them need.
+
+pub mod store;
 
 /// The programs of the README, which compile.
 #[cfg(doctest)]

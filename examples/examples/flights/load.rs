@@ -4,20 +4,24 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::TableName;
-use table_core::store::{ServiceProfile, TableStore, TableStoreExt};
+use table_core::store::{Operation, TableStore, TableStoreExt};
 use table_core::typed::Table;
+use table_patterns::bulk::{BulkOptions, BulkWriter};
 use tokio::sync::mpsc;
 
 use crate::Result;
 use crate::args::Args;
 use crate::data::DataSet;
-use crate::groups::{Group, Groups};
 use crate::import;
 use crate::model::{DEPARTURES, FLIGHTS, IMPORTS, Import, REFERENCE, WEATHER};
 use crate::progress::Progress;
 
-/// Group transactions in flight.
+/// Requests in flight.
 const IN_FLIGHT: usize = 64;
+/// Entities that the reader hands over at once.
+const CHUNK: usize = 256;
+/// Such chunks that wait for the writer.
+const CHUNKS: usize = 16;
 /// The row of the import.
 const NAME: &str = "nycflights13";
 
@@ -56,37 +60,43 @@ async fn recreate_tables(store: &dyn TableStore) -> Result<()> {
     Ok(())
 }
 
+/// Entities on their way to the writer.
+type Chunk = Vec<(TableName, Operation)>;
+
 /// Writes every entity, many group transactions at once while the files are read; how many.
-async fn load(store: &dyn TableStore, data: DataSet) -> Result<u64> {
+async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
         (REFERENCE, data.airlines.len() + data.planes.len()),
         (WEATHER, data.weather.len() / 24),
         (FLIGHTS, data.flights.len()),
         (DEPARTURES, data.flights.len()),
     ]);
-    let (sender, mut receiver) = mpsc::channel(IN_FLIGHT);
-    let profile = store.profile().clone();
-    let reader = tokio::task::spawn_blocking(move || read(&data, profile, &sender));
-    let groups = stream::poll_fn(|context| receiver.poll_recv(context));
-    let write = |group| write(store, group, &progress);
-    groups.map(Ok).try_for_each_concurrent(IN_FLIGHT, write).await?;
+    let (sender, mut receiver) = mpsc::channel(CHUNKS);
+    let reader = tokio::task::spawn_blocking(move || read(&data, &sender));
+    let chunks = stream::poll_fn(move |context| receiver.poll_recv(context));
+    let inserts = chunks.flat_map(stream::iter).map(Ok);
+    let options = BulkOptions::default().with_parallelism(IN_FLIGHT);
+    let writer = BulkWriter::with_options(Arc::clone(store), options);
+    let mut outcomes = Box::pin(writer.outcomes(inserts));
+    while let Some(outcome) = outcomes.try_next().await? {
+        outcome.result?;
+        progress.advance(outcome.table.as_str(), 1);
+    }
     reader.await??;
     Ok(progress.finish())
 }
 
-fn read(data: &DataSet, profile: ServiceProfile, sender: &mpsc::Sender<Group>) -> Result<()> {
-    for group in Groups::new(import::entities(data)?, profile) {
-        if sender.blocking_send(group?).is_err() {
+fn read(data: &DataSet, sender: &mpsc::Sender<Chunk>) -> Result<()> {
+    let mut chunk = Chunk::with_capacity(CHUNK);
+    for stored in import::entities(data)? {
+        let (table, entity) = stored?;
+        chunk.push((TableName::new(table)?, Operation::Insert(entity)));
+        if chunk.len() == CHUNK && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
             // The writer failed, and says why.
-            break;
+            return Ok(());
         }
     }
-    Ok(())
-}
-
-async fn write(store: &dyn TableStore, (table, group): Group, progress: &Progress) -> Result<()> {
-    let entities = group.len();
-    store.transact(&table, group).await?;
-    progress.advance(table.as_str(), entities);
+    // As above.
+    let _ = sender.blocking_send(chunk);
     Ok(())
 }

@@ -8,7 +8,6 @@
 mod answer;
 mod args;
 mod data;
-mod groups;
 mod import;
 mod load;
 mod model;
@@ -23,12 +22,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
-use table_embedded::EmbeddedStore;
 
 use answer::{Answer, Answered};
-use args::{Args, StoreChoice};
+use args::Args;
 use questions::Questions;
 
 /// The result of everything here: errors are for the person who started the program.
@@ -46,14 +43,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: &Args) -> Result<()> {
-    match args.store() {
-        StoreChoice::Memory => answer(args, Arc::new(MemoryStore::new())).await,
-        StoreChoice::Embedded(dir) => {
-            let store = EmbeddedStore::open(dir).await?;
-            answer(args, Arc::new(store.clone())).await?;
-            Ok(store.close().await?)
-        }
-    }
+    let opened = args.store().open().await?;
+    answer(args, Arc::clone(&opened.store)).await?;
+    Ok(opened.close().await?)
 }
 
 async fn answer(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {

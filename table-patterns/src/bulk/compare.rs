@@ -121,7 +121,8 @@ async fn digest(
 
 /// The number of rows and the sum of their hashes, which does not depend on their order.
 async fn sum(rows: impl Stream<Item = Result<Entity>>) -> Result<(u64, u128)> {
-    let add = |(rows, sum): (u64, u128), row: Entity| async move { Ok((rows + 1, sum.wrapping_add(hash(&row)))) };
+    let add =
+        |(rows, sum): (u64, u128), row: Entity| async move { Ok((rows + 1, sum.wrapping_add(hash(&row)))) };
     rows.try_fold((0, 0), add).await
 }
 

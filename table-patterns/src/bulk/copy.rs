@@ -170,8 +170,7 @@ impl CopyJob {
     async fn write(&self, rows: Vec<Entity>) -> Result<u64> {
         let (store, table) = &self.to;
         let table = table.clone();
-        let upserts =
-            rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
+        let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
         let writer = BulkWriter::with_options(Arc::clone(store), self.options.clone());
         writer.write(stream::iter(upserts)).await?.into_result()
     }

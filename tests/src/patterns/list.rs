@@ -5,6 +5,14 @@
 macro_rules! pattern_tests {
     ($backend:expr) => {
         $crate::pattern_tests! { @tests $backend;
+            bulk {
+                everything_is_written
+                a_conflict_is_one_entitys
+                groups_stay_within_the_bytes
+                deletes_take_what_they_name
+                scans_cover_every_partition
+                copies_go_there_and_back
+            }
             heterogeneous {
                 rows_are_read_as_what_they_are
             }

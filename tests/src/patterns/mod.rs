@@ -2,5 +2,6 @@
 //! function for each behaviour. Give [`pattern_tests!`](crate::pattern_tests) a
 //! [`Backend`](crate::Backend), and it makes a test of each.
 
+pub mod bulk;
 pub mod heterogeneous;
 mod list;

@@ -52,11 +52,14 @@ async fn every_difference_is_named() -> Result<()> {
     let key = |row| reading("p", row).map(|row| row.key().clone());
     let compared = job(&from, &to).verify().await?;
     assert!(!compared.equal);
-    assert_eq!(compared.differences, [
-        Difference::OnlyInFirst(key(1)?),
-        Difference::Properties(key(2)?),
-        Difference::OnlyInSecond(key(3)?),
-    ]);
+    assert_eq!(
+        compared.differences,
+        [
+            Difference::OnlyInFirst(key(1)?),
+            Difference::Properties(key(2)?),
+            Difference::OnlyInSecond(key(3)?),
+        ]
+    );
     Ok(())
 }
 

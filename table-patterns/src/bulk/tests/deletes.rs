@@ -22,8 +22,7 @@ async fn filled() -> Result<Rig> {
 async fn a_partition_goes_and_others_stay() -> Result<()> {
     let rig = filled().await?;
     let partition = PartitionKey::new("b")?;
-    let summary =
-        delete_partition(rig.store.clone(), &rig.table, &partition, BulkOptions::default()).await?;
+    let summary = delete_partition(rig.store.clone(), &rig.table, &partition, BulkOptions::default()).await?;
     assert_eq!((summary.written, summary.failed), (500, 0));
     let counts = rig.meter.snapshot();
     assert_eq!(counts.of_kind(OperationKind::Transact), 5);

@@ -83,7 +83,8 @@ async fn a_lost_answer_of_an_insert_is_ambiguous_and_of_an_upsert_repeated() -> 
 #[tokio::test(start_paused = true)]
 async fn a_busy_service_is_waited_for() -> Result<()> {
     let rig = Rig::new().await?;
-    rig.faults.add(FaultRule::new(Fault::Throttle { retry_after: None }).on(OperationKind::Transact).every(2));
+    rig.faults
+        .add(FaultRule::new(Fault::Throttle { retry_after: None }).on(OperationKind::Transact).every(2));
     let writes: Vec<_> = (0..1000).map(|n| rig.insert("a", n)).collect();
     let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
     assert_eq!((summary.written, summary.requests), (1000, 10));

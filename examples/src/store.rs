@@ -1,0 +1,109 @@
+//! Which store a command works on, as a person names it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use table_azure::AzureTableStore;
+use table_core::adapter::{RetryPolicy, StoreBuilder};
+use table_core::memory::MemoryStore;
+use table_core::store::TableStore;
+use table_embedded::EmbeddedStore;
+
+/// Where Azurite is, if not where it is by default.
+pub const AZURITE_CONNECTION_STRING: &str = "AZURITE_CONNECTION_STRING";
+/// The account of Azure Storage or Cosmos DB.
+pub const AZURE_CONNECTION_STRING: &str = "AZURE_STORAGE_CONNECTION_STRING";
+
+/// A store by name: `memory`, `embedded:DIR`, `azurite` or `azure`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreSpec {
+    /// In memory, empty at the start and gone at the end.
+    Memory,
+    /// The embedded store in a directory.
+    Embedded(PathBuf),
+    /// The emulator: at the connection string in [`AZURITE_CONNECTION_STRING`], or on its usual port.
+    Azurite,
+    /// Azure, at the connection string in [`AZURE_CONNECTION_STRING`].
+    Azure,
+}
+
+/// A store that a [`StoreSpec`] opened.
+#[derive(Debug)]
+pub struct OpenStore {
+    /// The store.
+    pub store: Arc<dyn TableStore>,
+    embedded: Option<EmbeddedStore>,
+}
+
+impl StoreSpec {
+    /// How the names are written, for help texts.
+    pub const FORMS: &'static str = "memory | embedded:DIR | azurite | azure";
+
+    /// Opens the store. No request.
+    ///
+    /// # Errors
+    /// The directory is in use or damaged; the connection string is missing or malformed.
+    pub async fn open(&self) -> table_core::Result<OpenStore> {
+        let store: Arc<dyn TableStore> = match self {
+            Self::Memory => Arc::new(MemoryStore::new()),
+            Self::Embedded(directory) => {
+                let store = EmbeddedStore::open(directory).await?;
+                return Ok(OpenStore { store: Arc::new(store.clone()), embedded: Some(store) });
+            }
+            Self::Azurite => {
+                let text = std::env::var(AZURITE_CONNECTION_STRING);
+                azure(&text.unwrap_or_else(|_| "UseDevelopmentStorage=true".to_owned()))?
+            }
+            Self::Azure => azure(&std::env::var(AZURE_CONNECTION_STRING).map_err(|_| {
+                table_core::Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"))
+            })?)?,
+        };
+        Ok(OpenStore { store, embedded: None })
+    }
+}
+
+fn azure(connection_string: &str) -> table_core::Result<Arc<dyn TableStore>> {
+    let store = AzureTableStore::from_connection_string(connection_string, None)?;
+    Ok(StoreBuilder::new(store).retry(RetryPolicy::default()).build())
+}
+
+impl OpenStore {
+    /// Closes what must be closed.
+    ///
+    /// # Errors
+    /// What was written last could not be kept.
+    pub async fn close(self) -> table_core::Result<()> {
+        drop(self.store);
+        match self.embedded {
+            Some(store) => store.close().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for StoreSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "memory" => Ok(Self::Memory),
+            None if text == "azurite" => Ok(Self::Azurite),
+            None if text == "azure" => Ok(Self::Azure),
+            Some(("embedded", dir)) if !dir.is_empty() => Ok(Self::Embedded(dir.into())),
+            _ => Err(format!("use one of {}", Self::FORMS)),
+        }
+    }
+}
+
+impl fmt::Display for StoreSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Embedded(directory) => write!(f, "embedded:{}", directory.display()),
+            Self::Azurite => f.write_str("azurite"),
+            Self::Azure => f.write_str("azure"),
+        }
+    }
+}

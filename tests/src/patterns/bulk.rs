@@ -1,0 +1,129 @@
+//! Bulk work: grouped, parallel, with an outcome for every entity.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::{TryStreamExt, stream};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, PartitionKey, Ticks};
+use table_core::query::{Filter, Query};
+use table_core::store::{Operation, TableStore, TableStoreExt as _};
+use table_patterns::bulk::{
+    BulkOptions, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, scan_partitions,
+    split_partitions,
+};
+
+use crate::{Harness, TestTable};
+
+const PARTITIONS: [&str; 4] = ["alpha", "beta", "it's 100%", "\u{1F600}"];
+
+fn entity(n: usize) -> Entity {
+    let entity = Entity::new(PARTITIONS[n % 4], format!("{n:06}")).expect("a legal key");
+    entity.with("N", n as i32).with("Text", "a text with \u{1F600} and 'quotes'").with("At", Ticks::now())
+}
+
+async fn fill(harness: &Harness, table: &TestTable) -> usize {
+    let rows = harness.scale().rows.min(1200);
+    let name = table.name().clone();
+    let inserts = (0..rows).map(move |n| Ok((name.clone(), Operation::Insert(entity(n)))));
+    let summary = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter(inserts)).await;
+    assert_eq!(summary.expect("the store works").written, rows as u64);
+    rows
+}
+
+async fn count(harness: &Harness, table: &TestTable) -> usize {
+    harness.store().query_all(table.name(), &Query::new()).await.expect("rows").len()
+}
+
+/// Everything is written, each entity once, and each says by which request.
+pub async fn everything_is_written(harness: &Harness) {
+    let table = harness.table().await;
+    let rows = fill(harness, &table).await;
+    assert_eq!(count(harness, &table).await, rows);
+    let name = table.name().clone();
+    let upserts = (0..rows).map(move |n| Ok((name.clone(), Operation::InsertOrReplace(entity(n)))));
+    let writer = BulkWriter::new(Arc::clone(harness.store()));
+    let outcomes: Vec<_> =
+        writer.outcomes(stream::iter(upserts)).try_collect().await.expect("the store works");
+    let mut requests = BTreeMap::<_, Vec<_>>::new();
+    outcomes.iter().for_each(|o| requests.entry(o.request).or_default().push(o.key.partition()));
+    assert_eq!(outcomes.len(), rows);
+    assert!(outcomes.iter().all(|o| o.result.as_ref().is_ok_and(|written| written.etag.is_some())));
+    assert!(requests.values().all(|p| p.len() <= 100 && p.iter().all(|other| *other == p[0])));
+}
+
+/// An entity that is there already is reported, and the rest of its group is written.
+pub async fn a_conflict_is_one_entitys(harness: &Harness) {
+    let table = harness.table().await;
+    let taken = entity(8);
+    harness.store().write(table.name(), Operation::Insert(taken.clone())).await.expect("a new row");
+    let name = table.name().clone();
+    let inserts = (0..40).map(move |n| Ok((name.clone(), Operation::Insert(entity(n)))));
+    let summary = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter(inserts)).await;
+    let summary = summary.expect("the store works");
+    assert_eq!((summary.written, summary.failed, summary.ambiguous), (39, 1, 0));
+    assert_eq!(&summary.failures[0].key, taken.key());
+    assert!(summary.failures[0].result.as_ref().is_err_and(|e| e.is_already_exists()));
+    assert_eq!(count(harness, &table).await, 40);
+}
+
+/// Large entities make groups of few: the bytes count, as they are sent.
+pub async fn groups_stay_within_the_bytes(harness: &Harness) {
+    let table = harness.table().await;
+    let name = table.name().clone();
+    let text = "\u{E4}".repeat(30_000);
+    let large = move |n: usize| {
+        let mut row = Entity::new("p", format!("{n:03}")).expect("a legal key");
+        (0..12).for_each(|p| row.properties_mut().set(&format!("P{p}"), text.as_str()));
+        Ok((name.clone(), Operation::Insert(row)))
+    };
+    let summary = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter((0..14).map(large))).await;
+    assert_eq!(summary.expect("the store works").into_result().expect("all fit"), 14);
+    assert_eq!(count(harness, &table).await, 14);
+}
+
+/// A partition goes, and what matches a filter; nothing else does.
+pub async fn deletes_take_what_they_name(harness: &Harness) {
+    let table = harness.table().await;
+    let rows = fill(harness, &table).await;
+    let (store, options) = (|| Arc::clone(harness.store()), BulkOptions::default());
+    let beta = PartitionKey::new("beta").expect("a legal key");
+    let summary = delete_partition(store(), table.name(), &beta, options.clone()).await;
+    assert_eq!(summary.expect("the store works").written, rows as u64 / 4);
+    let few = Filter::lt("N", 400);
+    let summary = delete_where(store(), table.name(), few, Unchanged::Required, options).await;
+    assert_eq!(summary.expect("the store works").written, 300);
+    assert_eq!(count(harness, &table).await, rows - rows / 4 - 300);
+}
+
+/// Ranges of partitions, read at once, give every row once.
+pub async fn scans_cover_every_partition(harness: &Harness) {
+    let table = harness.table().await;
+    let rows = fill(harness, &table).await;
+    let ranges = split_partitions(["b", "it's 100%", "\u{1F600}"]);
+    let scan = scan_partitions(Arc::clone(harness.store()), table.name(), &Query::new(), ranges, 3);
+    let mut keys: Vec<_> = scan.map_ok(|row| row.key().clone()).try_collect().await.expect("rows");
+    assert_eq!(keys.len(), rows);
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), rows);
+}
+
+/// A copy to another store and back is the same, and a difference is found.
+pub async fn copies_go_there_and_back(harness: &Harness) {
+    let (table, back) = (harness.table().await, harness.missing_table());
+    let rows = fill(harness, &table).await;
+    let here = |table: &TestTable| (Arc::clone(harness.store()), table.name().clone());
+    let memory: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let there = || (Arc::clone(&memory), table.name().clone());
+    for job in [CopyJob::new(here(&table), there()), CopyJob::new(there(), here(&back))] {
+        let job = job.resumable("there and back");
+        assert_eq!(job.run().await.expect("the stores work").rows, rows as u64);
+        assert!(job.verify().await.expect("the stores work").equal);
+    }
+    let changed = Operation::InsertOrReplace(entity(1).with("N", -1));
+    harness.store().write(back.name(), changed).await.expect("the store works");
+    let compared = CopyJob::new(here(&table), here(&back)).verify().await.expect("the stores work");
+    assert!(!compared.equal);
+    assert_eq!(compared.differences.len(), 1);
+}
