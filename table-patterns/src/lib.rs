@@ -6,9 +6,12 @@
 
 pub mod bulk;
 pub mod clock;
+mod conflict;
 pub mod index;
 pub mod journal;
+pub mod log_tail;
 pub mod queue;
+pub mod series;
 
 #[cfg(test)]
 mod proof;

@@ -17,5 +17,5 @@ pub use list::list_page;
 pub use record::{Record, RecordRef, Stamp};
 pub use rows::Rows;
 pub use scan::{Scan, ScanStep, SortableRange, read_entity};
-pub(crate) use size::property_size;
-pub use size::{entity_size, least_payload};
+
+pub use size::{entity_size, least_payload, property_size};

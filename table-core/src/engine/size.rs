@@ -15,7 +15,7 @@ pub fn entity_size(key: &Key, properties: &Properties) -> usize {
 }
 
 /// The bytes of one property by the same formula.
-pub(crate) fn property_size(name: &str, value: ValueRef<'_>) -> usize {
+pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
     8 + 2 * utf16(name) + value_size(value)
 }
 

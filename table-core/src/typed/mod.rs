@@ -10,6 +10,7 @@ mod operand;
 mod prefix_builder;
 mod property;
 mod property_impls;
+mod record;
 mod row_prefix;
 mod schema;
 mod table;
@@ -21,6 +22,7 @@ pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGr
 pub use index::{IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity};
 pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};
+pub use record::Record;
 pub use row_prefix::RowPrefix;
 pub use schema::{Discriminator, PropertySchema, Schema};
 pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};

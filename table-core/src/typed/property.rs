@@ -77,9 +77,9 @@ pub struct PropertySink<'a> {
 }
 
 impl<'a> PropertySink<'a> {
-    /// A sink that appends a property that is known to be new.
+    /// A sink that appends a property, which must be new: see [`Properties::push`].
     #[inline]
-    pub(crate) const fn new(properties: &'a mut Properties, name: &'a str, encrypt: bool) -> Self {
+    pub const fn new(properties: &'a mut Properties, name: &'a str, encrypt: bool) -> Self {
         Self { properties, name, encrypt }
     }
 

@@ -16,6 +16,25 @@ macro_rules! pattern_tests {
             heterogeneous {
                 rows_are_read_as_what_they_are
             }
+            log_tail {
+                the_newest_come_first
+                older_pages_follow_a_cursor
+                are_read_since_a_moment
+                appends_in_one_tick_are_all_kept
+                rows_of_other_programs_are_entries
+                logs_share_a_partition
+                a_repeated_append_is_stored_once
+                are_refused_without_order_unless_sorted_here
+            }
+            series {
+                of_a_day_is_one_entity
+                of_a_year_goes_on_in_the_next_row
+                slots_are_updated_at_once
+                counters_lose_no_update
+                a_slot_is_cleared
+                values_are_small_structs
+                rows_never_grow_too_large
+            }
         }
     };
     (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(

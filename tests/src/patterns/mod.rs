@@ -5,3 +5,6 @@
 pub mod bulk;
 pub mod heterogeneous;
 mod list;
+pub mod log_tail;
+pub mod series;
+mod unsorted;

@@ -1,0 +1,43 @@
+//! A value per hour in one entity: set without reading, read as a whole, counted without losing any.
+
+use std::sync::Arc;
+
+use table_core::Error;
+use table_core::prelude::*;
+use table_patterns::series::{DataSeries, Days, Grouped, Hours};
+
+/// What is known of a day.
+#[derive(Clone, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Day {
+    flights: i32,
+    delay: f64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let table = TableName::new("Series")?;
+    store.create_table(&table).await?;
+
+    // Messages per hour: properties H00 to H23 of one entity.
+    let messages = DataSeries::<Hours, i64>::new(Arc::clone(&store), table.clone(), Hours)?;
+    let today = Key::new("Sales", "empid_000223_2013-01-15")?;
+    messages.set(&today, 9, &12).await?; // one request
+    messages.add(&today, 9, 1).await?; // two, again where another writer was quicker
+    messages.set(&today, 10, &0).await?;
+    let day = messages.get(&today).await?; // one
+    assert_eq!((day[9], day[10], day[11]), (Some(13), Some(0), None));
+
+    // A year of small structs does not fit one entity: it goes on in further rows, read by one query.
+    let year = Days::of_year(2013)?;
+    let flights = DataSeries::<Days, Day, Grouped>::with_codec(store, table, year)?;
+    let jfk = Key::new("JFK", "2013")?;
+    let summer =
+        chrono::NaiveDate::from_ymd_opt(2013, 7, 1).ok_or_else(|| Error::invalid_request("a date"))?;
+    flights.set(&jfk, summer, &Day { flights: 320, delay: 21.5 }).await?;
+    let year = flights.get(&jfk).await?;
+    assert_eq!(year.iter().count(), 1);
+    assert_eq!(year.get(&summer).map(|day| day.flights), Some(320));
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! The newest entries first: an employee's latest expense claims in one request.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use table_core::prelude::*;
+use table_patterns::log_tail::{EntryId, LogTail};
+
+#[derive(Clone, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Claim {
+    amount: i32,
+    purpose: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let store = Arc::new(MemoryStore::new());
+    let table = TableName::new("Claims")?;
+    store.create_table(&table).await?;
+    let claims = LogTail::<Claim>::new(store.clone(), table.clone(), PartitionKey::new("empid_000223")?)?;
+
+    for amount in 1..=25 {
+        claims.append(&Claim { amount, purpose: "taxi".to_owned() }).await?;
+    }
+
+    // One request, however long the log is.
+    let latest = claims.latest(10).await?;
+    assert_eq!((latest[0].value.amount, latest[9].value.amount), (25, 16));
+
+    // A web client keeps the last entry's id and asks for what is older.
+    let cursor = latest[9].id.to_string();
+    let older = claims.page(Some(&cursor.parse::<EntryId>()?), 10).await?;
+    assert_eq!((older[0].value.amount, older[9].value.amount), (15, 6));
+
+    // Rows that another program wrote with the guide's formula are part of the log.
+    let moment: Ticks = "2012-01-01T00:00:00Z".parse()?;
+    let row = format!("{:019}", moment.inverted());
+    let theirs = Entity::new("empid_000223", row)?.with("Amount", 7).with("Purpose", "train");
+    store.write(&table, Operation::Insert(theirs)).await?;
+    let oldest = claims.get(&EntryId::of_guide(moment)).await?;
+    assert_eq!(oldest.map(|entry| entry.value.amount), Some(7));
+
+    // Everything since a moment, newest first.
+    let all: Vec<_> = claims.since(moment).try_collect().await?;
+    assert_eq!(all.len(), 26);
+    Ok(())
+}

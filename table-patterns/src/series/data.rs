@@ -1,0 +1,356 @@
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use table_core::model::{Entity, IfMatch, Key, Properties, TableName};
+use table_core::query::{Query, Select};
+use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt};
+use table_core::typed::{Plain, Property};
+
+use super::layout::Layout;
+use super::{SlotCodec, SlotSet};
+use crate::conflict::{ATTEMPTS, Conflicts, is_lost};
+
+/// Series of values of type `V` in the slots `S`, stored by the codec `C`. See the [module](super).
+///
+/// One handle serves all series of a table that have these slots; a key names the series.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::sync::Arc;
+/// use table_core::{memory::MemoryStore, model::Key, store::TableStore};
+/// use table_patterns::series::{DataSeries, Hours};
+///
+/// let store = Arc::new(MemoryStore::new());
+/// store.create_table(&"Messages".parse()?).await?;
+/// let messages = DataSeries::<Hours, i64>::new(store, "Messages".parse()?, Hours)?;
+///
+/// let today = Key::new("Sales", "empid_000223_2013-01-15")?;
+/// messages.set(&today, 9, &12).await?; // 1 request, without reading
+/// messages.add(&today, 10, 3).await?; // 2 requests
+/// let day = messages.get(&today).await?; // 1 request
+/// assert_eq!((day[9], day[10], day[11]), (Some(12), Some(3), None));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct DataSeries<S, V, C = Plain> {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    layout: Arc<Layout<S>>,
+    attempts: u32,
+    of: PhantomData<fn() -> (V, C)>,
+}
+
+impl<S, V, C> Clone for DataSeries<S, V, C> {
+    fn clone(&self) -> Self {
+        let (store, table) = (Arc::clone(&self.store), self.table.clone());
+        Self { store, table, layout: Arc::clone(&self.layout), attempts: self.attempts, of: PhantomData }
+    }
+}
+
+impl<S: SlotSet, V: Property> DataSeries<S, V> {
+    /// Opens the series of a table. No request: the table must exist when it is used.
+    ///
+    /// # Errors
+    /// Two slots would share a property.
+    pub fn new(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
+        Self::with_codec(store, table, slots)
+    }
+}
+
+impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
+    /// [`new`](DataSeries::new) with a codec that the type names: `DataSeries::<Hours, Wind, Grouped>::with_codec`.
+    ///
+    /// # Errors
+    /// Two slots would share a property.
+    pub fn with_codec(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
+        let layout = Arc::new(Layout::new::<V, C>(slots)?);
+        Ok(Self { store, table, layout, attempts: ATTEMPTS, of: PhantomData })
+    }
+
+    /// Puts so many slots into a row instead of as many as fit with the largest values: for texts that are known
+    /// to be short, or to spread writers over rows. It decides where values are: never change it once there
+    /// are some.
+    ///
+    /// # Errors
+    /// None, or more than an entity has properties.
+    pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
+        let layout = Arc::try_unwrap(self.layout);
+        let layout = layout.map_err(|_| Error::invalid_request("set the slots per row before cloning"))?;
+        Ok(Self { layout: Arc::new(layout.with_slots_per_row(slots)?), ..self })
+    }
+
+    /// Another bound on the attempts of an update that loses against other writers; at least 1, and 10 unless told
+    /// otherwise.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts.max(1);
+        self
+    }
+
+    /// The slots.
+    pub fn slots(&self) -> &S {
+        &self.layout.slots
+    }
+
+    /// Sets a slot. One request, without reading: the last writer of a slot wins.
+    ///
+    /// # Errors
+    /// No such slot; a value that cannot be stored; the store's.
+    pub async fn set(&self, series: &Key, slot: S::Slot, value: &V) -> Result<()> {
+        let (row, patch) = self.patch(&slot, value)?;
+        let merge = Operation::InsertOrMerge(Entity::from_parts(self.layout.key(series, row)?, patch));
+        self.store.write(&self.table, merge).await.map(drop)
+    }
+
+    /// Sets several slots, all or none. One request, none for nothing. Of a slot that comes twice, the last.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set); more than a group transaction takes.
+    pub async fn set_many(&self, series: &Key, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<()> {
+        let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
+        for (row, patch) in self.patches(values)? {
+            let key = self.layout.key(series, row)?;
+            group.push(Operation::InsertOrMerge(Entity::from_parts(key, patch)))?;
+        }
+        match group.len() {
+            0 => Ok(()),
+            1 => self.store.write(&self.table, group.into_operations().remove(0)).await.map(drop),
+            _ => self.store.transact(&self.table, group).await.map(drop),
+        }
+    }
+
+    /// The whole series; without any value where nothing was ever set. One request a page: a page holds 1000 rows.
+    ///
+    /// # Errors
+    /// The store's; a value of another type.
+    pub async fn get(&self, series: &Key) -> Result<Series<S, V>> {
+        let mut values: Vec<Option<V>> = Vec::new();
+        values.resize_with(self.slots().count(), || None);
+        for (row, entity) in self.stored(series).await? {
+            for index in self.layout.slots_of(row) {
+                values[index] = C::read(&self.slots().name(index), &entity)?;
+            }
+        }
+        Ok(Series { layout: Arc::clone(&self.layout), values })
+    }
+
+    /// One slot. One request.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); no such slot.
+    pub async fn get_slot(&self, series: &Key, slot: S::Slot) -> Result<Option<V>> {
+        let name = self.slots().name(self.layout.index(&slot)?);
+        let entity = self.row(series, &slot).await?;
+        entity.map_or(Ok(None), |entity| C::read(&name, &entity))
+    }
+
+    /// Reads a slot, lets `change` decide on its new value, and merges that under the row's ETag; from the start
+    /// if another writer was quicker. Two requests, and two more for each conflict.
+    ///
+    /// # Errors
+    /// Of `change`, with nothing written; precondition failed after the last attempt; as [`set`](Self::set).
+    pub async fn modify(
+        &self,
+        series: &Key,
+        slot: S::Slot,
+        mut change: impl FnMut(Option<V>) -> Result<V>,
+    ) -> Result<V> {
+        let name = self.slots().name(self.layout.index(&slot)?);
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            let read = self.row(series, &slot).await?;
+            let value = change(read.as_ref().map_or(Ok(None), |entity| C::read(&name, entity))?)?;
+            let (row, patch) = self.patch(&slot, &value)?;
+            let patch = Entity::from_parts(self.layout.key(series, row)?, patch);
+            let operation = match read.and_then(|entity| entity.etag().cloned()) {
+                Some(etag) => Operation::Merge(patch, etag.into()),
+                None => Operation::Insert(patch),
+            };
+            match self.store.write(&self.table, operation).await {
+                Err(error) => conflicts.wait(error).await?,
+                Ok(_) => return Ok(value),
+            }
+        }
+    }
+
+    /// Makes a slot missing again; whether it was set. Two requests, and two more for each conflict.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub async fn clear(&self, series: &Key, slot: S::Slot) -> Result<bool> {
+        let index = self.layout.index(&slot)?;
+        let key = self.layout.key(series, self.layout.row_of(index))?;
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            let Some(entity) = self.store.get(&self.table, &key, None).await? else { return Ok(false) };
+            let Some(operation) = self.without(entity, index) else { return Ok(false) };
+            match self.store.write(&self.table, operation).await {
+                Err(error) => conflicts.wait(error).await?,
+                Ok(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// Deletes a series; whether there was one. One request; two where it has several rows, again on conflict.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete(&self, series: &Key) -> Result<bool> {
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            match self.delete_rows(series).await {
+                Err(error) if is_lost(&error) && self.layout.rows() > 1 => conflicts.wait(error).await?,
+                Err(error) if error.is_entity_not_found() => return Ok(false),
+                deleted => return deleted,
+            }
+        }
+    }
+
+    async fn delete_rows(&self, series: &Key) -> Result<bool> {
+        if self.layout.rows() <= 1 {
+            let delete = Operation::Delete(series.clone(), IfMatch::Any);
+            return self.store.write(&self.table, delete).await.map(|_| true);
+        }
+        let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
+        for (_, entity) in self.stored(series).await? {
+            group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
+        }
+        if group.is_empty() {
+            return Ok(false);
+        }
+        self.store.transact(&self.table, group).await.map(|_| true)
+    }
+
+    /// The row without a slot; `None` if the slot is not set.
+    fn without(&self, mut entity: Entity, index: usize) -> Option<Operation> {
+        let etag: IfMatch = entity.etag()?.into();
+        let slot = self.slots().name(index);
+        let before = entity.properties().len();
+        for suffix in C::suffixes() {
+            entity.properties_mut().remove(&format!("{slot}{suffix}"));
+        }
+        let removed = entity.properties().len() < before;
+        removed.then(|| match entity.properties().is_empty() {
+            true => Operation::Delete(entity.key().clone(), etag),
+            false => Operation::Replace(entity, etag),
+        })
+    }
+
+    fn patch(&self, slot: &S::Slot, value: &V) -> Result<(usize, Properties)> {
+        let index = self.layout.index(slot)?;
+        let mut patch = Properties::new();
+        C::write(&self.slots().name(index), value, &mut patch)?;
+        Ok((self.layout.row_of(index), patch))
+    }
+
+    fn patches(&self, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<BTreeMap<usize, Properties>> {
+        let mut rows = BTreeMap::<usize, Properties>::new();
+        for (slot, value) in values {
+            let (row, patch) = self.patch(&slot, &value)?;
+            rows.entry(row).or_default().merge(&patch);
+        }
+        Ok(rows)
+    }
+
+    /// The slot's properties, in their row.
+    async fn row(&self, series: &Key, slot: &S::Slot) -> Result<Option<Entity>> {
+        let index = self.layout.index(slot)?;
+        let name = self.slots().name(index);
+        let select = Select::new(C::suffixes().iter().map(|suffix| format!("{name}{suffix}")));
+        self.store.get(&self.table, &self.layout.key(series, self.layout.row_of(index))?, Some(&select)).await
+    }
+
+    /// The rows there are.
+    async fn stored(&self, series: &Key) -> Result<Vec<(usize, Entity)>> {
+        if self.layout.rows() <= 1 {
+            let entity = self.store.get(&self.table, series, None).await?;
+            return Ok(entity.map(|entity| (0, entity)).into_iter().collect());
+        }
+        let query = Query::new().with_filter(self.layout.range(series)?);
+        let rows = self.store.query_all(&self.table, &query).await?.into_iter();
+        Ok(rows.filter_map(|row| Some((self.layout.row_at(series, row.key())?, row))).collect())
+    }
+}
+
+/// Counters.
+impl<S: SlotSet, V: Counter, C: SlotCodec<V>> DataSeries<S, V, C> {
+    /// Adds to a slot, from zero where it is missing; the new value. Loses no update. Two requests, and two more
+    /// for each conflict.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify); the sum is too large for the type.
+    pub async fn add(&self, series: &Key, slot: S::Slot, more: V) -> Result<V> {
+        let name = self.slots().name(self.layout.index(&slot)?);
+        let add = |value: Option<V>| {
+            let sum = value.unwrap_or_default().plus(more);
+            sum.ok_or_else(|| Error::invalid_value(&*name, "the sum is too large for the type"))
+        };
+        self.modify(series, slot, add).await
+    }
+}
+
+/// A number that can be counted up without wrapping around.
+pub trait Counter: Copy + Default + Send + Sync {
+    /// The sum; `None` if it is out of range.
+    fn plus(self, more: Self) -> Option<Self>;
+}
+
+macro_rules! counters {
+    ($($number:ty)*) => {$(
+        impl Counter for $number {
+            fn plus(self, more: Self) -> Option<Self> {
+                self.checked_add(more)
+            }
+        }
+    )*};
+}
+
+counters! { i8 i16 i32 i64 u8 u16 u32 u64 }
+
+impl Counter for f64 {
+    fn plus(self, more: Self) -> Option<Self> {
+        Some(self + more)
+    }
+}
+
+/// A series as it was read.
+#[derive(Debug)]
+pub struct Series<S, V> {
+    layout: Arc<Layout<S>>,
+    values: Vec<Option<V>>,
+}
+
+impl<S: SlotSet, V> Series<S, V> {
+    /// The value of a slot; `None` if it is missing, or no slot.
+    pub fn get(&self, slot: &S::Slot) -> Option<&V> {
+        self.values.get(self.layout.slots.index(slot)?)?.as_ref()
+    }
+
+    /// The values in the order of slots, missing ones included.
+    pub fn values(&self) -> &[Option<V>] {
+        &self.values
+    }
+
+    /// The slots that have a value, with it.
+    pub fn iter(&self) -> impl Iterator<Item = (S::Slot, &V)> {
+        let slots = self.values.iter().enumerate();
+        slots.filter_map(|(index, value)| Some((self.layout.slots.slot(index), value.as_ref()?)))
+    }
+
+    /// Whether no slot has a value.
+    pub fn is_empty(&self) -> bool {
+        self.values.iter().all(Option::is_none)
+    }
+}
+
+/// By the place of a slot.
+impl<S, V> std::ops::Index<usize> for Series<S, V> {
+    type Output = Option<V>;
+
+    fn index(&self, index: usize) -> &Option<V> {
+        &self.values[index]
+    }
+}

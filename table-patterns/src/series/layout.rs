@@ -1,0 +1,104 @@
+//! Which row a slot is in, and under which name.
+
+use std::collections::BTreeSet;
+
+use table_core::model::Key;
+use table_core::query::Filter;
+use table_core::store::limits::{CUSTOM_PROPERTIES, ENTITY_BYTES};
+use table_core::store::{Error, Result};
+
+use super::{SlotCodec, SlotSet};
+
+/// Properties of a row that are left for adapters, such as write ids.
+const SPARE_PROPERTIES: usize = 4;
+/// Bytes of a row that are left for its keys and for adapters.
+const SPARE_BYTES: usize = 8 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Layout<S> {
+    pub(super) slots: S,
+    per_row: usize,
+}
+
+impl<S: SlotSet> Layout<S> {
+    /// As many slots to a row as fit, whatever their values.
+    pub(super) fn new<V, C: SlotCodec<V>>(slots: S) -> Result<Self> {
+        check_names::<S, V, C>(&slots)?;
+        let suffixes = C::suffixes();
+        let properties = suffixes.len().max(1);
+        let name = (0..slots.count()).map(|i| slots.name(i).len()).max().unwrap_or(0);
+        let names: usize = suffixes.iter().map(|suffix| 8 + 2 * (name + suffix.len())).sum();
+        let by_count = (CUSTOM_PROPERTIES - SPARE_PROPERTIES) / properties;
+        let by_bytes = (ENTITY_BYTES - SPARE_BYTES) / (names + C::max_bytes());
+        match by_count.min(by_bytes) {
+            0 => Err(Error::invalid_request("a slot that can be larger than a row: store it another way")),
+            per_row => Ok(Self { slots, per_row }),
+        }
+    }
+
+    pub(super) fn with_slots_per_row(self, slots: usize) -> Result<Self> {
+        let most = CUSTOM_PROPERTIES - SPARE_PROPERTIES;
+        if slots == 0 || slots > most {
+            return Err(Error::limit("slots in a row of a series", most, slots));
+        }
+        Ok(Self { per_row: slots, ..self })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.slots.count().div_ceil(self.per_row)
+    }
+
+    /// The place of a slot.
+    pub(super) fn index(&self, slot: &S::Slot) -> Result<usize> {
+        let found = self.slots.index(slot).filter(|index| *index < self.slots.count());
+        found.ok_or_else(|| Error::invalid_request(format!("{slot:?} is no slot of {:?}", self.slots)))
+    }
+
+    /// The row that holds a slot.
+    pub(super) const fn row_of(&self, index: usize) -> usize {
+        index / self.per_row
+    }
+
+    /// The slots of a row.
+    pub(super) fn slots_of(&self, row: usize) -> std::ops::Range<usize> {
+        row * self.per_row..self.slots.count().min((row + 1) * self.per_row)
+    }
+
+    pub(super) fn key(&self, series: &Key, row: usize) -> Result<Key> {
+        match self.rows() {
+            0 | 1 => Ok(series.clone()),
+            _ => Key::new(series.partition(), format!("{}_{row:03}", series.row())),
+        }
+    }
+
+    /// The row with this key, if it is one of the series.
+    pub(super) fn row_at(&self, series: &Key, key: &Key) -> Option<usize> {
+        let number: usize = key.row().strip_prefix(series.row())?.strip_prefix('_')?.parse().ok()?;
+        (number < self.rows() && self.key(series, number).is_ok_and(|wanted| wanted == *key))
+            .then_some(number)
+    }
+
+    /// The rows of a series that has several.
+    pub(super) fn range(&self, series: &Key) -> Result<Filter> {
+        let (first, last) = (self.key(series, 0)?, self.key(series, self.rows().saturating_sub(1))?);
+        Ok(Filter::eq(Filter::PARTITION_KEY, series.partition())
+            .and(Filter::ge(Filter::ROW_KEY, first.row()))
+            .and(Filter::le(Filter::ROW_KEY, last.row())))
+    }
+}
+
+/// Two properties of one name would be one value.
+fn check_names<S: SlotSet, V, C: SlotCodec<V>>(slots: &S) -> Result<()> {
+    let suffixes = C::suffixes();
+    let mut names = BTreeSet::new();
+    for index in 0..slots.count() {
+        let slot = slots.name(index);
+        for suffix in &suffixes {
+            let name = format!("{slot}{suffix}");
+            if !names.insert(name.clone()) {
+                return Err(Error::invalid_name("slot", &name, "two slots have this property; rename one"));
+            }
+        }
+    }
+    Ok(())
+}

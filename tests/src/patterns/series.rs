@@ -1,0 +1,193 @@
+//! Series of values in fixed slots.
+
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::model::{Entity, Key, Ticks};
+use table_core::store::Operation;
+use table_core::typed::{Json, Plain, PropertyGroup};
+use table_patterns::series::{DataSeries, Days, Enumerated, Grouped, Hours, Numbered, SlotCodec, SlotSet};
+use tokio::task::JoinSet;
+
+use crate::{Harness, TestTable};
+
+fn today() -> Key {
+    Key::new("Sales", "empid_000223_2013-01-15").expect("a legal key")
+}
+
+fn open<S: SlotSet, V: Send + Sync, C: SlotCodec<V>>(table: &TestTable, slots: S) -> DataSeries<S, V, C> {
+    DataSeries::with_codec(table.store().clone(), table.name().clone(), slots).expect("distinct slots")
+}
+
+fn metered<S: SlotSet, V: Send + Sync, C: SlotCodec<V>>(
+    table: &TestTable,
+    slots: S,
+) -> (DataSeries<S, V, C>, RequestMeter) {
+    let meter = RequestMeter::new();
+    let store = Arc::new(Metered::new(table.store().clone(), meter.clone()));
+    (DataSeries::with_codec(store, table.name().clone(), slots).expect("distinct slots"), meter)
+}
+
+/// A day of hours: a merge per update, one request for the whole, missing is not zero.
+pub async fn of_a_day_is_one_entity(harness: &Harness) {
+    let table = harness.table().await;
+    let (messages, meter) = metered::<Hours, i32, Plain>(&table, Hours);
+    assert!(messages.get(&today()).await.expect("nothing yet").is_empty());
+    meter.reset();
+    messages.set(&today(), 9, &12).await.expect("an hour");
+    messages.set(&today(), 10, &0).await.expect("an hour");
+    messages.set(&today(), 9, &13).await.expect("an hour");
+    assert_eq!(meter.total(), 3);
+    let (day, cost) = meter.measure(messages.get(&today())).await;
+    let day = day.expect("a day");
+    assert_eq!(cost.total(), 1);
+    assert_eq!((day[9], day[10], day[11]), (Some(13), Some(0), None));
+    assert_eq!(day.iter().collect::<Vec<_>>(), [(9, &13), (10, &0)]);
+    assert_eq!(messages.get_slot(&today(), 10).await.expect("an hour"), Some(0));
+    assert_eq!(messages.get_slot(&today(), 11).await.expect("an hour"), None);
+    let row = table.existing(&today()).await;
+    assert_eq!(row.get("H09"), Some(table_core::model::ValueRef::Int32(13)));
+    let error = messages.set(&today(), 24, &1).await.expect_err("a day has 24 hours");
+    assert!(error.to_string().contains("24"), "{error}");
+}
+
+/// A year of days goes on in a second row; updates are still one merge, reads one query.
+pub async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
+    let table = harness.table().await;
+    let (flights, meter) = metered::<Days, i64, Plain>(&table, Days::of_year(2012).expect("a year"));
+    let key = Key::new("JFK", "2012").expect("a legal key");
+    let day = |month, day| NaiveDate::from_ymd_opt(2012, month, day).expect("a day");
+    let days: Vec<_> = (0..366).map(|n| (flights.slots().slot(n), n as i64)).collect();
+    flights.set_many(&key, days.clone()).await.expect("a year");
+    flights.set(&key, day(12, 31), &-1).await.expect("a day");
+    assert_eq!(meter.total(), 2);
+    let (year, cost) = meter.measure(flights.get(&key)).await;
+    let year = year.expect("a year");
+    assert_eq!(cost.total(), 1);
+    assert_eq!(year.values().len(), 366);
+    assert_eq!((year.get(&day(2, 29)), year.get(&day(12, 31))), (Some(&59), Some(&-1)));
+    assert_eq!(year.get(&NaiveDate::from_ymd_opt(2013, 1, 1).expect("a day")), None);
+    assert!(table.get(&Key::new("JFK", "2012_000").expect("a legal key")).await.is_some());
+    assert!(table.get(&Key::new("JFK", "2012_001").expect("a legal key")).await.is_some());
+
+    let note = Entity::new("JFK", "2012_000x").expect("a legal key").with("D001", "not of this series");
+    table.put(Operation::Insert(note)).await;
+    assert_eq!(flights.get(&key).await.expect("a year")[0], Some(0));
+    assert!(flights.delete(&key).await.expect("it is there"));
+    assert!(!flights.delete(&key).await.expect("it is gone"));
+    assert!(flights.get(&key).await.expect("nothing").is_empty());
+}
+
+/// Every slot at once, by as many tasks: nobody waits for anybody, nothing is lost.
+pub async fn slots_are_updated_at_once(harness: &Harness) {
+    let table = harness.table().await;
+    let (minutes, meter) = metered::<Numbered, i32, Plain>(&table, Numbered::new("M", 300));
+    let mut tasks = JoinSet::new();
+    for slot in 0..300 {
+        let minutes = minutes.clone();
+        tasks.spawn(async move { minutes.set(&today(), slot, &(slot as i32)).await });
+    }
+    assert!(tasks.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(meter.total(), 300);
+    let all = minutes.get(&today()).await.expect("a series");
+    assert!((0..300).all(|slot| all[slot] == Some(slot as i32)));
+}
+
+/// Counters lose no update, whoever else counts in the same row.
+pub async fn counters_lose_no_update(harness: &Harness) {
+    let table = harness.table().await;
+    let counts = open::<Hours, u32, Plain>(&table, Hours).with_attempts(1000);
+    let tasks = harness.scale().tasks.min(16) as u32;
+    let mut counting = JoinSet::new();
+    for task in 0..tasks {
+        let counts = counts.clone();
+        counting.spawn(async move { counts.add(&today(), task % 2, 1).await });
+    }
+    assert!(counting.join_all().await.iter().all(Result::is_ok));
+    let sum = counts.get(&today()).await.expect("a series");
+    assert_eq!((sum[0], sum[1]), (Some(tasks / 2), Some(tasks / 2)));
+
+    let (counts, meter) = metered::<Hours, u32, Plain>(&table, Hours);
+    assert_eq!(counts.add(&today(), 5, 7).await.expect("a new counter"), 7);
+    assert_eq!(meter.total(), 2);
+    counts.set(&today(), 6, &u32::MAX).await.expect("a number");
+    let error = counts.add(&today(), 6, 1).await.expect_err("it would wrap around");
+    assert!(error.to_string().contains("H06"), "{error}");
+}
+
+/// A slot can be made missing again; the last one takes the row with it.
+pub async fn a_slot_is_cleared(harness: &Harness) {
+    let table = harness.table().await;
+    let (days, meter) = metered::<Hours, bool, Plain>(&table, Hours);
+    days.set_many(&today(), [(1, true), (2, false)]).await.expect("two hours");
+    assert_eq!(meter.total(), 1);
+    let (cleared, cost) = meter.measure(days.clear(&today(), 1)).await;
+    assert!(cleared.expect("it was set"));
+    assert_eq!(cost.total(), 2);
+    assert!(!days.clear(&today(), 1).await.expect("it is missing"));
+    assert_eq!(days.get(&today()).await.expect("a series").values()[1..3], [None, Some(false)]);
+    assert!(days.clear(&today(), 2).await.expect("it was set"));
+    assert_eq!(table.get(&today()).await, None);
+    assert!(!days.delete(&today()).await.expect("it is gone"));
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Wind {
+    speed: f64,
+    gusts: bool,
+    measured: Ticks,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Note {
+    text: String,
+    by: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Shift {
+    Early,
+    Late,
+}
+
+/// Values are numbers, times, small structs by field or as JSON; slots are what the program has.
+pub async fn values_are_small_structs(harness: &Harness) {
+    let table = harness.table().await;
+    let winds = open::<Hours, Wind, Grouped>(&table, Hours);
+    let calm = Wind { speed: 1.5, gusts: false, measured: "2013-01-15T07:00:00Z".parse().expect("a time") };
+    winds.set(&today(), 7, &calm).await.expect("an hour");
+    winds.set(&today(), 8, &Wind { gusts: true, ..calm }).await.expect("an hour");
+    let day = winds.get(&today()).await.expect("a day");
+    assert_eq!((day[7], day[8].map(|wind| wind.gusts), day[9]), (Some(calm), Some(true), None));
+    let row = table.existing(&today()).await;
+    assert_eq!(row.get("H07Speed"), Some(table_core::model::ValueRef::Double(1.5)));
+
+    let key = Key::new("Sales", "notes").expect("a legal key");
+    let shifts = Enumerated::new(&[(Shift::Early, "Early"), (Shift::Late, "Late")]);
+    let notes = open::<Enumerated<Shift>, Note, Json>(&table, shifts);
+    let note = Note { text: "quiet".to_owned(), by: None };
+    notes.set(&key, Shift::Late, &note).await.expect("a shift");
+    let read = notes.get(&key).await.expect("notes");
+    assert_eq!((read.get(&Shift::Early), read.get(&Shift::Late)), (None, Some(&note)));
+}
+
+/// Long texts get fewer to a row, so that no row can grow too large; slots that would share a property are
+/// refused.
+pub async fn rows_never_grow_too_large(harness: &Harness) {
+    let table = harness.table().await;
+    let texts = open::<Numbered, String, Plain>(&table, Numbered::new("T", 40));
+    let long = "x".repeat(32 * 1024);
+    for slot in 0..40 {
+        texts.set(&today(), slot, &long).await.expect("the longest text there is");
+    }
+    let all = texts.get(&today()).await.expect("a series");
+    assert!(all.values().iter().all(|text| text.as_ref().is_some_and(|text| *text == long)));
+
+    let twice = Enumerated::new(&[(1, "One"), (2, "One")]);
+    let store = table.store().clone();
+    let error = DataSeries::<_, i32>::new(store, table.name().clone(), twice).expect_err("one property");
+    assert!(error.to_string().contains("One"), "{error}");
+}

@@ -1,0 +1,70 @@
+//! A service without order, such as Cosmos DB.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written};
+
+/// A store that answers in reverse, and says that it has no order.
+#[derive(Debug)]
+pub(super) struct Unsorted {
+    store: Arc<dyn TableStore>,
+    profile: ServiceProfile,
+}
+
+impl Unsorted {
+    pub(super) fn new(store: Arc<dyn TableStore>) -> Self {
+        let mut profile = store.profile().clone();
+        profile.order = KeyOrder::Unsorted;
+        Self { store, profile }
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl TableStore for Unsorted {
+    fn profile(&self) -> &ServiceProfile {
+        &self.profile
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.store.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.store.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.store.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.store.get(table, key, select).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut page = self.store.query(table, query, from).await?;
+        page.items.reverse();
+        Ok(page)
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.store.write(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        self.store.transact(table, group).await
+    }
+}
