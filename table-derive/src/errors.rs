@@ -23,6 +23,11 @@ impl Errors {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.borrow().as_ref().map_or(0, Vec::len)
+    }
+
     /// All of them as one error.
     pub(crate) fn check(self) -> syn::Result<()> {
         let errors = self.0.take().unwrap_or_default();

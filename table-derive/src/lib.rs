@@ -7,6 +7,7 @@ mod entity;
 mod errors;
 mod fields;
 mod group;
+mod index;
 mod resolver;
 mod rules;
 mod template;
@@ -15,8 +16,9 @@ mod value;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Derives `TableEntity` and `FromEntity` for a struct, or `FromEntity` for a projection.
-#[proc_macro_derive(TableEntity, attributes(entity, partition_key, row_key, encrypt, etag, timestamp))]
+/// Derives `TableEntity` and `FromEntity` for a struct, with `IndexedEntity` where it has `#[index(…)]`, or
+/// `FromEntity` for a projection.
+#[proc_macro_derive(TableEntity, attributes(entity, index, partition_key, row_key, encrypt, etag, timestamp))]
 pub fn table_entity(input: TokenStream) -> TokenStream {
     entity::derive(&parse_macro_input!(input as DeriveInput)).into()
 }

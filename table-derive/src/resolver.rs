@@ -119,6 +119,10 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
             }
 
+            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+                [#(<#all as #krate::typed::FromEntity>::indexes()),*].concat()
+            }
+
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
                 #(#arms)*
                 #end

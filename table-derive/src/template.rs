@@ -77,12 +77,16 @@ impl Template {
 
     /// The template with its fields named, for messages.
     pub(crate) fn display(&self) -> String {
-        let piece = |segment: &Segment| match segment {
+        self.segments.iter().map(Self::display_of).collect()
+    }
+
+    /// One segment as it is written.
+    pub(crate) fn display_of(segment: &Segment) -> String {
+        match segment {
             Segment::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
             Segment::Part(Part { field, width: None }) => format!("{{{}}}", plain(field)),
             Segment::Part(Part { field, width: Some(n) }) => format!("{{{}:0{n}}}", plain(field)),
-        };
-        self.segments.iter().map(piece).collect()
+        }
     }
 
     fn with(text: &LitStr, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Self, String> {

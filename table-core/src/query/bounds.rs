@@ -45,7 +45,7 @@ impl KeyBounds {
     }
 
     /// The comparisons that mean these bounds; none for every key.
-    pub(crate) fn to_filter(&self) -> Option<Filter> {
+    pub fn to_filter(&self) -> Option<Filter> {
         Filter::and_maybe(
             self.partition.to_filter(Filter::PARTITION_KEY),
             self.row.to_filter(Filter::ROW_KEY),

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Discriminator, Schema};
+use super::{Discriminator, IndexSchema, Schema};
 use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
 use crate::query::{Filter, Select};
 use crate::store::Result;
@@ -22,6 +22,11 @@ pub trait FromEntity: Sized + Send + 'static {
 
     /// The properties that are encrypted in the store: a table of this type needs an encrypting one.
     fn encrypted() -> Vec<&'static str>;
+
+    /// The declared indexes of the entities, which writes must keep in step.
+    fn indexes() -> Vec<&'static IndexSchema> {
+        Vec::new()
+    }
 
     /// Reads an entity.
     ///

@@ -19,7 +19,10 @@ pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGroup};
-pub use index::{IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity};
+pub use index::{
+    EntriesOf, IndexEntries, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness,
+    IndexedEntity, ManyEntries, OneEntry, PartRange,
+};
 pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};
 pub use record::Record;

@@ -1,3 +1,4 @@
+use super::IndexSchema;
 use crate::model::EdmType;
 
 /// How rows of a type are told from the rows of other types in the same table.
@@ -31,6 +32,8 @@ pub struct Schema {
     pub row_key: &'static str,
     /// The properties, in the order they are written; flattened structs included.
     pub properties: &'static [PropertySchema],
+    /// The declared indexes, in the order they are declared.
+    pub indexes: &'static [IndexSchema],
     /// Whether properties without a field are kept, so that reads must not project.
     pub keeps_rest: bool,
 }

@@ -7,7 +7,7 @@ use syn::{Attribute, Expr, ExprPath, Ident, Lit, LitInt, LitStr, Meta, Path, Tok
 
 use crate::errors::Errors;
 
-/// One entry of an attribute: `key`, `key = value` or `key(entries)`.
+/// One entry of an attribute: `key`, `key = value`, `key = entry(entries)` or `key(entries)`.
 pub(crate) struct Item {
     pub(crate) key: Ident,
     pub(crate) value: Value,
@@ -25,8 +25,13 @@ impl Parse for Item {
         let key = Ident::parse_any(input)?;
         if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
-            let value =
-                if input.peek(Lit) { Value::Lit(input.parse()?) } else { Value::Type(input.parse()?) };
+            let value = if input.peek(Lit) {
+                Value::Lit(input.parse()?)
+            } else if input.peek(Ident) && input.peek2(syn::token::Paren) {
+                Value::List(vec![input.parse()?])
+            } else {
+                Value::Type(input.parse()?)
+            };
             return Ok(Self { key, value });
         }
         if !input.peek(syn::token::Paren) {
@@ -68,6 +73,11 @@ pub(crate) fn items(attr: &Attribute, errors: &Errors) -> Vec<Item> {
 impl Item {
     pub(crate) fn name(&self) -> String {
         self.key.unraw().to_string()
+    }
+
+    /// The word, if it is a bare one.
+    pub(crate) fn word(&self) -> Option<Ident> {
+        matches!(self.value, Value::None).then(|| self.key.clone())
     }
 
     /// Whether it is a bare word; reports it otherwise.

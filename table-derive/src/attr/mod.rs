@@ -2,8 +2,10 @@
 
 mod container;
 mod field;
+mod index;
 mod item;
 
 pub(crate) use container::{Container, DiscriminatorAttr, ENTITY, RESOLVER, SIMPLE};
 pub(crate) use field::{FieldAttrs, KeyAttr};
+pub(crate) use index::{IndexAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 pub(crate) use item::items;

@@ -13,15 +13,16 @@ use crate::template::{Part, Segment, Template, plain};
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let partition = template(entity, &entity.partition, "partition key");
     let row = template(entity, &entity.row, "row key");
+    let indexes = crate::index::checks(entity);
     let flattened = flattened(entity);
     let previous = previous(entity);
-    quote!(#(#partition)* #(#row)* #flattened #previous)
+    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous)
 }
 
-fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
+pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
     let check = |(i, segment): (usize, &Segment)| {
         let Segment::Part(part) = segment else { return None };
-        let ty = &entity.fields.iter().find(|f| f.ident == part.field)?.ty;
+        let ty = entity.fields.iter().find(|f| f.ident == part.field)?.value_type();
         let message = |problem: String| format!("{which} \"{}\": {problem}", template.display());
         let padded = padded(entity, part, ty, &message);
         let ended = ended(entity, template, i, part, ty, &message);

@@ -59,6 +59,13 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
         quote!(<Self as #krate::__private::KeyFields>::key_fields(__entity.key())?;)
     };
     let fields = decode_fields(krate, &entity.fields, version_place + 1);
+    let indexes = (!entity.indexes.is_empty()).then(|| {
+        quote! {
+            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+                #krate::__private::indexes(<Self as #krate::typed::TableEntity>::SCHEMA)
+            }
+        }
+    });
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::typed::FromEntity for #name #ty_generics #where_clause {
@@ -74,6 +81,8 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
             fn encrypted() -> ::std::vec::Vec<&'static str> {
                 #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
+
+            #indexes
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
                 let __slots = #krate::__private::Slots::scan(#rust_name, __NAMES, &__entity);
@@ -260,6 +269,7 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
     };
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
+    let indexes = crate::index::schemas(entity);
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {
         #krate::typed::Schema {
@@ -270,6 +280,7 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
             partition_key: #partition,
             row_key: #row,
             properties: #properties,
+            indexes: &[#(#indexes),*],
             keeps_rest: #keeps_rest,
         }
     }

@@ -22,7 +22,23 @@ pub(super) fn expand(input: &DeriveInput, error: Option<syn::Error>) -> TokenStr
     let krate = container.krate();
     let from = from_entity(input, &krate);
     let table = container.projection_of.is_none().then(|| table_entity(input, &krate));
-    quote!(#error #from #table)
+    let indexed = input.attrs.iter().any(|a| a.path().is_ident("index"));
+    let indexes = (indexed && table.is_some()).then(|| indexed_entity(input, &krate));
+    quote!(#error #from #table #indexes)
+}
+
+fn indexed_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
+    let name = &input.ident;
+    let generics = generics(input);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::IndexedEntity for #name #ty_generics #where_clause {
+            fn index_key(&self, _: usize) -> #krate::Result<::core::option::Option<#krate::model::Key>> {
+                ::core::unreachable!()
+            }
+        }
+    }
 }
 
 fn from_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
@@ -79,6 +95,7 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 partition_key: "",
                 row_key: "",
                 properties: &[],
+                indexes: &[],
                 keeps_rest: false,
             };
             fn entity_key(&self) -> #krate::Result<#krate::typed::EntityKey<Self>> {

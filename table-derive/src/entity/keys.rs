@@ -18,10 +18,10 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 }
 
 /// `fn __row_key(id: &u32) -> Result<String>`.
-fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
+pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
     let krate = &entity.krate;
     let params = entity.key_fields_of(template).into_iter().map(|f| {
-        let (ident, ty) = (&f.ident, &f.ty);
+        let (ident, ty) = (&f.ident, f.value_type());
         quote!(#ident: &#ty)
     });
     let display = template.display();
@@ -42,7 +42,7 @@ fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Iden
 }
 
 /// `PartFormat { … }` of the part at an index.
-pub(super) fn format(entity: &Entity<'_>, template: &Template, index: usize, part: &Part) -> TokenStream {
+pub(crate) fn format(entity: &Entity<'_>, template: &Template, index: usize, part: &Part) -> TokenStream {
     let krate = &entity.krate;
     let width = option(part.width);
     let stop = option(stop(template, index));
@@ -176,14 +176,14 @@ fn names(fields: &[&Field]) -> Vec<Ident> {
 }
 
 /// Parameters that take what can stand for the fields, and statements that make the fields of them.
-fn arguments(krate: &syn::Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
+pub(crate) fn arguments(krate: &syn::Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
     let params = fields.iter().map(|f| {
-        let (ident, ty) = (&f.ident, &f.ty);
+        let (ident, ty) = (&f.ident, f.value_type());
         let operand = operand(krate, ty);
         quote!(#ident: impl #operand)
     });
     let values = fields.iter().map(|f| {
-        let (ident, ty) = (&f.ident, &f.ty);
+        let (ident, ty) = (&f.ident, f.value_type());
         let operand = operand(krate, ty);
         quote!(let #ident: #ty = #operand::into_operand(#ident);)
     });
@@ -191,7 +191,7 @@ fn arguments(krate: &syn::Path, fields: &[&Field]) -> (TokenStream, TokenStream)
 }
 
 /// `Operand<T>`.
-pub(super) fn operand(krate: &syn::Path, ty: &Type) -> TokenStream {
+pub(crate) fn operand(krate: &syn::Path, ty: &Type) -> TokenStream {
     let span: Span = ty.span();
     quote_spanned!(span=> #krate::typed::Operand::<#ty>)
 }

@@ -15,10 +15,15 @@ use quote::quote;
 use syn::DeriveInput;
 
 use crate::errors::Errors;
+use crate::index;
+pub(crate) use checks::template as check_template;
 pub(crate) use codec::{decode_fields, encode_fields, names, properties};
 pub(crate) use constants::constants;
-pub(crate) use model::{DISCRIMINATOR, SYSTEM, generics, sources};
-use model::{Entity, Input};
+pub(crate) use keys::{arguments, format as part_format, operand, writer as key_writer};
+use model::Input;
+pub(crate) use model::{
+    DISCRIMINATOR, Discriminator, Entity, SYSTEM, Sources, generics, mentions, parsed, sources,
+};
 
 /// Expands the derive: the implementations, or every mistake and what keeps others quiet.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
@@ -34,6 +39,7 @@ pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
 fn expand(entity: &Entity<'_>) -> TokenStream {
     let patch = patch::definition(entity);
     let prefix = prefix::definition(entity);
+    let lookups = index::definition(entity);
     let inner = [
         checks::expand(entity),
         keys::expand(entity),
@@ -41,10 +47,12 @@ fn expand(entity: &Entity<'_>) -> TokenStream {
         constants::expand(entity),
         patch::expand(entity),
         prefix::expand(entity),
+        index::expand(entity),
     ];
     quote! {
         #patch
         #prefix
+        #lookups
         const _: () = {
             #(#inner)*
         };

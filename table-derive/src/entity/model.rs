@@ -1,9 +1,10 @@
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, GenericParam, Generics, Ident, LitStr, Path, Type, parse_quote};
 
-use crate::attr::{Container, DiscriminatorAttr, ENTITY, FieldAttrs, KeyAttr};
+use crate::attr::{Container, DiscriminatorAttr, ENTITY, FieldAttrs, IndexAttr, KeyAttr};
 use crate::errors::Errors;
 use crate::fields::{self, Field, FieldRules, Owner};
+use crate::index::{self, Index};
 use crate::template::{Segment, Template, plain};
 
 /// Why the discriminator's property is taken.
@@ -35,6 +36,7 @@ pub(crate) struct Entity<'a> {
     pub(crate) partition: Template,
     pub(crate) row: Template,
     pub(crate) fields: Vec<Field>,
+    pub(crate) indexes: Vec<Index>,
 }
 
 /// A validated projection.
@@ -53,7 +55,7 @@ pub(crate) enum Discriminator {
     PartitionPrefix(String),
 }
 
-type Sources<'a> = Vec<(&'a syn::Field, &'a Ident, FieldAttrs)>;
+pub(crate) type Sources<'a> = Vec<(&'a syn::Field, &'a Ident, FieldAttrs)>;
 
 impl<'a> Input<'a> {
     /// Validates; what is wrong is in `errors`.
@@ -123,6 +125,15 @@ fn entity<'a>(
         FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, owner: Owner::Entity };
     let fields = fields::build(sources, &rules, errors);
     check_key_generics(input, &fields, errors);
+    let known = index::Context {
+        sources,
+        fields: &fields,
+        partition: partition.as_ref(),
+        row: row.as_ref(),
+        discriminator: discriminator.as_ref(),
+        generics: &input.generics,
+    };
+    let indexes = index::build(&IndexAttr::parse_all(&input.attrs, errors), &known, errors);
     let (partition, row, discriminator) = (partition?, row?, discriminator?);
     Some(Entity {
         input,
@@ -135,6 +146,7 @@ fn entity<'a>(
         partition,
         row,
         fields,
+        indexes,
     })
 }
 
@@ -146,6 +158,9 @@ fn projection<'a>(
     errors: &Errors,
 ) -> Projection<'a> {
     let krate = container.krate();
+    for index in IndexAttr::parse_all(&input.attrs, errors) {
+        errors.push(&index.name, "an index is the entity's: declare it there, and read a projection by it");
+    }
     for (name, at) in [
         ("type", container.type_name.to_token_stream()),
         ("version", container.version.to_token_stream()),
@@ -215,7 +230,7 @@ fn template(
     }
 }
 
-fn parsed(
+pub(crate) fn parsed(
     text: &LitStr,
     template: Result<Template, String>,
     sources: &Sources<'_>,

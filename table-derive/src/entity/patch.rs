@@ -23,7 +23,8 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
         quote!(#ident: ::core::option::Option<#ty>)
     });
     let doc = format!("A partial update of [`{of}`], for merges: what is not set stays as it is.");
-    let remark = "A merge cannot clear an `Option`: for that read the entity and replace it.";
+    let held = if entity.indexes.is_empty() { "" } else { " What an index holds is not among its fields." };
+    let remark = format!("A merge cannot clear an `Option`: for that read the entity and replace it.{held}");
     quote! {
         #[doc = #doc]
         #[doc = ""]
@@ -92,9 +93,10 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// The fields that a patch has.
+/// The fields that a patch has: a merge of one that an index holds would leave its entry stale.
 fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
-    entity.fields.iter().filter(|f| matches!(f.role, Role::Property(_) | Role::Flatten))
+    let stored = entity.fields.iter().filter(|f| matches!(f.role, Role::Property(_) | Role::Flatten));
+    stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field)))
 }
 
 fn setter(krate: &Path, field: &Field) -> TokenStream {

@@ -47,6 +47,10 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 #krate::__private::encrypted(#properties)
             }
 
+            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+                <#of as #krate::typed::FromEntity>::indexes()
+            }
+
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
                 const __NAMES: &[&str; #count] = &[#(#names),*];
                 #krate::__private::check_projected(#rust_name, #schema, &__entity)?;

@@ -39,7 +39,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let store: Arc<dyn TableStore> = Arc::new(store);
         let table = Table::<T>::new(store.clone(), name)?;
         table.create_if_missing().await?;
-        let indexes = T::INDEXES.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
+        let indexes = T::SCHEMA.indexes.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
         let indexes = indexes.collect::<Result<Vec<_>>>()?;
         for index in &indexes {
             if let Placement::OtherTable(other) = index.placement() {
@@ -172,7 +172,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
 
     /// An entry with some properties does not make a whole `T`: its entity is read.
     fn complete(&self, index: &str, trust: Trust) -> Trust {
-        let schema = T::INDEXES.iter().find(|i| i.name == index);
+        let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
         match schema.map(|s| s.payload) {
             Some(IndexPayload::Fields(_)) => Trust::Entity,
             _ => trust,
@@ -195,14 +195,6 @@ fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema) -> Result<
     if schema.shape != IndexShape::Row {
         let reason = format!("the index '{}' is a {:?}: keep it as rows", schema.name, schema.shape);
         return Err(Error::invalid_request(reason));
-    }
-    let shares = !matches!(placement, Placement::OtherTable(_));
-    if shares && T::SCHEMA.discriminator == Discriminator::None {
-        return Err(Error::invalid_request(format!(
-            "the index '{}' is in the table of '{}', and nothing tells its entries from entities: give the type a name, `#[entity(type = \"…\")]`",
-            schema.name,
-            T::SCHEMA.rust_name
-        )));
     }
     let index = Index::new(schema.name, placement, move |e| key_of::<T>(n, e))
         .with_payload(payload(schema.payload))

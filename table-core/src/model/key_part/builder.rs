@@ -31,7 +31,7 @@ impl PartFormat {
 /// assert_eq!(key.finish(), "empid_000223");
 /// # Ok::<(), table_core::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyBuilder {
     which: &'static str,
     template: &'static str,

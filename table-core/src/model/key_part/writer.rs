@@ -3,7 +3,7 @@ use super::escape;
 use crate::model::ValueError;
 
 /// Where a [`KeyPart`](super::KeyPart) writes itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyWriter {
     pub(crate) out: String,
     pub(crate) format: PartFormat,

@@ -3,17 +3,20 @@
 mod check;
 mod decode;
 mod encode;
+mod index;
 mod resolve;
 mod upgrade;
 
 pub use check::{Projected, distinct, is_distinct_from, joined, projected, same_type};
 pub use decode::Slots;
 pub use encode::{Encoder, debug_patch};
+pub use index::{entry_key, indexes};
 pub use resolve::{
     check_projected, encrypted, filter_all, is_a, is_told, no_text, no_variant, select, select_all,
 };
 pub use upgrade::upgrade;
 
+pub use super::index::EntriesBuilder;
 pub use super::prefix_builder::{PrefixBuilder, PrefixOf};
 
 use crate::model::{Entity, Key};

@@ -64,15 +64,16 @@ impl<T: FromEntity> Table<T> {
     }
 }
 
-/// Each method that adds fails if the entity is in another partition, is in the group already, or
-/// exceeds a limit of the store: 100 operations and 4 MiB on Azure Table Storage.
-impl<T> TableGroup<T> {
+/// Each method that adds fails if the entity is in another partition, is in the group already, has
+/// declared indexes (see [`Table::ignoring_indexes`]), or exceeds a limit of the store: 100 operations
+/// and 4 MiB on Azure Table Storage.
+impl<T: FromEntity> TableGroup<T> {
     /// Adds an [`insert`](Table::insert).
     ///
     /// # Errors
     /// See above; a key or a value cannot be stored.
     pub fn insert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add(entity.to_entity().map(Operation::Insert))
+        self.add::<E>(entity.to_entity().map(Operation::Insert))
     }
 
     /// Adds an [`insert_or_replace`](Table::insert_or_replace).
@@ -80,7 +81,7 @@ impl<T> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add(entity.to_entity().map(Operation::InsertOrReplace))
+        self.add::<E>(entity.to_entity().map(Operation::InsertOrReplace))
     }
 
     /// Adds an [`insert_or_merge`](Table::insert_or_merge).
@@ -88,7 +89,7 @@ impl<T> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add(entity.to_entity().map(Operation::InsertOrMerge))
+        self.add::<E>(entity.to_entity().map(Operation::InsertOrMerge))
     }
 
     /// Adds a [`replace`](Table::replace) in the version of the entity's `#[etag]` field.
@@ -96,7 +97,7 @@ impl<T> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert); the value carries no ETag.
     pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add(own_version(entity).and_then(|version| replace(entity, version)))
+        self.add::<E>(own_version(entity).and_then(|version| replace(entity, version)))
     }
 
     /// Adds a [`replace_if`](Table::replace_if).
@@ -108,7 +109,7 @@ impl<T> TableGroup<T> {
         entity: &E,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        self.add(replace(entity, version.into()))
+        self.add::<E>(replace(entity, version.into()))
     }
 
     /// Adds a [`merge`](Table::merge). For a type in schema version 2 or later, `commit` costs a
@@ -124,7 +125,7 @@ impl<T> TableGroup<T> {
     ) -> Result<&mut Self> {
         let (index, schema) = (self.len(), P::Entity::SCHEMA);
         let entity = patched(key.into_key(), patch);
-        self.add(entity.map(|entity| Operation::Merge(entity, version.into())))?;
+        self.add::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version.into())))?;
         self.checks.extend(is_versioned(schema).then_some(Check { index, schema }));
         Ok(self)
     }
@@ -134,7 +135,7 @@ impl<T> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn delete(&mut self, key: impl Into<Key>, version: impl Into<IfMatch>) -> Result<&mut Self> {
-        self.add(Ok(Operation::Delete(key.into(), version.into())))
+        self.add::<T>(Ok(Operation::Delete(key.into(), version.into())))
     }
 
     /// Adds a [`delete_entity`](Table::delete_entity).
@@ -142,7 +143,7 @@ impl<T> TableGroup<T> {
     /// # Errors
     /// As [`replace`](Self::replace).
     pub fn delete_entity<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add(delete(entity))
+        self.add::<E>(delete(entity))
     }
 
     /// Adds an operation on an entity as a bag of properties.
@@ -150,7 +151,7 @@ impl<T> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
-        self.add(Ok(operation))
+        self.add::<T>(Ok(operation))
     }
 
     /// How many writes there are.
@@ -194,9 +195,12 @@ impl<T> TableGroup<T> {
         Ok(())
     }
 
-    fn add(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
+    fn add<E: FromEntity>(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
         let index = self.len();
-        let added = operation.and_then(|operation| self.group.push(operation));
+        let added = operation.and_then(|operation| {
+            self.table.shared().check_indexes(&E::indexes(), operation.kind().name())?;
+            self.group.push(operation)
+        });
         added.map_err(|error| Error::in_transaction(index, error))?;
         Ok(self)
     }

@@ -7,7 +7,7 @@ use super::TableQuery;
 use crate::model::{Key, TableName};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Result, TableStore, TableStoreExt};
-use crate::typed::FromEntity;
+use crate::typed::{FromEntity, IndexSchema};
 
 /// Point reads that [`Table::get_many`] has in flight unless told otherwise.
 const CONCURRENCY: usize = 16;
@@ -78,6 +78,8 @@ pub(super) struct Shared {
     pub(super) type_filter: Option<Filter>,
     pub(super) concurrency: usize,
     pub(super) attempts: u32,
+    /// Whether writes may leave declared indexes as they are.
+    pub(super) ignores_indexes: bool,
 }
 
 impl<T: FromEntity> Table<T> {
@@ -101,6 +103,7 @@ impl<T: FromEntity> Table<T> {
             type_filter: None,
             concurrency: CONCURRENCY,
             attempts: ATTEMPTS,
+            ignores_indexes: false,
         })
     }
 
@@ -146,6 +149,17 @@ impl<T> Table<T> {
         self
     }
 
+    /// The same table with writes that leave the entries of declared indexes as they are.
+    ///
+    /// Otherwise a table of a type with `#[index(…)]` refuses to write: `table_patterns::index::IndexedTable`
+    /// keeps the entries in step. What is written here must not touch what an index holds, or be
+    /// followed by a scrub.
+    #[must_use]
+    pub fn ignoring_indexes(mut self) -> Self {
+        Arc::make_mut(&mut self.shared).ignores_indexes = true;
+        self
+    }
+
     /// Creates the table unless it is there; whether it was created. One request.
     ///
     /// # Errors
@@ -172,6 +186,18 @@ impl<T> Table<T> {
 impl Shared {
     pub(super) fn not_found(&self, key: &Key) -> Error {
         ErrorKind::EntityNotFound { table: self.name.to_string(), key: key.to_string() }.into()
+    }
+
+    /// Refuses writes that would leave entries of declared indexes stale.
+    pub(super) fn check_indexes(&self, indexes: &[&IndexSchema], what: &str) -> Result<()> {
+        match indexes.first() {
+            Some(index) if !self.ignores_indexes => Err(Error::invalid_request(format!(
+                "'{}' holds entities with the index '{}', and {what} would leave its entry stale: write through \
+                 `table_patterns::index::IndexedTable`, or ask for it by `ignoring_indexes()`",
+                self.name, index.name
+            ))),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn changed(&self, key: &Key) -> Error {

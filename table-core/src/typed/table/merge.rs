@@ -56,6 +56,7 @@ impl<T: TableEntity> Table<T> {
         patch: &T::Patch,
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
+        self.shared().check_indexes(&T::indexes(), "a merge")?;
         let (entity, version) = (patched(key.into_key(), patch)?, version.into());
         if !is_versioned(T::SCHEMA) {
             return self.write(Operation::Merge(entity, version)).await;

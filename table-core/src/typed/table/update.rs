@@ -53,6 +53,7 @@ impl<T: TableEntity> Table<T> {
         key: impl KeyOf<T>,
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<T> {
+        self.shared().check_indexes(&T::indexes(), "an update")?;
         let key = key.into_key();
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {

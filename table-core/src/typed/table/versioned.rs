@@ -3,7 +3,7 @@ use std::ops::{Deref, DerefMut};
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Result};
-use crate::typed::FromEntity;
+use crate::typed::{FromEntity, IndexSchema};
 
 /// A value with the version and the time that the store gave it, for types that have no fields
 /// for them.
@@ -30,6 +30,10 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
 
     fn encrypted() -> Vec<&'static str> {
         T::encrypted()
+    }
+
+    fn indexes() -> Vec<&'static IndexSchema> {
+        T::indexes()
     }
 
     fn from_entity(entity: Entity) -> Result<Self> {

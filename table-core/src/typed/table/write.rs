@@ -3,7 +3,7 @@ use crate::model::{Entity, IfMatch, Key};
 use crate::store::{Error, Operation, Result, Written};
 use crate::typed::{EntityPatch, TableEntity};
 
-/// Writes.
+/// Writes. A type with declared indexes is refused: see [`Table::ignoring_indexes`].
 impl<T: TableEntity> Table<T> {
     /// Adds an entity that must not exist. One request.
     ///
@@ -106,6 +106,7 @@ impl<T: TableEntity> Table<T> {
     }
 
     pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
+        self.shared().check_indexes(&T::indexes(), operation.kind().name())?;
         self.store().write(self.name(), operation).await
     }
 }

@@ -2,6 +2,7 @@ mod entity;
 mod field;
 mod flatten;
 mod generic;
+mod index;
 mod projection;
 mod property;
 mod resolver;

@@ -5,14 +5,13 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::Key;
 use table_core::prelude::*;
-use table_core::typed::{
-    IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity,
-};
 
 use crate::index::{IndexOptions, IndexQuery, IndexedTable, Trust};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(email, row_key = "email_{email}", unique = "partition", payload = full)]
+#[index(surname, partition_key = "surname_{last_name}", row_key = "{department}_{id:06}")]
 struct Employee {
     #[partition_key]
     department: String,
@@ -22,40 +21,6 @@ struct Employee {
     email: Option<String>,
     #[etag]
     etag: Option<ETag>,
-}
-
-impl IndexedEntity for Employee {
-    const INDEXES: &'static [IndexSchema] = &[
-        IndexSchema {
-            name: "email",
-            placement: IndexPlacement::SamePartition,
-            payload: IndexPayload::Full,
-            shape: IndexShape::Row,
-            uniqueness: IndexUniqueness::Partition,
-            partition_key: "",
-            row_key: "email_{email}",
-        },
-        IndexSchema {
-            name: "surname",
-            placement: IndexPlacement::OtherPartition,
-            payload: IndexPayload::Reference,
-            shape: IndexShape::Row,
-            uniqueness: IndexUniqueness::No,
-            partition_key: "surname_{last_name}",
-            row_key: "{department}_{id:06}",
-        },
-    ];
-
-    fn index_key(&self, index: usize) -> Result<Option<Key>> {
-        match (index, &self.email) {
-            (0, Some(email)) => Key::new(&self.department, format!("email_{email}")).map(Some),
-            (0, None) => Ok(None),
-            _ => {
-                let row = format!("{}_{:06}", self.department, self.id);
-                Key::new(format!("surname_{}", self.last_name), row).map(Some)
-            }
-        }
-    }
 }
 
 fn employee(id: u32, last_name: &str, email: Option<&str>) -> Employee {

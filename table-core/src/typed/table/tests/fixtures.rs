@@ -55,6 +55,7 @@ const EMPLOYEE: Schema = Schema {
     partition_key: "{department}",
     row_key: "empid_{id:06}",
     properties: &[property("Name", EdmType::String, false), property("Age", EdmType::Int32, true)],
+    indexes: &[],
     keeps_rest: false,
 };
 
@@ -66,6 +67,7 @@ const BADGE: Schema = Schema {
     partition_key: "{department}",
     row_key: "badge_{id:06}",
     properties: &[property("Color", EdmType::String, false)],
+    indexes: &[],
     keeps_rest: false,
 };
 

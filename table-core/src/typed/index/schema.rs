@@ -1,6 +1,6 @@
-use super::TableEntity;
 use crate::model::Key;
 use crate::store::Result;
+use crate::typed::TableEntity;
 
 /// Where the entries of a declared index are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +72,10 @@ pub struct IndexSchema {
     note = "add `#[index(name, row_key = \"…\")]` to the struct, beside `#[derive(TableEntity)]`"
 )]
 pub trait IndexedEntity: TableEntity {
-    /// The indexes, in the order they are declared.
-    const INDEXES: &'static [IndexSchema];
-
-    /// The key of its entry in an index, by the index's place in [`INDEXES`](Self::INDEXES); `None` if a
-    /// part of the key is absent, so that there is no entry.
+    /// The key of its entry in an index, by the index's place in [`Schema::indexes`](super::super::Schema);
+    /// `None` if a part of the key is absent, so that there is no entry.
     ///
     /// # Errors
-    /// A key part does not fit, or the key is too long.
+    /// A key part does not fit, the key is too long, or it is one that an entity could have.
     fn index_key(&self, index: usize) -> Result<Option<Key>>;
 }

@@ -1,0 +1,162 @@
+//! What is generated for indexes: their schemas, the keys of entries, lookups.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote};
+use syn::Ident;
+
+use super::lookup;
+use super::model::{Index, Placement};
+use crate::attr::{PayloadAttr, ScopeAttr, ShapeAttr};
+use crate::entity::{Entity, check_template, key_writer};
+use crate::fields::{Field, is_option};
+use crate::template::{Template, plain};
+
+/// `IndexedEntity`, the writers of keys, and the lookups.
+pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
+    if entity.indexes.is_empty() {
+        return TokenStream::new();
+    }
+    let krate = &entity.krate;
+    let name = &entity.input.ident;
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let numbered = || entity.indexes.iter().enumerate();
+    let writers = numbered().map(|(n, index)| writers(entity, n, index));
+    let arms = numbered().map(|(n, index)| arm(entity, n, index));
+    let lookups = numbered().map(|(n, index)| lookup::expand(entity, n, index));
+    quote! {
+        #(#writers)*
+
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::IndexedEntity for #name #ty_generics #where_clause {
+            fn index_key(&self, __index: usize)
+                -> #krate::Result<::core::option::Option<#krate::model::Key>>
+            {
+                match __index {
+                    #(#arms)*
+                    _ => ::core::result::Result::Ok(::core::option::Option::None),
+                }
+            }
+        }
+
+        #(#lookups)*
+    }
+}
+
+/// What the compiler checks of the templates.
+pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let of = |index: &Index| {
+        let name = plain(&index.name);
+        let which = |key: &str| format!("{key} of the index `{name}`");
+        let partition =
+            index.partition.iter().flat_map(|t| check_template(entity, t, &which("partition key")));
+        let row = check_template(entity, &index.row, &which("row key"));
+        partition.chain(row).collect::<Vec<_>>()
+    };
+    entity.indexes.iter().flat_map(of).collect()
+}
+
+/// An `IndexSchema` for each.
+pub(crate) fn schemas(entity: &Entity<'_>) -> Vec<TokenStream> {
+    entity.indexes.iter().map(|index| schema(entity, index)).collect()
+}
+
+fn schema(entity: &Entity<'_>, index: &Index) -> TokenStream {
+    let typed = {
+        let krate = &entity.krate;
+        quote!(#krate::typed)
+    };
+    let name = plain(&index.name);
+    let placement = match (index.placement(), &index.table) {
+        (Placement::OtherTable, Some(table)) => quote!(OtherTable(#table)),
+        (Placement::OtherPartition, _) => quote!(OtherPartition),
+        _ => quote!(SamePartition),
+    };
+    let payload = match &index.payload {
+        PayloadAttr::Full => quote!(Full),
+        PayloadAttr::Reference => quote!(Reference),
+        PayloadAttr::Fields(names) => {
+            let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
+            let names = names.iter().filter_map(of).map(|p| &p.name);
+            quote!(Fields(&[#(#names),*]))
+        }
+    };
+    let shape = match index.shape {
+        ShapeAttr::Row => quote!(Row),
+        ShapeAttr::List => quote!(List),
+        ShapeAttr::Blob => quote!(Blob),
+    };
+    let uniqueness = match index.unique {
+        None => quote!(No),
+        Some(ScopeAttr::Partition) => quote!(Partition),
+        Some(ScopeAttr::Table) => quote!(Table),
+    };
+    let partition = index.partition.as_ref().map(Template::display).unwrap_or_default();
+    let row = index.row.display();
+    quote! {
+        #typed::IndexSchema {
+            name: #name,
+            placement: #typed::IndexPlacement::#placement,
+            payload: #typed::IndexPayload::#payload,
+            shape: #typed::IndexShape::#shape,
+            uniqueness: #typed::IndexUniqueness::#uniqueness,
+            partition_key: #partition,
+            row_key: #row,
+        }
+    }
+}
+
+fn writers(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
+    let partition =
+        index.partition.as_ref().map(|t| key_writer(entity, t, "PartitionKey", &partition_writer(n, index)));
+    let row = key_writer(entity, &index.row, "RowKey", &row_writer(n));
+    quote!(#partition #row)
+}
+
+/// The function that writes the partition key: the entity's own without a template.
+pub(super) fn partition_writer(n: usize, index: &Index) -> Ident {
+    match index.partition {
+        Some(_) => format_ident!("__index_{n}_partition"),
+        None => format_ident!("__partition_key"),
+    }
+}
+
+fn row_writer(n: usize) -> Ident {
+    format_ident!("__index_{n}_row")
+}
+
+/// The key of the entry in one index.
+fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
+    let krate = &entity.krate;
+    let own_partition = index.partition.as_ref().unwrap_or(&entity.partition);
+    let partition = entity.key_fields_of(own_partition);
+    let row = entity.key_fields_of(&index.row);
+    let mut all: Vec<&Field> = Vec::new();
+    for field in partition.iter().chain(&row) {
+        if !all.iter().any(|f| f.ident == field.ident) {
+            all.push(field);
+        }
+    }
+    let values = all.into_iter().map(|field| {
+        let ident = &field.ident;
+        if is_option(&field.ty) {
+            quote! {
+                let ::core::option::Option::Some(#ident) = ::core::option::Option::as_ref(&self.#ident) else {
+                    return ::core::result::Result::Ok(::core::option::Option::None);
+                };
+            }
+        } else {
+            quote!(let #ident = &self.#ident;)
+        }
+    });
+    let (partition_writer, row_writer) = (partition_writer(n, index), row_writer(n));
+    let (partition, row) = (partition.iter().map(|f| &f.ident), row.iter().map(|f| &f.ident));
+    let n = Literal::usize_unsuffixed(n);
+    quote! {
+        #n => {
+            #(#values)*
+            let __partition = #partition_writer(#(#partition),*)?;
+            let __row = #row_writer(#(#row),*)?;
+            #krate::__private::entry_key::<Self>(__index, __partition, __row)
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! `T::by_name(…)`: the entries of an index, a step per part of their row keys.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::Ident;
+
+use super::expand::partition_writer;
+use super::model::Index;
+use crate::case::Case;
+use crate::entity::{Entity, arguments, operand, part_format};
+use crate::fields::{Field, is_fixed};
+use crate::template::{Part, Segment, Template, plain};
+
+fn name(entity: &Entity<'_>, index: &Index) -> Ident {
+    format_ident!("{}By{}", entity.input.ident, Case::Pascal.apply(&plain(&index.name)))
+}
+
+/// The structs, beside the entity.
+pub(crate) fn definition(entity: &Entity<'_>) -> TokenStream {
+    let one = |index: &Index| {
+        let (krate, vis, of, name) =
+            (&entity.krate, &entity.input.vis, &entity.input.ident, name(entity, index));
+        let doc = format!(
+            "Entries of the index `{}` of [`{of}`], `{}`: to look up at each step.",
+            plain(&index.name),
+            index.row.display()
+        );
+        quote! {
+            #[doc = #doc]
+            #[derive(Clone, Debug)]
+            #[must_use]
+            #vis struct #name<const STEP: usize>(#krate::__private::EntriesBuilder);
+        }
+    };
+    entity.indexes.iter().map(one).collect()
+}
+
+pub(super) fn expand(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
+    let start = start(entity, n, index);
+    let steps = index.row.parts().enumerate().map(|(step, part)| one_step(entity, index, step, part));
+    let ends = (0..=done(index)).map(|step| entries_of(entity, index, step));
+    quote!(#start #(#steps)* #(#ends)*)
+}
+
+/// The step of a whole key.
+fn whole(index: &Index) -> usize {
+    index.row.parts().count()
+}
+
+/// The step after a range or a prefix of text: nothing can follow.
+fn done(index: &Index) -> usize {
+    whole(index) + 1
+}
+
+/// `T::by_name(…)` takes the parts of the partition key.
+fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
+    let krate = &entity.krate;
+    let (of, name, vis) = (&entity.input.ident, name(entity, index), &entity.input.vis);
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let template = index.partition.as_ref().unwrap_or(&entity.partition);
+    let fields = entity.key_fields_of(template);
+    let (params, values) = arguments(krate, &fields);
+    let idents = fields.iter().map(|f| &f.ident);
+    let writer = partition_writer(n, index);
+    let (index_name, display) = (plain(&index.name), index.row.display());
+    let literal = index.row.prefix().map(|text| quote!(.literal(#text)));
+    let is_whole = (whole(index) == 0).then(|| quote!(.whole()));
+    let function = format_ident!("by_{}", index_name);
+    let doc = format!("Entries of the index `{index_name}`: parts of `{display}` can follow.");
+    quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #impl_generics #of #ty_generics #where_clause {
+            #[doc = #doc]
+            #vis fn #function(#params) -> #name<0> {
+                #values
+                let __partition = #writer(#(&#idents),*);
+                #name(#krate::__private::EntriesBuilder::new(#index_name, __partition, #display) #literal #is_whole)
+            }
+        }
+    }
+}
+
+/// The methods that give one part.
+fn one_step(entity: &Entity<'_>, index: &Index, step: usize, part: &Part) -> TokenStream {
+    let name = name(entity, index);
+    let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
+    let at = place(&index.row, step);
+    let fixed = part.width.is_some() || is_fixed(field.value_type());
+    let is_last = at + 1 == index.row.segments.len();
+    let value = value(entity, index, step, at, part, field);
+    let starting = (!fixed).then(|| starting(entity, index, at, part, field));
+    let range = (fixed || is_last).then(|| range(entity, index, at, part, field));
+    quote! {
+        #[automatically_derived]
+        #[allow(dead_code)]
+        impl #name<#step> {
+            #value
+            #range
+            #starting
+        }
+    }
+}
+
+/// Where the part of a step stands in the template.
+fn place(template: &Template, step: usize) -> usize {
+    let parts = template.segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Part(_)));
+    parts.map(|(at, _)| at).nth(step).unwrap_or_default()
+}
+
+fn value(
+    entity: &Entity<'_>,
+    index: &Index,
+    step: usize,
+    at: usize,
+    part: &Part,
+    field: &Field,
+) -> TokenStream {
+    let (krate, vis, name, ident) = (&entity.krate, &entity.input.vis, name(entity, index), &field.ident);
+    let (text, next, format) = (plain(ident), step + 1, part_format(entity, &index.row, at, part));
+    let (ty, operand) = (field.value_type(), operand(krate, field.value_type()));
+    let literal = match index.row.segments.get(at + 1) {
+        Some(Segment::Literal(text)) => Some(quote!(.literal(#text))),
+        _ => None,
+    };
+    let is_whole = (next == whole(index)).then(|| quote!(.whole()));
+    let doc = format!("Only entries with this `{text}`.");
+    quote! {
+        #[doc = #doc]
+        #vis fn #ident(self, #ident: impl #operand) -> #name<#next> {
+            let __value: #ty = #operand::into_operand(#ident);
+            #name(self.0.part(#text, &__value, #format) #literal #is_whole)
+        }
+    }
+}
+
+fn range(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Field) -> TokenStream {
+    let (krate, vis, name) = (&entity.krate, &entity.input.vis, name(entity, index));
+    let (text, done, format) = (plain(&field.ident), done(index), part_format(entity, &index.row, at, part));
+    let (ty, ends) = (field.value_type(), at + 1 == index.row.segments.len());
+    let method = format_ident!("{text}_in");
+    let doc = format!("Only entries whose `{text}` is in the range.");
+    quote! {
+        #[doc = #doc]
+        #vis fn #method(self, range: impl #krate::typed::PartRange<#ty>) -> #name<#done> {
+            let __bounds = #krate::typed::PartRange::<#ty>::into_bounds(range);
+            #name(self.0.range(#text, __bounds, #format, #ends))
+        }
+    }
+}
+
+fn starting(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Field) -> TokenStream {
+    let (krate, vis, name) = (&entity.krate, &entity.input.vis, name(entity, index));
+    let (text, done, format) = (plain(&field.ident), done(index), part_format(entity, &index.row, at, part));
+    let ty = field.value_type();
+    let method = format_ident!("{text}_starting");
+    let doc = format!("Only entries whose `{text}` starts with this text.");
+    quote! {
+        #[doc = #doc]
+        #vis fn #method<P: #krate::__private::PrefixOf<#ty>>(self, prefix: P) -> #name<#done> {
+            #name(self.0.starting(prefix.as_prefix(), #format))
+        }
+    }
+}
+
+/// Each step names entries; the whole key of a unique index names one.
+fn entries_of(entity: &Entity<'_>, index: &Index, step: usize) -> TokenStream {
+    let krate = &entity.krate;
+    let (of, name) = (&entity.input.ident, name(entity, index));
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let is_one = index.unique.is_some() && step == whole(index);
+    let kind = if is_one { quote!(OneEntry) } else { quote!(ManyEntries) };
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::EntriesOf<#of #ty_generics> for #name<#step> #where_clause {
+            type Kind = #krate::typed::#kind;
+
+            fn into_entries(self) -> #krate::Result<#krate::typed::IndexEntries<#of #ty_generics>> {
+                self.0.finish()
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! `#[index(…)]`: attributes with meaning, their rules, and what is generated for them.
+
+mod expand;
+mod lookup;
+mod model;
+mod rules;
+
+pub(crate) use expand::{checks, expand, schemas};
+pub(crate) use lookup::definition;
+pub(crate) use model::{Context, Index, build};

@@ -1,0 +1,110 @@
+use proc_macro2::TokenStream;
+use syn::{Generics, Ident, LitStr};
+
+use super::rules;
+use crate::attr::{IndexAttr, PayloadAttr, ScopeAttr, ShapeAttr};
+use crate::entity::{Discriminator, Sources, parsed};
+use crate::errors::Errors;
+use crate::fields::Field;
+use crate::template::{Part, Template, plain};
+
+/// A declared index.
+pub(crate) struct Index {
+    pub(crate) name: Ident,
+    pub(crate) table: Option<LitStr>,
+    /// The template of the partition; the entity's own without one.
+    pub(crate) partition: Option<Template>,
+    pub(crate) row: Template,
+    pub(crate) payload: PayloadAttr,
+    pub(crate) shape: ShapeAttr,
+    pub(crate) unique: Option<ScopeAttr>,
+    pub(super) payload_at: TokenStream,
+    pub(super) unique_at: TokenStream,
+}
+
+/// Where entries are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    SamePartition,
+    OtherPartition,
+    OtherTable,
+}
+
+/// What the rules know of the entity; its keys only if they are sound.
+pub(crate) struct Context<'a> {
+    pub(crate) sources: &'a Sources<'a>,
+    pub(crate) fields: &'a [Field],
+    pub(crate) partition: Option<&'a Template>,
+    pub(crate) row: Option<&'a Template>,
+    pub(crate) discriminator: Option<&'a Discriminator>,
+    pub(crate) generics: &'a Generics,
+}
+
+/// Gives every index its meaning, and reports what cannot work.
+pub(crate) fn build(attrs: &[IndexAttr], cx: &Context<'_>, errors: &Errors) -> Vec<Index> {
+    rules::check_names(attrs, errors);
+    let built: Vec<Index> = attrs.iter().filter_map(|attr| one(attr, cx, errors)).collect();
+    rules::check_places(&built, errors);
+    built
+}
+
+fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
+    let template = |text: &LitStr| parsed(text, Template::parse(text), cx.sources, errors);
+    let partition = attr.partition_key.as_ref().map(template);
+    if attr.row_key.is_none() {
+        let name = plain(&attr.name);
+        errors
+            .push(&attr.name, format!("the index `{name}` has no key: add `row_key = \"{name}_{{field}}\"`"));
+    }
+    let row = attr.row_key.as_ref().and_then(template);
+    let partition = match partition {
+        None => None,
+        // Unsound: reported.
+        Some(template) => Some(template?),
+    };
+    let (payload_at, payload) = attr.payload.clone().unwrap_or((TokenStream::new(), PayloadAttr::Reference));
+    let (unique_at, unique) =
+        attr.unique.clone().map_or((TokenStream::new(), None), |(at, scope)| (at, Some(scope)));
+    let index = Index {
+        name: attr.name.clone(),
+        table: attr.table.clone(),
+        partition,
+        row: row?,
+        payload,
+        shape: attr.shape.as_ref().map_or(ShapeAttr::Row, |(_, shape)| *shape),
+        unique,
+        payload_at,
+        unique_at,
+    };
+    rules::check(&index, cx, errors);
+    Some(index)
+}
+
+impl Index {
+    pub(crate) fn placement(&self) -> Placement {
+        match (&self.table, &self.partition) {
+            (Some(_), _) => Placement::OtherTable,
+            (None, Some(_)) => Placement::OtherPartition,
+            (None, None) => Placement::SamePartition,
+        }
+    }
+
+    /// The templates that are its own.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.partition.iter().chain([&self.row])
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.templates().flat_map(Template::parts)
+    }
+
+    /// Whether an entry changes with a field: the field is in its key or in what it holds.
+    pub(crate) fn holds(&self, field: &Field) -> bool {
+        let copied = match &self.payload {
+            PayloadAttr::Full => true,
+            PayloadAttr::Reference => false,
+            PayloadAttr::Fields(names) => names.contains(&field.ident),
+        };
+        copied || self.parts().any(|part| part.field == field.ident)
+    }
+}
