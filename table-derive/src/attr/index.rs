@@ -55,8 +55,12 @@ impl IndexAttr {
             }
             return None;
         };
-        if !matches!(first.value, Value::None) || KNOWN.contains(&first.name().as_str()) {
+        if !matches!(first.value, Value::None) {
             errors.push(first, NAME);
+            return None;
+        }
+        if KNOWN.contains(&first.name().as_str()) {
+            errors.push(first, format!("`{}` cannot name an index, it is one of its settings", first.name()));
             return None;
         }
         let mut out = Self {

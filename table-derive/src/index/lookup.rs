@@ -1,7 +1,7 @@
 //! `T::by_name(…)`: the entries of an index, a step per part of their row keys.
 
 use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
 
 use super::expand::partition_writer;
@@ -124,12 +124,13 @@ fn value(
         _ => None,
     };
     let is_whole = (next == whole(index)).then(|| quote!(.whole()));
+    let key = quote_spanned!(index.row.text.span()=> self.0.part(#text, &__value, #format));
     let doc = format!("Only entries with this `{text}`.");
     quote! {
         #[doc = #doc]
         #vis fn #ident(self, #ident: impl #operand) -> #name<#next> {
             let __value: #ty = #operand::into_operand(#ident);
-            #name(self.0.part(#text, &__value, #format) #literal #is_whole)
+            #name(#key #literal #is_whole)
         }
     }
 }
