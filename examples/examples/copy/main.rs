@@ -1,0 +1,93 @@
+//! Copies every table of one store to another, compares them, and says so.
+//!
+//! ```sh
+//! cargo run --release --example copy -- embedded:target/flights-january azurite
+//! ```
+
+mod progress;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use examples::store::StoreSpec;
+use table_core::model::TableName;
+use table_core::store::{TableStore, TableStoreExt as _};
+use table_patterns::bulk::{BulkOptions, CopyJob};
+
+use progress::Progress;
+
+/// The result of everything here: errors are for the person who started the program.
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// Copies every table of a store to another and compares them. A copy that was interrupted goes on where
+/// it was when it is started again.
+#[derive(Debug, Parser)]
+#[command(name = "copy")]
+struct Args {
+    /// The store to read.
+    #[arg(value_name = StoreSpec::FORMS)]
+    from: StoreSpec,
+    /// The store to write. Rows that it has already are overwritten; others stay.
+    #[arg(value_name = StoreSpec::FORMS)]
+    to: StoreSpec,
+    /// Requests in flight.
+    #[arg(long, default_value_t = 32)]
+    parallelism: usize,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("copy: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<()> {
+    if args.from == args.to {
+        return Err(format!("{} cannot be copied to itself", args.from).into());
+    }
+    let (from, to) = (args.from.open().await?, args.to.open().await?);
+    let tables = from.store.all_tables(None).await?;
+    if tables.is_empty() {
+        return Err(format!("{} has no tables", args.from).into());
+    }
+    let progress = Progress::default();
+    for table in &tables {
+        copy(args, (&from.store, &to.store), table, &progress).await?;
+    }
+    from.close().await?;
+    Ok(to.close().await?)
+}
+
+/// Copies and compares one table.
+async fn copy(
+    args: &Args,
+    (from, to): (&Arc<dyn TableStore>, &Arc<dyn TableStore>),
+    table: &TableName,
+    progress: &Progress,
+) -> Result<()> {
+    let bar = progress.table(table);
+    let options = BulkOptions::default().with_parallelism(args.parallelism);
+    let job = CopyJob::new((Arc::clone(from), table.clone()), (Arc::clone(to), table.clone()))
+        .resumable(args.from.to_string())
+        .with_options(options)
+        .on_progress(bar.counter());
+    let report = job.run().await?;
+    bar.compares(report.rows);
+    let compared = job.verify().await?;
+    bar.finish();
+    if !compared.equal {
+        let (first, second, some) = (compared.first, compared.second, compared.differences);
+        return Err(format!(
+            "{table} differs after the copy, {first} rows and {second}: is one of the stores in use? {some:?}"
+        )
+        .into());
+    }
+    println!("{table}: {} rows copied, {} of them earlier; both are equal", report.rows, report.resumed);
+    Ok(())
+}

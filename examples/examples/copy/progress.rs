@@ -1,0 +1,39 @@
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use table_core::model::TableName;
+
+/// A line for each table, on standard error if that is a terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Progress(MultiProgress);
+
+/// The line of a table.
+#[derive(Debug)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Progress {
+    /// Begins a line; how many rows there will be is not known.
+    pub(crate) fn table(&self, table: &TableName) -> Bar {
+        let style =
+            ProgressStyle::with_template("{prefix:>12} {spinner} {human_pos:>9} rows {per_sec:>14} {msg}");
+        let bar = self.0.add(ProgressBar::new_spinner().with_prefix(table.to_string()));
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+        bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        Bar(bar.with_message("copying"))
+    }
+}
+
+impl Bar {
+    /// What counts the rows copied.
+    pub(crate) fn counter(&self) -> impl Fn(u64) + Send + Sync + 'static {
+        let bar = self.0.clone();
+        move |rows| bar.set_position(rows)
+    }
+
+    pub(crate) fn compares(&self, rows: u64) {
+        self.0.set_position(rows);
+        self.0.set_message("comparing");
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.abandon_with_message("copied and compared");
+    }
+}

@@ -1,0 +1,28 @@
+//! The copy command moves the flagship's tables between stores and compares them.
+
+mod support;
+
+#[test]
+fn the_flagship_answers_from_the_copy() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let store = |name: &str| format!("embedded:{}", place.path().join(name).display());
+    let (from, to) = (store("from"), store("to"));
+    let answers = support::succeed("flights", &["--store", &from, "--json"]);
+
+    let said = support::succeed("copy", &[&from, &to]);
+    assert!(said.contains("Flights: 27004 rows copied, 0 of them earlier; both are equal"), "{said}");
+    assert_eq!(support::succeed("flights", &["--store", &to, "--json"]), answers);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for (args, why) in [
+        (["memory", "memory"], "cannot be copied to itself"),
+        (["memory", "azurite"], "memory has no tables"),
+        (["memory", "disk"], "use one of memory | embedded:DIR | azurite | azure"),
+    ] {
+        let output = support::run("copy", &args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{said}");
+    }
+}
