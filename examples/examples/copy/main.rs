@@ -6,6 +6,7 @@
 
 mod progress;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -88,6 +89,7 @@ async fn copy(
         )
         .into());
     }
-    println!("{table}: {} rows copied, {} of them earlier; both are equal", report.rows, report.resumed);
+    let (rows, resumed) = (report.rows, report.resumed);
+    writeln!(io::stdout(), "{table}: {rows} rows copied, {resumed} of them earlier; both are equal")?;
     Ok(())
 }
