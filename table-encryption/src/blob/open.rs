@@ -1,0 +1,111 @@
+use std::fmt;
+
+use table_core::Result;
+
+use super::chunk::{ChunkCipher, TAG};
+use super::preamble::{LONGEST, Preamble};
+use super::{BlobCipher, BlobPlace};
+use crate::error::Unreadable;
+use crate::v2::matches;
+
+/// Decrypts one blob, piece by piece. What it gives out is verified; that the blob is whole is known when
+/// [`finish`](Self::finish) succeeds.
+pub struct BlobOpener {
+    blobs: BlobCipher,
+    place: BlobPlace,
+    state: State,
+    waiting: Vec<u8>,
+}
+
+enum State {
+    Preamble,
+    Chunks { cipher: Box<ChunkCipher>, sealed: usize },
+    Failed,
+}
+
+impl BlobOpener {
+    pub(super) const fn new(blobs: BlobCipher, place: BlobPlace) -> Self {
+        Self { blobs, place, state: State::Preamble, waiting: Vec::new() }
+    }
+
+    /// Takes a piece of any length; the plaintext that is ready, perhaps nothing.
+    ///
+    /// # Errors
+    /// The blob was changed, or its key is not here; the key service cannot be used. It cannot be continued then.
+    pub async fn push(&mut self, sealed: &[u8]) -> Result<Vec<u8>> {
+        self.waiting.extend_from_slice(sealed);
+        let opened = self.advance().await;
+        self.or_failed(opened)
+    }
+
+    /// The rest of the plaintext.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push); the blob is not whole.
+    pub async fn finish(mut self) -> Result<Vec<u8>> {
+        let opened = self.last().await;
+        self.or_failed(opened)
+    }
+
+    fn or_failed(&mut self, opened: Result<Vec<u8>, Unreadable>) -> Result<Vec<u8>> {
+        opened.map_err(|e| {
+            self.state = State::Failed;
+            e.of_blob(&self.place.name)
+        })
+    }
+
+    async fn advance(&mut self) -> Result<Vec<u8>, Unreadable> {
+        if matches!(self.state, State::Preamble) {
+            self.start().await?;
+        }
+        let mut out = Vec::new();
+        match &mut self.state {
+            State::Failed => return Err(Unreadable::Refused),
+            State::Preamble => {}
+            State::Chunks { cipher, sealed } => {
+                let mut taken = 0;
+                // One that ends here may be the last.
+                while self.waiting.len() - taken > *sealed {
+                    if !cipher.open(&self.waiting[taken..taken + *sealed], false, &mut out) {
+                        return Err(Unreadable::Refused);
+                    }
+                    taken += *sealed;
+                }
+                self.waiting.drain(..taken);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Reads the preamble, if it is whole by now.
+    async fn start(&mut self) -> Result<(), Unreadable> {
+        let Some((preamble, len)) = Preamble::parse(&self.waiting) else {
+            return if self.waiting.len() < LONGEST { Ok(()) } else { Err(Unreadable::Refused) };
+        };
+        let secret = self.blobs.keys.open(&preamble.wrapping).await?;
+        let (cipher, commitment) = self.blobs.chunks(&self.place, &secret, &preamble.salt, preamble.chunk);
+        if !matches(&commitment, &preamble.commitment) {
+            return Err(Unreadable::Refused);
+        }
+        self.waiting.drain(..len);
+        self.state = State::Chunks { cipher: Box::new(cipher), sealed: preamble.chunk as usize + TAG };
+        Ok(())
+    }
+
+    async fn last(&mut self) -> Result<Vec<u8>, Unreadable> {
+        let mut out = self.advance().await?;
+        let State::Chunks { cipher, .. } = &mut self.state else { return Err(Unreadable::Refused) };
+        // An empty last chunk is the blob's only one: two ways to end a blob would be one too many.
+        let empty = self.waiting.len() == TAG;
+        if empty && !cipher.is_at_start() || !cipher.open(&self.waiting, true, &mut out) {
+            return Err(Unreadable::Refused);
+        }
+        Ok(out)
+    }
+}
+
+impl fmt::Debug for BlobOpener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobOpener").field("place", &self.place).finish_non_exhaustive()
+    }
+}

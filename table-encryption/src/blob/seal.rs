@@ -1,0 +1,54 @@
+use std::fmt;
+
+use table_core::Result;
+use zeroize::Zeroizing;
+
+use super::chunk::ChunkCipher;
+
+/// Encrypts one blob, piece by piece.
+pub struct BlobSealer {
+    preamble: Vec<u8>,
+    cipher: ChunkCipher,
+    chunk: usize,
+    /// Plaintext that waits for a full chunk, or for the end: the last chunk is marked.
+    waiting: Zeroizing<Vec<u8>>,
+}
+
+impl BlobSealer {
+    pub(super) fn new(preamble: Vec<u8>, cipher: ChunkCipher, chunk: u32) -> Self {
+        Self { preamble, cipher, chunk: chunk as usize, waiting: Zeroizing::default() }
+    }
+
+    /// Takes a piece of any length; what is ready of the blob, perhaps nothing.
+    ///
+    /// # Errors
+    /// The blob has more than 2³² chunks.
+    pub fn push(&mut self, mut plaintext: &[u8]) -> Result<Vec<u8>> {
+        let mut out = std::mem::take(&mut self.preamble);
+        while self.waiting.len() + plaintext.len() > self.chunk {
+            let (now, later) = plaintext.split_at(self.chunk - self.waiting.len());
+            self.waiting.extend_from_slice(now);
+            self.cipher.seal(&self.waiting, false, &mut out)?;
+            self.waiting.clear();
+            plaintext = later;
+        }
+        self.waiting.extend_from_slice(plaintext);
+        Ok(out)
+    }
+
+    /// The rest of the blob.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn finish(mut self) -> Result<Vec<u8>> {
+        let mut out = std::mem::take(&mut self.preamble);
+        self.cipher.seal(&self.waiting, true, &mut out)?;
+        Ok(out)
+    }
+}
+
+impl fmt::Debug for BlobSealer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlobSealer").field("waiting", &self.waiting.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{IfMatch, TableName};
+use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, Written};
+
+use super::EncryptedStore;
+use super::merge::{Pauses, Prepared, is_conflict, reads_first};
+
+/// Entities that a group reads at once for its merges.
+const IN_PARALLEL: usize = 16;
+
+impl<S: TableStore> EncryptedStore<S> {
+    pub(super) async fn write_group(
+        &self,
+        table: &TableName,
+        group: GroupTransaction,
+    ) -> Result<Vec<Written>> {
+        if !group.operations().iter().any(reads_first) {
+            return self.inner.transact(table, self.conceal_group(table, group).await?).await;
+        }
+        let mut pauses = Pauses::new(self.shared.attempts);
+        loop {
+            let (prepared, again) = self.prepare_group(table, group.clone()).await?;
+            let ours = |e: &Error| e.failed_index().is_some_and(|i| again.get(i) == Some(&true));
+            match self.inner.transact(table, prepared).await {
+                Err(error) if ours(&error) && is_conflict(&error) => pauses.wait(error).await?,
+                other => return other,
+            }
+        }
+    }
+
+    async fn conceal_group(
+        &self,
+        table: &TableName,
+        mut group: GroupTransaction,
+    ) -> Result<GroupTransaction> {
+        let id = self.table_id(table);
+        for (index, slot) in group.operations_mut().iter_mut().enumerate() {
+            let operation = std::mem::replace(slot, Operation::Delete(slot.key().clone(), IfMatch::Any));
+            *slot = self.conceal(&id, operation).await.map_err(|e| Error::in_transaction(index, e))?;
+        }
+        Ok(group)
+    }
+
+    /// The group as it is sent, and for each operation whether it is prepared again after a conflict.
+    async fn prepare_group(
+        &self,
+        table: &TableName,
+        mut group: GroupTransaction,
+    ) -> Result<(GroupTransaction, Vec<bool>)> {
+        let operations: Vec<Operation> = group.operations().to_vec();
+        let prepared: Vec<Prepared> = stream::iter(operations.into_iter().enumerate())
+            .map(|(index, operation)| async move {
+                self.prepare(table, operation).await.map_err(|e| Error::in_transaction(index, e))
+            })
+            .buffered(IN_PARALLEL)
+            .try_collect()
+            .await?;
+        let again = prepared.iter().map(|p| p.again).collect();
+        for (slot, prepared) in group.operations_mut().iter_mut().zip(prepared) {
+            *slot = prepared.operation;
+        }
+        Ok((group, again))
+    }
+}

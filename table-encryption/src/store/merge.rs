@@ -1,0 +1,194 @@
+use std::time::Duration;
+
+use table_core::model::{Entity, IfMatch, Properties, TableName};
+use table_core::query::Select;
+use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore, Written};
+
+use super::EncryptedStore;
+use super::conceal::check_names;
+use super::reveal::Stored;
+use crate::v1::METADATA;
+use crate::v2::HEADER;
+
+/// The longest pause after the first conflict; it doubles with each.
+const FIRST_PAUSE: Duration = Duration::from_millis(8);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// An operation as it is sent, and whether a conflict may be of our own making.
+pub(super) struct Prepared {
+    pub(super) operation: Operation,
+    /// The caller set no version, we did: when it is refused, the operation is prepared again.
+    pub(super) again: bool,
+}
+
+/// Whether the operation becomes a write of what is read first.
+pub(super) fn reads_first(operation: &Operation) -> bool {
+    match operation {
+        Operation::Merge(entity, _) => !entity.properties().is_empty(),
+        Operation::InsertOrMerge(_) => true,
+        _ => false,
+    }
+}
+
+impl<S: TableStore> EncryptedStore<S> {
+    pub(super) async fn write_one(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        if !reads_first(&operation) {
+            let operation = self.conceal(&self.table_id(table), operation).await?;
+            return self.inner.write(table, operation).await;
+        }
+        let mut pauses = Pauses::new(self.shared.attempts);
+        loop {
+            let prepared = self.prepare(table, operation.clone()).await?;
+            match self.inner.write(table, prepared.operation).await {
+                Err(error) if prepared.again && is_conflict(&error) => pauses.wait(error).await?,
+                other => return other,
+            }
+        }
+    }
+
+    /// The operation as it is sent: merges have become writes of what was read.
+    pub(super) async fn prepare(&self, table: &TableName, operation: Operation) -> Result<Prepared> {
+        let id = self.table_id(table);
+        match operation {
+            Operation::Merge(entity, version) if !entity.properties().is_empty() => {
+                self.prepare_merge(table, &id, entity, Some(version)).await
+            }
+            Operation::InsertOrMerge(entity) => self.prepare_merge(table, &id, entity, None).await,
+            other => Ok(Prepared { operation: self.conceal(&id, other).await?, again: false }),
+        }
+    }
+
+    async fn prepare_merge(
+        &self,
+        table: &TableName,
+        id: &str,
+        mut patch: Entity,
+        version: Option<IfMatch>,
+    ) -> Result<Prepared> {
+        check_names(&self.shared, id, &patch)?;
+        let key = patch.key().clone();
+        self.shared.rules.mark(id, &key, patch.properties_mut());
+        let Some(read) = self.read_for(table, id, &patch).await? else {
+            if version.is_some() {
+                return Err(not_found(table, &patch));
+            }
+            let operation = self.conceal(id, Operation::Insert(patch)).await?;
+            return Ok(Prepared { operation, again: true });
+        };
+        let found = IfMatch::Exactly(read.etag().cloned().ok_or_else(|| without_etag(&patch))?);
+        let again = !matches!(version, Some(IfMatch::Exactly(_)));
+        if !again && version.as_ref() != Some(&found) {
+            return Err(changed(table, &patch));
+        }
+        let operation = self.merged(table, id, patch, read, found).await?;
+        Ok(Prepared { operation, again })
+    }
+
+    /// What a merge needs to know: the header, and the whole entity where something is to be encrypted with it.
+    async fn read_for(&self, table: &TableName, id: &str, patch: &Entity) -> Result<Option<Entity>> {
+        let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
+        let legacy = self.shared.legacy.as_ref().is_some_and(|l| l.reads(id));
+        let header = Select::new(std::iter::once(HEADER).chain(METADATA.into_iter().filter(|_| legacy)));
+        let select = (!encrypts).then_some(&header);
+        let read = self.inner.get(table, patch.key(), select).await?;
+        match &read {
+            // Legacy data is replaced as a whole, which needs all of it.
+            Some(found) if !encrypts && is_v1(&self.opener(table, None).stored(found)?) => {
+                self.inner.get(table, patch.key(), None).await
+            }
+            _ => Ok(read),
+        }
+    }
+
+    async fn merged(
+        &self,
+        table: &TableName,
+        id: &str,
+        mut patch: Entity,
+        read: Entity,
+        version: IfMatch,
+    ) -> Result<Operation> {
+        let opener = self.opener(table, None);
+        let stored = opener.stored(&read)?;
+        check_not_uncovered(&stored, &patch)?;
+        let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
+        let replaces = is_v1(&stored);
+        if !encrypts && !replaces {
+            return Ok(Operation::Merge(patch, version));
+        }
+        let all = opener.reveal_as(read, stored).await?.into_parts().1;
+        *patch.properties_mut() = combined(all, patch.properties(), replaces);
+        let operation =
+            if replaces { Operation::Replace(patch, version) } else { Operation::Merge(patch, version) };
+        self.conceal(id, operation).await
+    }
+}
+
+fn is_v1(stored: &Stored) -> bool {
+    matches!(stored, Stored::V1(_))
+}
+
+/// What is sent: the patch over what is encrypted, or over everything.
+fn combined(mut all: Properties, patch: &Properties, everything: bool) -> Properties {
+    if !everything {
+        all.retain(|p| p.is_encrypted());
+    }
+    all.merge(patch);
+    all
+}
+
+/// Refuses plaintext over a property that is encrypted: it would uncover it, and leave the entity unreadable.
+fn check_not_uncovered(stored: &Stored, patch: &Entity) -> Result<()> {
+    let Stored::V2(header) = stored else { return Ok(()) };
+    let uncovered = patch.properties().iter().find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
+    match uncovered {
+        None => Ok(()),
+        Some(p) => Err(Error::invalid_request(format!(
+            "the merge writes '{}' of {} in plaintext, where it is encrypted: mark it",
+            p.name(),
+            patch.key()
+        ))),
+    }
+}
+
+fn not_found(table: &TableName, patch: &Entity) -> Error {
+    ErrorKind::EntityNotFound { table: table.to_string(), key: patch.key().to_string() }.into()
+}
+
+fn changed(table: &TableName, patch: &Entity) -> Error {
+    ErrorKind::PreconditionFailed { table: table.to_string(), key: patch.key().to_string() }.into()
+}
+
+fn without_etag(patch: &Entity) -> Error {
+    ErrorKind::Service(format!("{} without an ETag", patch.key())).into()
+}
+
+/// Whether another writer was quicker, and nothing was written.
+pub(super) fn is_conflict(error: &Error) -> bool {
+    error.outcome() == Outcome::NotApplied
+        && (error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found())
+}
+
+/// Counts lost races, and pauses after each.
+pub(crate) struct Pauses {
+    left: u32,
+    pause: Duration,
+}
+
+impl Pauses {
+    pub(crate) const fn new(attempts: u32) -> Self {
+        Self { left: attempts, pause: FIRST_PAUSE }
+    }
+
+    /// Waits if attempts are left, otherwise gives the error back.
+    pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return Err(error);
+        }
+        tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! What needs the inside of the crate; behaviours on every backend are in the package of the tests.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName, ValueRef};
+use table_core::query::{Query, Select};
+use table_core::store::{GroupTransaction, Operation, OperationKind, TableStore};
+
+use super::*;
+use crate::testing::{CountingWrap, kek};
+use crate::{DataKeyBounds, KeyWrap};
+
+type Inner = Arc<Metered<MemoryStore>>;
+
+fn people() -> TableName {
+    TableName::new("People").unwrap()
+}
+
+struct Rig {
+    meter: RequestMeter,
+    raw: Inner,
+    key: Arc<CountingWrap>,
+    store: EncryptedStore<Inner>,
+}
+
+async fn rig_with(
+    configure: impl FnOnce(EncryptedStoreBuilder<Inner>) -> EncryptedStoreBuilder<Inner>,
+) -> Rig {
+    let meter = RequestMeter::new();
+    let raw = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let key = Arc::new(CountingWrap::new(kek(1)));
+    let builder = EncryptedStore::builder(Arc::clone(&raw), Keys::new(Arc::clone(&key) as Arc<dyn KeyWrap>));
+    let store = configure(builder).build().unwrap();
+    store.create_table(&people()).await.unwrap();
+    meter.reset();
+    Rig { meter, raw, key, store }
+}
+
+async fn rig() -> Rig {
+    rig_with(|builder| builder).await
+}
+
+fn ken() -> Entity {
+    Entity::new("Sales", "223").unwrap().with_encrypted("NationalId", "760519").with("Age", 41)
+}
+
+impl Rig {
+    async fn insert(&self, entity: Entity) {
+        self.store.write(&people(), Operation::Insert(entity)).await.unwrap();
+        self.meter.reset();
+    }
+
+    async fn read(&self, key: &Key) -> Entity {
+        self.store.get(&people(), key, None).await.unwrap().unwrap()
+    }
+
+    async fn raw(&self, key: &Key) -> Entity {
+        self.raw.get(&people(), key, None).await.unwrap().unwrap()
+    }
+}
+
+/// Ten thousand entities under four data keys: another reader unwraps four.
+#[tokio::test]
+async fn a_table_is_read_with_as_many_unwraps_as_data_keys() {
+    let rig =
+        rig_with(|b| b.with_data_key_bounds(DataKeyBounds { max_writes: 2500, ..Default::default() })).await;
+    for group in 0..100 {
+        let partition = PartitionKey::new(format!("p{group}")).unwrap();
+        let mut writes = GroupTransaction::new(partition, rig.store.profile());
+        for row in 0..100 {
+            let entity = Entity::new(format!("p{group}"), format!("{row}")).unwrap();
+            writes.push(Operation::Insert(entity.with_encrypted("NationalId", row))).unwrap();
+        }
+        rig.store.transact(&people(), writes).await.unwrap();
+    }
+    assert_eq!(rig.key.wraps(), 4);
+    let counts = Arc::new(CountingWrap::new(kek(1)));
+    let reader =
+        EncryptedStore::new(Arc::clone(&rig.raw), Keys::new(Arc::clone(&counts) as Arc<dyn KeyWrap>))
+            .unwrap();
+    let all = table_core::store::TableStoreExt::query_all(&reader, &people(), &Query::new()).await.unwrap();
+    assert!(
+        all.len() == 10_000 && all.iter().all(|e| e.properties().find("NationalId").unwrap().is_encrypted())
+    );
+    assert_eq!((counts.wraps(), counts.unwraps()), (0, 4));
+    assert_eq!(rig.key.unwraps(), 0);
+}
+
+#[tokio::test]
+async fn merges_read_only_what_they_need() {
+    let rig = rig().await;
+    rig.insert(ken().with_encrypted("Iban", "CH93")).await;
+    let key = ken().key().clone();
+    let patch = |entity: Entity| Operation::Merge(entity, IfMatch::Any);
+    let bare = || Entity::from(key.clone());
+
+    rig.store.write(&people(), patch(bare().with("Age", 42))).await.unwrap();
+    assert_eq!(
+        (
+            rig.meter.snapshot().of_kind(OperationKind::Get),
+            rig.meter.snapshot().of_kind(OperationKind::Merge),
+            rig.meter.total()
+        ),
+        (1, 1, 2)
+    );
+    rig.meter.reset();
+    rig.store
+        .write(&people(), patch(bare().with_encrypted("NationalId", "1").with("City", "Bern")))
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            rig.meter.snapshot().of_kind(OperationKind::Get),
+            rig.meter.snapshot().of_kind(OperationKind::Merge),
+            rig.meter.total()
+        ),
+        (1, 1, 2)
+    );
+    let expected = bare().with_encrypted("NationalId", "1").with("Age", 42);
+    let expected = expected.with_encrypted("Iban", "CH93").with("City", "Bern");
+    let read = rig.read(&key).await;
+    assert_eq!(read.properties().len(), 4);
+    expected.properties().iter().for_each(|p| assert_eq!(read.properties().find(p.name()), Some(p)));
+
+    rig.meter.reset();
+    let stale = Operation::Merge(bare().with("Age", 1), IfMatch::Exactly("other".into()));
+    assert!(rig.store.write(&people(), stale).await.unwrap_err().is_precondition_failed());
+    assert_eq!(rig.meter.total(), 1);
+    let uncovers = rig.store.write(&people(), patch(bare().with("Iban", "CH93"))).await.unwrap_err();
+    assert!(uncovers.to_string().contains("'Iban'"), "{uncovers}");
+    rig.meter.reset();
+    rig.store.write(&people(), patch(bare())).await.unwrap();
+    assert_eq!(rig.meter.total(), 1);
+    assert_eq!(rig.read(&key).await.properties().len(), 4);
+}
+
+#[tokio::test]
+async fn other_operations_cost_what_they_cost_without() {
+    let rig = rig().await;
+    rig.store.write(&people(), Operation::Insert(ken())).await.unwrap();
+    rig.store.write(&people(), Operation::InsertOrReplace(ken())).await.unwrap();
+    rig.store.write(&people(), Operation::Replace(ken(), IfMatch::Any)).await.unwrap();
+    rig.store.get(&people(), ken().key(), None).await.unwrap();
+    rig.store.query(&people(), &Query::new(), None).await.unwrap();
+    rig.store.write(&people(), Operation::Delete(ken().key().clone(), IfMatch::Any)).await.unwrap();
+    assert_eq!((rig.meter.total(), rig.key.wraps(), rig.key.unwraps()), (6, 1, 0));
+}
+
+#[tokio::test]
+async fn groups_with_merges_read_each() {
+    let rig = rig().await;
+    rig.insert(ken()).await;
+    let mut group = GroupTransaction::new(PartitionKey::new("Sales").unwrap(), rig.store.profile());
+    let at = |row: &str| Entity::new("Sales", row).unwrap();
+    group.push(Operation::Merge(at("223").with_encrypted("NationalId", "2"), IfMatch::Any)).unwrap();
+    group.push(Operation::InsertOrMerge(at("224").with_encrypted("NationalId", "3"))).unwrap();
+    group.push(Operation::Insert(at("225").with("Age", 1))).unwrap();
+    rig.store.transact(&people(), group).await.unwrap();
+    assert_eq!(
+        (
+            rig.meter.snapshot().of_kind(OperationKind::Get),
+            rig.meter.snapshot().of_kind(OperationKind::Transact)
+        ),
+        (2, 1)
+    );
+    assert_eq!(rig.read(ken().key()).await.get("NationalId"), Some(ValueRef::String("2")));
+    assert_eq!(rig.read(at("224").key()).await.get("NationalId"), Some(ValueRef::String("3")));
+    assert!(rig.raw(at("225").key()).await.get(crate::v2::HEADER).is_none());
+}
+
+#[tokio::test]
+async fn keys_alone_are_read_without_a_header() {
+    let rig = rig_with(|b| b.require_encryption(&people())).await;
+    rig.insert(ken()).await;
+    let keys = Query::new().with_select(Select::new(["PartitionKey", "RowKey"]));
+    let page = rig.store.query(&people(), &keys, None).await.unwrap();
+    assert_eq!((page.items.len(), page.items[0].properties().len(), rig.key.unwraps()), (1, 0, 0));
+}
+
+/// What the resolver names is encrypted, in the rows that it names.
+#[tokio::test]
+async fn a_resolver_decides_by_row() {
+    let rig = rig_with(|b| b.encrypt_where(&people(), ["Salary"], |_, row, _| row.starts_with("emp"))).await;
+    let [employee, guest] =
+        ["emp1", "guest1"].map(|row| Entity::new("Sales", row).unwrap().with("Salary", 5));
+    rig.insert(employee.clone()).await;
+    rig.insert(guest.clone()).await;
+    assert!(matches!(rig.raw(employee.key()).await.get("Salary"), Some(ValueRef::Binary(_))));
+    assert_eq!(rig.raw(guest.key()).await.get("Salary"), Some(ValueRef::Int32(5)));
+    assert!(rig.read(employee.key()).await.properties().find("Salary").unwrap().is_encrypted());
+    assert!(!rig.read(guest.key()).await.properties().find("Salary").unwrap().is_encrypted());
+}
+
+#[tokio::test]
+async fn operators_see_what_a_header_claims() {
+    let rig = rig().await;
+    rig.insert(ken()).await;
+    let Some(Description::V2 { key_id, algorithm, properties }) =
+        rig.store.describe(&people(), ken().key()).await.unwrap()
+    else {
+        panic!("not v2")
+    };
+    assert_eq!((key_id.as_str(), algorithm.as_str(), properties.len()), ("kek1", "A256KW", 1));
+    assert_eq!(rig.meter.total(), 1);
+}
+
+/// Nothing that shows itself shows a secret.
+#[tokio::test]
+async fn secrets_are_not_shown() {
+    let rig = rig().await;
+    rig.insert(ken()).await;
+    let stored = rig.raw(ken().key()).await;
+    let data_key = rig.store.shared.keys.for_write().await.unwrap();
+    let blobs = rig.store.blob_cipher();
+    let blind = crate::BlindIndex::new("email", vec![1; 32].into()).unwrap();
+    let shown = format!(
+        "{:?} {:?} {data_key:?} {blobs:?} {blind:?} {:?} {:?}",
+        rig.store,
+        rig.store.shared,
+        rig.read(ken().key()).await,
+        crate::KeyBytes::from(vec![1; 32]),
+    );
+    let mut moved = stored.clone();
+    moved.properties_mut().set("NationalId", "760519");
+    rig.raw.write(&people(), Operation::InsertOrReplace(moved)).await.unwrap();
+    let error = rig.store.get(&people(), ken().key(), None).await.unwrap_err();
+    let limit = Entity::new("a", "b").unwrap().with_encrypted("NationalId", "760519".repeat(11_000));
+    let limit = rig.store.write(&people(), Operation::Insert(limit)).await.unwrap_err();
+    let shown = format!("{shown} {error} {error:?} {limit} {limit:?} {stored:?}");
+    let secret = data_key.secret.expose();
+    let listed = |bytes: &[u8]| format!("{bytes:?}").trim_matches(['[', ']']).to_owned();
+    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    for needle in
+        ["760519".to_owned(), listed(&secret[..4]), hex(&secret[..4]), listed(&[1; 4]), hex(&[1; 4])]
+    {
+        assert!(!shown.contains(&needle), "{needle} in {shown}");
+    }
+}

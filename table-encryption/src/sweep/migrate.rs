@@ -1,0 +1,76 @@
+use async_trait::async_trait;
+use table_core::engine;
+use table_core::model::{Entity, IfMatch, TableName};
+use table_core::query::Select;
+use table_core::store::{ErrorKind, Operation, Result, TableStore};
+
+use super::{Job, Sweep};
+use crate::store::{EncryptedStore, Stored, conceal};
+
+/// Encrypts what is in plaintext or in the legacy format.
+#[derive(Debug)]
+pub struct Migration<'a, S> {
+    store: &'a EncryptedStore<S>,
+    again: bool,
+}
+
+impl<S: TableStore> EncryptedStore<S> {
+    /// Migrates a table to format v2: properties that the store's rules name and that are still in plaintext, entities without
+    /// the header that `require_encryption` asks for, and legacy entities, if the store reads them in this table.
+    ///
+    /// While it runs, readers need `accept_plaintext` or the legacy format; take them out at its end. What was in plaintext
+    /// may remain in backups, and on disks that the service has not overwritten yet.
+    pub fn migration<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Migration<'a, S>> {
+        Sweep::new(self.inner(), Migration { store: self, again: false }, table)
+    }
+}
+
+impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
+    /// Encrypts v2 entities again too: under new data keys, where an old key-encryption key has leaked.
+    #[must_use]
+    pub fn encrypting_again(mut self) -> Self {
+        self.job_mut().again = true;
+        self
+    }
+}
+
+impl<S: TableStore> Migration<'_, S> {
+    /// The entity in the clear, if it is not yet as it should be.
+    async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>> {
+        let id = self.store.table_id(table);
+        let mut opener = self.store.opener(table, None);
+        opener.accepts_plaintext = true;
+        let stored = opener.stored(&entity)?;
+        let (is_v2, is_legacy) = (matches!(stored, Stored::V2(_)), matches!(stored, Stored::V1(_)));
+        let rules = &self.store.shared.rules;
+        let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
+            Stored::V2(header) => header.find(name).is_some(),
+            _ => is_legacy,
+        });
+        let lacks_header = !is_v2 && rules.requires(&id);
+        if !(found_plaintext || lacks_header || is_legacy || is_v2 && self.again) {
+            return Ok(None);
+        }
+        opener.reveal_as(entity, stored).await.map(Some)
+    }
+}
+
+#[async_trait]
+impl<S: TableStore> Job for Migration<'_, S> {
+    fn select(&self) -> Option<Select> {
+        None
+    }
+
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<bool> {
+        let Some(etag) = entity.etag().cloned() else {
+            return Err(ErrorKind::Service(format!("{} without an ETag", entity.key())).into());
+        };
+        let Some(mut entity) = self.unfinished(table, entity).await? else { return Ok(false) };
+        if !conceal(&self.store.shared, &self.store.table_id(table), &mut entity).await? {
+            return Ok(false);
+        }
+        let operation = Operation::Replace(entity, IfMatch::Exactly(etag));
+        engine::check_operation(self.store.inner().profile(), &operation)?;
+        self.store.inner().write(table, operation).await.map(|_| true)
+    }
+}

@@ -1,0 +1,63 @@
+//! What the tests of several modules use.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use table_core::Result;
+
+use crate::{AesKeyWrap, KeyBytes, KeyWrap};
+
+pub(crate) fn hex(text: &str) -> Vec<u8> {
+    let digit = |i: usize| u8::from_str_radix(&text[i..i + 2], 16).expect("hexadecimal digits");
+    (0..text.len()).step_by(2).map(digit).collect()
+}
+
+/// The key-encryption key `kek<n>`.
+pub(crate) fn kek(n: u8) -> AesKeyWrap {
+    AesKeyWrap::new(format!("kek{n}"), &vec![n; 32].into()).expect("32 bytes")
+}
+
+/// A key that counts its calls, as a key service bills them.
+#[derive(Debug)]
+pub(crate) struct CountingWrap {
+    key: AesKeyWrap,
+    wraps: AtomicUsize,
+    unwraps: AtomicUsize,
+}
+
+impl CountingWrap {
+    pub(crate) fn new(key: AesKeyWrap) -> Self {
+        Self { key, wraps: AtomicUsize::new(0), unwraps: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn wraps(&self) -> usize {
+        self.wraps.load(SeqCst)
+    }
+
+    pub(crate) fn unwraps(&self) -> usize {
+        self.unwraps.load(SeqCst)
+    }
+}
+
+#[async_trait]
+impl KeyWrap for CountingWrap {
+    fn key_id(&self) -> &str {
+        self.key.key_id()
+    }
+
+    fn algorithm(&self) -> &str {
+        self.key.algorithm()
+    }
+
+    async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
+        self.wraps.fetch_add(1, SeqCst);
+        tokio::task::yield_now().await;
+        self.key.wrap_key(key).await
+    }
+
+    async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
+        self.unwraps.fetch_add(1, SeqCst);
+        tokio::task::yield_now().await;
+        self.key.unwrap_key(wrapped).await
+    }
+}

@@ -1,0 +1,47 @@
+use aes_kw::aes::Aes256;
+use cbc::cipher::block_padding::Pkcs7;
+use cbc::cipher::{BlockModeDecrypt as _, BlockModeEncrypt as _, KeyIvInit as _};
+use sha2::{Digest as _, Sha256};
+use table_core::model::Key;
+use zeroize::Zeroizing;
+
+use super::METADATA;
+
+/// AES-256-CBC of one entity, an IV for each property.
+pub(super) struct Cbc {
+    pub(super) key: Zeroizing<[u8; 32]>,
+    pub(super) iv: [u8; 16],
+    pub(super) java: bool,
+    pub(super) entity: Key,
+}
+
+impl Cbc {
+    pub(super) fn encrypt(&self, name: &str, plaintext: &[u8]) -> Vec<u8> {
+        let cipher = cbc::Encryptor::<Aes256>::new((&*self.key).into(), &self.iv(name).into());
+        cipher.encrypt_padded_vec::<Pkcs7>(plaintext)
+    }
+
+    pub(super) fn decrypt(&self, name: &str, ciphertext: &[u8]) -> Option<String> {
+        let cipher = cbc::Decryptor::<Aes256>::new((&*self.key).into(), &self.iv(name).into());
+        let plaintext = cipher.decrypt_padded_vec::<Pkcs7>(ciphertext).ok()?;
+        String::from_utf8(plaintext).ok()
+    }
+
+    fn iv(&self, name: &str) -> [u8; 16] {
+        let (partition, row) = (self.entity.partition(), self.entity.row());
+        let keys = if self.java { [partition, row] } else { [row, partition] };
+        let digest = keys.into_iter().fold(Sha256::new().chain_update(self.iv), |d, k| d.chain_update(k));
+        let digest: [u8; 32] = digest.chain_update(name).finalize().into();
+        *digest.first_chunk().expect("32 bytes")
+    }
+
+    /// The names of the encrypted properties.
+    pub(super) fn list(&self, ciphertext: &[u8]) -> Option<Vec<String>> {
+        let text = self.decrypt(METADATA[1], ciphertext)?;
+        if !self.java {
+            return serde_json::from_str(&text).ok();
+        }
+        let names = text.strip_prefix('[')?.strip_suffix(']')?.split(", ");
+        Some(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    }
+}

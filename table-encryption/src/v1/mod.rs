@@ -1,0 +1,18 @@
+//! The legacy format of the first storage libraries: read on request, written behind a switch, never trusted.
+
+mod cipher;
+mod legacy;
+mod metadata;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use legacy::Legacy;
+pub use legacy::LegacyV1;
+pub(crate) use metadata::Metadata;
+
+/// The two properties in which it keeps what it needs to know.
+pub(crate) const METADATA: [&str; 2] = ["_ClientEncryptionMetadata1", "_ClientEncryptionMetadata2"];
+
+pub(crate) fn is_metadata(name: &str) -> bool {
+    METADATA.contains(&name)
+}
