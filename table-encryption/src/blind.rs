@@ -27,7 +27,7 @@ use crate::v2::{encode_value, push_lp};
 /// ```
 /// use table_core::model::{Entity, ValueRef};
 /// use table_encryption::{BlindIndex, KeyBytes};
-/// let by_email = BlindIndex::new("email", KeyBytes::random(32)?)?;
+/// let by_email = BlindIndex::new("email", &KeyBytes::random(32)?)?;
 /// let ken = Entity::new("Sales", "empid_000223")?.with_encrypted("Email", "ken@contoso.com");
 /// let token = by_email.token_of(&ken, "Email").expect("it has the property");
 /// assert_eq!(token, by_email.token(ValueRef::String("ken@contoso.com")));
@@ -48,7 +48,7 @@ impl BlindIndex {
     ///
     /// # Errors
     /// Another length.
-    pub fn new(name: impl Into<String>, key: KeyBytes) -> Result<Self> {
+    pub fn new(name: impl Into<String>, key: &KeyBytes) -> Result<Self> {
         let name = name.into();
         let Ok(bytes) = <[u8; 32]>::try_from(key.expose()) else {
             return Err(Error::invalid_request(format!(
@@ -157,7 +157,7 @@ mod tests {
         ];
         for (vector, value) in vectors["blind"].as_array().unwrap().iter().zip(values) {
             let text = |name: &str| vector[name].as_str().unwrap();
-            let index = BlindIndex::new(text("index"), hex(text("key")).into()).unwrap();
+            let index = BlindIndex::new(text("index"), &hex(text("key")).into()).unwrap();
             assert_eq!(index.token(value), text("token"));
             let cut = index.truncated(12).unwrap();
             assert_eq!(cut.token(value), text("token")[..3]);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_truncated_index_is_never_unique() {
-        let index = BlindIndex::new("email", vec![1; 32].into()).unwrap();
+        let index = BlindIndex::new("email", &vec![1; 32].into()).unwrap();
         assert!(index.unique_key("p", ValueRef::String("a")).is_ok());
         let cut = index.truncated(16).unwrap();
         let error = cut.unique_key("p", ValueRef::String("a")).unwrap_err();
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn bounds_are_checked() {
-        assert!(BlindIndex::new("email", vec![1; 31].into()).is_err());
+        assert!(BlindIndex::new("email", &vec![1; 31].into()).is_err());
         for bits in [0, 3, 6, 132, 256] {
-            assert!(BlindIndex::new("email", vec![1; 32].into()).unwrap().truncated(bits).is_err());
+            assert!(BlindIndex::new("email", &vec![1; 32].into()).unwrap().truncated(bits).is_err());
         }
     }
 }

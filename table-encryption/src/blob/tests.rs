@@ -126,7 +126,7 @@ async fn streams_end_with_their_blob() {
     let opened = cipher.open_stream(&place("Body"), stream::iter(sealed.clone().into_iter().map(Ok)));
     let opened: Vec<Bytes> = opened.try_collect().await.unwrap();
     assert_eq!(opened.concat(), content.concat());
-    let cut = stream::iter(sealed[..4].to_vec().into_iter().map(Ok));
+    let cut = stream::iter(sealed[..4].iter().cloned().map(Ok));
     let cut = cipher.open_stream(&place("Body"), cut).try_collect::<Vec<Bytes>>().await;
     assert!(cut.unwrap_err().to_string().contains("not whole"));
 }

@@ -214,7 +214,7 @@ async fn secrets_are_not_shown() {
     let stored = rig.raw(ken().key()).await;
     let data_key = rig.store.shared.keys.for_write().await.unwrap();
     let blobs = rig.store.blob_cipher();
-    let blind = crate::BlindIndex::new("email", vec![1; 32].into()).unwrap();
+    let blind = crate::BlindIndex::new("email", &vec![1; 32].into()).unwrap();
     let shown = format!(
         "{:?} {:?} {data_key:?} {blobs:?} {blind:?} {:?} {:?}",
         rig.store,

@@ -104,7 +104,7 @@ impl Legacy {
         for property in entity.properties().iter().filter(|p| !is_metadata(p.name()) && wanted(p.name())) {
             match property.value() {
                 value if !names.iter().any(|n| n == property.name()) => {
-                    out.push(property.name(), value, false)
+                    out.push(property.name(), value, false);
                 }
                 ValueRef::Binary(bytes) => {
                     let text = cbc.decrypt(property.name(), bytes).ok_or(Unreadable::Refused)?;
