@@ -4,6 +4,7 @@
 mod apply;
 mod check;
 mod list;
+mod page_rows;
 mod record;
 mod rows;
 mod scan;

@@ -77,6 +77,11 @@ impl<'a> RecordRef<'a> {
         Ok(Self { stamp: Stamp { version: u64::from_le_bytes(*version), time }, packed })
     }
 
+    /// The packed properties.
+    pub(crate) const fn packed(&self) -> &'a [u8] {
+        self.packed
+    }
+
     /// An owned copy. The properties are taken to be sound; see [`Rows`](super::Rows).
     pub fn to_record(self) -> Record {
         Record { stamp: self.stamp, properties: Properties::from_sound(self.packed.to_vec()) }

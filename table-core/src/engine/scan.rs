@@ -1,9 +1,10 @@
 use std::ops::Bound;
 
-use super::{Record, RecordRef};
+use super::RecordRef;
+use super::page_rows::PageRows;
 use crate::model::{Entity, Key, TableName, key_order};
-use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Select};
-use crate::store::{Error, ErrorKind, Result, ServiceProfile};
+use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
+use crate::store::{Error, ErrorKind, Result, ServiceProfile, limits};
 
 /// Rows looked at for one page, at most: a filter that matches little answers a short page with a
 /// continuation rather than hold the store for long, as the service does after 5 seconds.
@@ -16,9 +17,11 @@ pub struct Scan<'a> {
     query: &'a Query,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
+    /// What the range does not imply.
+    filter: Option<Filter>,
     limit: usize,
     visited: usize,
-    items: Vec<Entity>,
+    rows: PageRows,
     next: Option<Key>,
 }
 
@@ -46,20 +49,18 @@ impl<'a> Scan<'a> {
         from: Option<&Continuation>,
     ) -> Result<Self> {
         let bounds = query.bounds();
-        let start = match from {
-            None => lower(&bounds),
-            Some(c) => {
-                let Position { first, second } = c.position(table, query)?;
-                let second = second.as_deref().unwrap_or_default();
-                let key = Key::new(first, second).map_err(|e| {
-                    Error::new(ErrorKind::InvalidContinuation("it holds no key".to_owned())).with_source(e)
-                })?;
-                Bound::Included(key.to_sortable())
-            }
-        };
+        let (mut start, mut end) = (lower(&bounds), upper(&bounds));
+        if let Some(from) = from {
+            start = later(start, position(from, table, query)?);
+        }
+        let rest = query.filter.as_ref().map_or(Ok(None), |filter| filter.within(&visited(&bounds)));
+        if rest.is_err() {
+            (start, end) = (Bound::Included(Vec::new()), Bound::Excluded(Vec::new()));
+        }
+        let filter = rest.unwrap_or_default();
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
-        let to = upper(&bounds);
-        Ok(Self { table, query, from: start, to, limit, visited: 0, items: Vec::new(), next: None })
+        let rows = PageRows::new();
+        Ok(Self { table, query, from: start, to: end, filter, limit, visited: 0, rows, next: None })
     }
 
     /// The sortable keys to visit, in order; `None` if there can be none.
@@ -73,22 +74,32 @@ impl<'a> Scan<'a> {
         (!empty).then_some((from, to))
     }
 
-    /// Takes a row by its stored bytes.
+    /// Takes a row by its stored bytes. A row that does not match is not copied.
     ///
     /// # Errors
-    /// The row's header is damaged.
+    /// The key or the row's header is damaged.
     pub fn offer(&mut self, key: &[u8], record: &[u8]) -> Result<ScanStep> {
-        let key = Key::from_sortable(key).ok_or_else(|| Error::corrupt("a stored key is damaged"))?;
-        if self.items.len() == self.limit || self.visited == MAX_VISITED {
-            self.next = Some(key);
+        if self.is_full(key.len() + record.len()) {
+            self.next = Some(Key::from_sortable(key).ok_or_else(damaged_key)?);
             return Ok(ScanStep::Done);
         }
         self.visited += 1;
-        let record = RecordRef::parse(record)?.to_record();
-        if matches(self.query.filter.as_ref(), &key, &record) {
-            self.items.push(project(record, self.query.select.as_ref()).into_entity(key));
+        let pending = self.rows.key(key).ok_or_else(damaged_key)?;
+        let record = RecordRef::parse(record)?;
+        let (partition, row) = self.rows.texts(pending);
+        let row = RowRef { partition, row, timestamp: Some(record.stamp.time), packed: record.packed() };
+        if self.filter.as_ref().is_none_or(|filter| filter.holds(&row)) {
+            self.rows.push(pending, record, self.query.select.as_ref());
+        } else {
+            self.rows.drop_key(pending);
         }
         Ok(ScanStep::Continue)
+    }
+
+    /// Whether a row of so many bytes is for the next page. One row always fits.
+    const fn is_full(&self, bytes: usize) -> bool {
+        let (rows, taken) = (self.rows.len(), self.rows.bytes());
+        rows == self.limit || self.visited == MAX_VISITED || rows > 0 && taken + bytes > limits::PAGE_BYTES
     }
 
     /// The page.
@@ -96,7 +107,7 @@ impl<'a> Scan<'a> {
         let position =
             |key: Key| Position { first: key.partition().to_owned(), second: Some(key.row().to_owned()) };
         let continuation = self.next.map(|key| Continuation::new(self.table, self.query, position(key)));
-        Page { items: self.items, continuation }
+        Page { items: self.rows.into_entities(), continuation }
     }
 }
 
@@ -105,18 +116,41 @@ impl<'a> Scan<'a> {
 /// # Errors
 /// The row's header is damaged.
 pub fn read_entity(key: Key, record: &[u8], select: Option<&Select>) -> Result<Entity> {
-    Ok(project(RecordRef::parse(record)?.to_record(), select).into_entity(key))
-}
-
-fn project(mut record: Record, select: Option<&Select>) -> Record {
+    let mut record = RecordRef::parse(record)?.to_record();
     if let Some(select) = select {
         record.properties.retain(|property| select.contains(property.name()));
     }
-    record
+    Ok(record.into_entity(key))
 }
 
-fn matches(filter: Option<&Filter>, key: &Key, record: &Record) -> bool {
-    filter.is_none_or(|f| f.matches_parts(key, Some(record.stamp.time), &record.properties))
+fn damaged_key() -> Error {
+    Error::corrupt("a stored key is damaged")
+}
+
+/// Where a page starts that goes on.
+fn position(from: &Continuation, table: &TableName, query: &Query) -> Result<Vec<u8>> {
+    let Position { first, second } = from.position(table, query)?;
+    let key = Key::new(first, second.as_deref().unwrap_or_default()).map_err(|e| {
+        Error::new(ErrorKind::InvalidContinuation("it holds no key".to_owned())).with_source(e)
+    })?;
+    Ok(key.to_sortable())
+}
+
+/// The later of two starts: a forged continuation leads to no row outside the bounds.
+fn later(lower: Bound<Vec<u8>>, position: Vec<u8>) -> Bound<Vec<u8>> {
+    match lower {
+        Bound::Included(from) | Bound::Excluded(from) if position < from => Bound::Included(from),
+        Bound::Excluded(from) if position == from => Bound::Excluded(from),
+        _ => Bound::Included(position),
+    }
+}
+
+/// What is known of every key between [`lower`] and [`upper`]: rows bound one partition only.
+fn visited(bounds: &KeyBounds) -> KeyBounds {
+    match bounds.partition.as_single() {
+        Some(_) => bounds.clone(),
+        None => KeyBounds { row: Range::ALL, ..bounds.clone() },
+    }
 }
 
 /// The smallest key within the bounds.

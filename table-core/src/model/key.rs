@@ -1,6 +1,9 @@
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
+use super::chunk::{Chunk, ChunkText, Span};
 use super::key_order;
 use crate::store::{Error, Result, limits};
 
@@ -11,7 +14,27 @@ pub(crate) const fn is_forbidden(c: char) -> bool {
     matches!(c, '/' | '\\' | '#' | '?' | '\u{0}'..='\u{1F}' | '\u{7F}'..='\u{9F}')
 }
 
+/// The ASCII characters that a key may hold, by their byte.
+const ORDINARY: [bool; 256] = {
+    let mut ordinary = [false; 256];
+    let mut byte = 0u8;
+    while byte < 128 {
+        ordinary[byte as usize] = !is_forbidden(byte as char);
+        byte += 1;
+    }
+    ordinary
+};
+
+/// Whether a text is ASCII that a key may hold, without `but`: quick to tell, and most texts are.
+#[inline]
+pub(crate) fn is_ordinary(text: &str, but: impl Fn(u8) -> bool) -> bool {
+    text.bytes().all(|byte| ORDINARY[usize::from(byte)] && !but(byte))
+}
+
 fn check(name: &'static str, text: &str) -> Result<()> {
+    if text.len() <= limits::KEY_UNITS && is_ordinary(text, |_| false) {
+        return Ok(());
+    }
     if let Some((at, bad)) = text.char_indices().find(|(_, c)| is_forbidden(*c)) {
         let reason = format!("the character {bad:?} at byte {at} is not allowed in a key");
         return Err(Error::invalid_key(name, text, reason));
@@ -92,11 +115,26 @@ key_text!(
 key_text!(RowKey, "RowKey", "The key of an entity within its partition, by which the partition is sorted.");
 
 /// The whole key of an entity, validated. Keys order by partition, then row, as the service does.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub struct Key {
-    /// Both texts in one allocation: keys are made for every row that is read.
-    text: Box<str>,
+    /// Both texts, one after the other.
+    text: ChunkText,
     split: u32,
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.split == other.split && *self.text == *other.text
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+        self.split.hash(state);
+    }
 }
 
 impl Key {
@@ -153,19 +191,29 @@ impl Key {
 
     /// Back from [`Key::to_sortable`]; `None` if the bytes are no key.
     pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
-        let split = bytes.iter().position(|b| *b == 0)?;
-        let mut joined = Vec::with_capacity(bytes.len() - 1);
-        joined.extend_from_slice(&bytes[..split]);
-        joined.extend_from_slice(&bytes[split + 1..]);
-        let text = key_order::from_sortable_vec(joined)?;
-        text.is_char_boundary(split).then(|| Self { text: text.into(), split: split as u32 })
+        let mut text = String::with_capacity(bytes.len() - usize::from(!bytes.is_empty()));
+        let split = key_order::push_key_text(&mut text, bytes)?;
+        Some(Self { text: ChunkText::Own(text.into()), split })
+    }
+
+    /// The key whose texts stand in a chunk, the first `split` bytes long.
+    pub(crate) const fn in_chunk(chunk: Arc<Chunk>, span: Span, split: u32) -> Self {
+        Self { text: ChunkText::Shared(chunk, span), split }
+    }
+
+    /// The same in memory of its own, if it shares that of a page.
+    pub(crate) fn detached(self) -> Self {
+        match self.text {
+            ChunkText::Own(_) => self,
+            ChunkText::Shared(..) => self.clone(),
+        }
     }
 
     fn join(partition: &str, row: &str) -> Self {
         let mut text = String::with_capacity(partition.len() + row.len());
         text.push_str(partition);
         text.push_str(row);
-        Self { text: text.into(), split: partition.len() as u32 }
+        Self { text: ChunkText::Own(text.into()), split: partition.len() as u32 }
     }
 }
 

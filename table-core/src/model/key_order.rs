@@ -23,18 +23,40 @@ pub fn compare(a: &str, b: &str) -> Ordering {
 
 /// Appends the bytes of `text` in the service's order.
 pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
-    out.extend(text.bytes().map(raise));
+    if text.is_ascii() {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        out.extend(text.bytes().map(raise));
+    }
 }
 
 /// The text whose sortable bytes these are; `None` if they are not.
 pub fn from_sortable(bytes: &[u8]) -> Option<String> {
-    from_sortable_vec(bytes.to_vec())
+    let mut text = String::with_capacity(bytes.len());
+    push_text(&mut text, bytes)?;
+    Some(text)
 }
 
-/// [`from_sortable`] in place.
-pub(crate) fn from_sortable_vec(mut bytes: Vec<u8>) -> Option<String> {
-    bytes.iter_mut().for_each(|b| *b = lower(*b));
-    String::from_utf8(bytes).ok()
+/// Appends the text whose sortable bytes these are, or nothing if they are not.
+#[inline]
+fn push_text(out: &mut String, bytes: &[u8]) -> Option<()> {
+    if bytes.iter().all(|b| *b < LOWEST_RAISED) {
+        out.push_str(std::str::from_utf8(bytes).ok()?);
+    } else {
+        let lowered: Vec<u8> = bytes.iter().map(|b| lower(*b)).collect();
+        out.push_str(std::str::from_utf8(&lowered).ok()?);
+    }
+    Some(())
+}
+
+/// Appends both texts of the [`sortable_key`]; the length of the first. `None` if the bytes are no key,
+/// with `out` as it was or with the first text.
+#[inline]
+pub(crate) fn push_key_text(out: &mut String, key: &[u8]) -> Option<u32> {
+    let split = key.iter().position(|b| *b == 0)?;
+    push_text(out, &key[..split])?;
+    push_text(out, &key[split + 1..])?;
+    u32::try_from(split).ok()
 }
 
 /// The sortable bytes of a whole key: partition, a zero byte, row.
@@ -88,6 +110,8 @@ fn successor(c: char) -> Option<char> {
         _ => char::from_u32(u32::from(c) + 1),
     }
 }
+
+const LOWEST_RAISED: u8 = 0xFE;
 
 const fn raise(byte: u8) -> u8 {
     match byte {

@@ -1,5 +1,6 @@
 //! What is stored: the eight EDM types, keys, property bags, entities and their ETags.
 
+mod chunk;
 mod entity;
 mod etag;
 mod key;
@@ -15,14 +16,15 @@ mod ticks_text;
 mod value;
 mod value_error;
 
+pub(crate) use chunk::{Chunk, Span};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
     KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
 };
-pub(crate) use properties::Raw;
 pub use properties::{Properties, PropertiesIter, PropertyRef};
+pub(crate) use properties::{Raw, find, split_value, tag};
 pub use system::SYSTEM_PREFIX;
 #[cfg(feature = "derive")]
 pub use table_derive::KeyPart;

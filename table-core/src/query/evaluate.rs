@@ -28,7 +28,7 @@
 use std::cmp::Ordering;
 
 use super::Filter;
-use crate::model::{Entity, Key, Properties, Ticks, ValueRef, key_order};
+use crate::model::{Entity, Key, Properties, Ticks, ValueRef, find, key_order};
 
 impl Filter {
     /// Whether an entity matches, as the service would decide.
@@ -52,10 +52,12 @@ impl Filter {
 
     /// [`matches`](Self::matches) on the parts that a store has at hand. Allocates nothing.
     pub fn matches_parts(&self, key: &Key, timestamp: Option<Ticks>, properties: &Properties) -> bool {
-        self.holds(&Row { key, timestamp, properties })
+        let (partition, row) = (key.partition(), key.row());
+        self.holds(&RowRef { partition, row, timestamp, packed: properties.as_packed() })
     }
 
-    fn holds(&self, row: &Row<'_>) -> bool {
+    /// [`matches`](Self::matches) on a stored row.
+    pub(crate) fn holds(&self, row: &RowRef<'_>) -> bool {
         match self {
             Self::Compare { property, comparison, value } => {
                 row.get(property).is_some_and(|found| comparison.holds(order(found, value.as_ref())))
@@ -67,19 +69,21 @@ impl Filter {
     }
 }
 
-struct Row<'a> {
-    key: &'a Key,
-    timestamp: Option<Ticks>,
-    properties: &'a Properties,
+/// What a filter asks of a stored row.
+pub(crate) struct RowRef<'a> {
+    pub(crate) partition: &'a str,
+    pub(crate) row: &'a str,
+    pub(crate) timestamp: Option<Ticks>,
+    pub(crate) packed: &'a [u8],
 }
 
-impl<'a> Row<'a> {
+impl<'a> RowRef<'a> {
     fn get(&self, name: &str) -> Option<ValueRef<'a>> {
         match name {
-            Filter::PARTITION_KEY => Some(ValueRef::String(self.key.partition())),
-            Filter::ROW_KEY => Some(ValueRef::String(self.key.row())),
+            Filter::PARTITION_KEY => Some(ValueRef::String(self.partition)),
+            Filter::ROW_KEY => Some(ValueRef::String(self.row)),
             Filter::TIMESTAMP => self.timestamp.map(ValueRef::DateTime),
-            _ => self.properties.get(name),
+            _ => find(self.packed, name)?.value(),
         }
     }
 }

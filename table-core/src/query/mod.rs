@@ -18,6 +18,7 @@ mod select;
 
 pub use access::AccessPath;
 pub use bounds::KeyBounds;
+pub(crate) use evaluate::RowRef;
 pub use explain::Explanation;
 pub use filter::{Comparison, Filter};
 pub use page::{Continuation, Page, Position};

@@ -8,6 +8,17 @@ pub(super) enum Rest {
     When(Filter),
 }
 
+impl Filter {
+    /// What it still asks of entities whose keys lie within bounds, or that it holds for none.
+    pub(crate) fn within(&self, bounds: &KeyBounds) -> Result<Option<Self>, ()> {
+        match within(self, bounds) {
+            Rest::Always => Ok(None),
+            Rest::When(filter) => Ok(Some(filter)),
+            Rest::Never => Err(()),
+        }
+    }
+}
+
 /// What is left of a filter within bounds.
 pub(super) fn within(filter: &Filter, part: &KeyBounds) -> Rest {
     match filter {

@@ -35,5 +35,7 @@ pub const COSMOS_GROUP_BYTES: usize = 2 * 1024 * 1024;
 pub const FILTER_COMPARISONS: usize = 15;
 /// Entities or tables in one answer (queries; `$top` is capped by it).
 pub const PAGE_SIZE: usize = 1000;
+/// Bytes of keys and properties in one page of a local store, about what the services' answers hold.
+pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// 1601-01-01T00:00:00Z, the earliest `Edm.DateTime` (data model, "Property Types"), in ticks.
 pub const DATETIME_MIN_TICKS: i64 = 504_911_232_000_000_000;

@@ -48,8 +48,9 @@ impl FromEntity for Entity {
         Vec::new()
     }
 
+    /// Detached, so that keeping one entity of a page does not keep others.
     fn from_entity(entity: Entity) -> Result<Self> {
-        Ok(entity)
+        Ok(entity.detached())
     }
 }
 

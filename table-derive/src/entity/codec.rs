@@ -5,6 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
+use super::in_order;
 use super::model::{Discriminator, Entity};
 use crate::fields::{Field, Role};
 
@@ -35,7 +36,7 @@ fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
 }
 
 /// The discriminator's property.
-fn property<'e>(entity: &'e Entity<'_>) -> Option<&'e str> {
+pub(super) fn property<'e>(entity: &'e Entity<'_>) -> Option<&'e str> {
     match &entity.discriminator {
         Discriminator::Property(name) => Some(name),
         _ => None,
@@ -59,6 +60,7 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
         quote!(<Self as #krate::__private::KeyFields>::key_fields(__entity.key())?;)
     };
     let fields = decode_fields(krate, &entity.fields, version_place + 1);
+    let in_order = in_order::expand(entity);
     let indexes = (!entity.indexes.is_empty()).then(|| {
         quote! {
             fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
@@ -85,6 +87,7 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
             #indexes
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
+                #in_order
                 let __slots = #krate::__private::Slots::scan(#rust_name, __NAMES, &__entity);
                 #check_type
                 #check_version

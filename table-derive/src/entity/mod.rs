@@ -4,6 +4,7 @@ mod checks;
 mod codec;
 mod constants;
 mod fallback;
+mod in_order;
 mod keys;
 mod model;
 mod patch;

@@ -3,7 +3,7 @@ use std::path::Path;
 use table_core::model::{Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query};
 use table_core::store::{GroupTransaction, Operation, TableStore};
-use table_core::typed::{FromEntity, TableEntity};
+use table_core::typed::{FromEntity, Table, TableEntity};
 use table_embedded::EmbeddedStore;
 
 use crate::CACHE_BYTES;
@@ -50,7 +50,14 @@ impl Ours {
         Flight::from_entity(entity).unwrap()
     }
 
+    /// The way a program reads a partition.
     pub(crate) async fn scan(&self, carrier: &str) -> Vec<Flight> {
+        let flights = Table::<Flight>::new(self.store.clone(), self.table.clone()).unwrap();
+        flights.query().partition(Flight::partition(carrier).unwrap()).all().await.unwrap()
+    }
+
+    /// The same, one page after another.
+    pub(crate) async fn scan_pages(&self, carrier: &str) -> Vec<Flight> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, carrier));
         let (mut flights, mut from) = (Vec::new(), None);
         loop {

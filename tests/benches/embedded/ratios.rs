@@ -23,7 +23,10 @@ pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
     let keys = keys();
     row("point get, a transaction each", "per s", "0.8", point_gets(runtime, direct, ours, &keys));
     row("point get, one transaction for all", "per s", "", shared_gets(runtime, direct, ours, &keys));
-    row("partition scan", "rows per s", "0.7", scans(runtime, direct, ours));
+    let all = |carrier: &str| runtime.block_on(ours.scan(carrier));
+    row("partition scan", "rows per s", "0.7", scans(direct, all));
+    let pages = |carrier: &str| runtime.block_on(ours.scan_pages(carrier));
+    row("partition scan, one page after another", "rows per s", "", scans(direct, pages));
     row("group transactions of 100", "rows per s", "0.8", groups(runtime, direct, ours));
     row("durable inserts, 64 at once", "per s", "5", inserts(runtime, direct, ours));
 }
@@ -80,11 +83,9 @@ fn get_all(runtime: &Runtime, ours: &Ours, keys: &[(Key, Vec<u8>)]) {
     });
 }
 
-fn scans(runtime: &Runtime, direct: &Direct, ours: &Ours) -> (f64, f64) {
+fn scans(direct: &Direct, ours: impl Fn(&str) -> Vec<Flight>) -> (f64, f64) {
     let theirs = |round: usize| assert_eq!(direct.scan(CARRIERS[round % 10]).len(), ROWS as usize);
-    let mine = |round: usize| {
-        assert_eq!(runtime.block_on(ours.scan(CARRIERS[round % 10])).len(), ROWS as usize);
-    };
+    let mine = |round: usize| assert_eq!(ours(CARRIERS[round % 10]).len(), ROWS as usize);
     compare(ROWS, theirs, mine)
 }
 

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::Stamp;
+use crate::engine::{Record, Stamp};
 use crate::model::Ticks;
 use crate::query::tests::arbitrary::{entity, key_filter};
 use crate::store::ServiceProfile;
@@ -57,4 +57,40 @@ proptest! {
         let query = Query::new().with_filter(filter.clone()).with_top(top);
         prop_assert_eq!(found(&stored(&entities), &query), expected);
     }
+}
+
+/// A page is bounded in bytes too, and so is the memory that one entity keeps.
+#[test]
+fn large_entities_make_short_pages() {
+    let text = "x".repeat(30_000);
+    let large = |n| Entity::new("a", format!("{n:03}")).unwrap().with("A", &*text).with("B", &*text);
+    let entities: Vec<Entity> = (0..200).map(large).collect();
+    let rows = stored(&entities);
+    let (table, query) = (TableName::new("Flights").unwrap(), Query::new());
+    let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
+    let taken = rows.iter().take_while(|(key, row)| scan.offer(key, row).unwrap() == ScanStep::Continue);
+    let taken = taken.count();
+    assert_eq!(taken, limits::PAGE_BYTES / (60_000 + 4 + 2 * 8));
+    let page = scan.finish();
+    assert_eq!(page.items.len(), taken);
+    assert!(page.continuation.is_some());
+    assert!(page.items.iter().zip(&entities).all(|(read, stored)| read.properties() == stored.properties()));
+    assert_eq!(found(&rows, &query).len(), 200);
+    let select = query.clone().with_select(Select::new(["B"]));
+    assert_eq!(found(&rows, &select).len(), 200);
+}
+
+#[test]
+fn what_the_range_implies_is_not_asked_of_each_row() {
+    let table = TableName::new("Flights").unwrap();
+    let left = |text: &str| {
+        let query = Query::new().with_filter(text.parse().unwrap());
+        let scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
+        scan.range().is_some().then(|| scan.filter.as_ref().map(ToString::to_string))
+    };
+    assert_eq!(left("PartitionKey eq 'a' and RowKey ge 'b' and RowKey lt 'c'"), Some(None));
+    let some = |text: &str| Some(Some(text.to_owned()));
+    assert_eq!(left("PartitionKey eq 'a' and Delay gt 2"), some("Delay gt 2"));
+    assert_eq!(left("PartitionKey ge 'a' and RowKey eq 'b'"), some("RowKey eq 'b'"));
+    assert_eq!(left("PartitionKey eq 'a' and PartitionKey eq 'b'"), None);
 }

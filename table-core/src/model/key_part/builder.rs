@@ -22,6 +22,9 @@ impl PartFormat {
     }
 }
 
+/// Bytes that most keys fit.
+const ROOM: usize = 32;
+
 /// Writes a key from literal texts and parts.
 ///
 /// ```
@@ -40,8 +43,8 @@ pub struct KeyBuilder {
 
 impl KeyBuilder {
     /// An empty key; its name and template are for messages.
-    pub const fn new(which: &'static str, template: &'static str) -> Self {
-        let writer = KeyWriter { out: String::new(), format: PartFormat::PLAIN };
+    pub fn new(which: &'static str, template: &'static str) -> Self {
+        let writer = KeyWriter { out: String::with_capacity(ROOM), format: PartFormat::PLAIN };
         Self { which, template, writer }
     }
 

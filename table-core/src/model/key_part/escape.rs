@@ -2,12 +2,15 @@
 //! are written as `~` and two upper-case hex digits; all of them are below U+0100.
 
 use crate::model::ValueError;
-use crate::model::key::is_forbidden;
+use crate::model::key::{is_forbidden, is_ordinary};
 
 const ESCAPE: char = '~';
 
 /// Appends `text`, escaped for a part that ends at `stop`.
 pub(super) fn push(out: &mut String, text: &str, stop: Option<char>) {
+    if is_plain(text, stop) {
+        return out.push_str(text);
+    }
     for c in text.chars() {
         if must_escape(c, stop) { push_escaped(out, c) } else { out.push(c) }
     }
@@ -21,6 +24,9 @@ fn push_escaped(out: &mut String, c: char) {
 
 /// Back from [`push`]; only what it writes is accepted.
 pub(super) fn read(text: &str, stop: Option<char>) -> Result<String, ValueError> {
+    if is_plain(text, stop) {
+        return Ok(text.to_owned());
+    }
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(|c| must_escape(c, stop)) {
@@ -43,4 +49,10 @@ fn escaped(text: &str) -> Option<char> {
 
 fn must_escape(c: char, stop: Option<char>) -> bool {
     c == ESCAPE || Some(c) == stop || is_forbidden(c)
+}
+
+/// Whether there is certainly nothing to escape.
+#[inline]
+fn is_plain(text: &str, stop: Option<char>) -> bool {
+    is_ordinary(text, |byte| char::from(byte) == ESCAPE || Some(char::from(byte)) == stop)
 }

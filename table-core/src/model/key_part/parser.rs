@@ -94,6 +94,7 @@ impl<'a> KeyParser<'a> {
         Err(self.mismatch(&ValueError::new("the end of the key", format_args!("{:?}", self.rest))))
     }
 
+    #[cold]
     fn mismatch(&self, error: &ValueError) -> Error {
         let expected = format!("{} as in {:?}", error.expected(), self.template);
         Error::decode(self.entity, self.key, self.which, expected, error.found())

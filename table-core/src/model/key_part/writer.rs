@@ -95,12 +95,12 @@ impl<'a> KeyText<'a> {
 
     fn digits(&self, digits: usize, turn: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
         let width = self.format.width.unwrap_or(digits);
-        let wrong = || self.expected(format!("a number of {width} digits"));
-        if self.text.len() != width || !self.text.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(wrong());
+        let mut number = Some(0u64).filter(|_| self.text.len() == width);
+        for byte in self.text.bytes() {
+            let digit = byte.wrapping_sub(b'0');
+            let add = |n: u64| n.checked_mul(10)?.checked_add(u64::from(turn(digit)));
+            number = number.filter(|_| digit <= 9).and_then(add);
         }
-        let digits = self.text.bytes().map(|b| u64::from(turn(b - b'0')));
-        let add = |n: u64, d| n.checked_mul(10)?.checked_add(d);
-        digits.into_iter().try_fold(0, add).ok_or_else(wrong)
+        number.ok_or_else(|| self.expected(format!("a number of {width} digits")))
     }
 }

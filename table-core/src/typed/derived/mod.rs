@@ -3,6 +3,7 @@
 mod check;
 mod decode;
 mod encode;
+mod in_order;
 mod index;
 mod resolve;
 mod upgrade;
@@ -10,6 +11,7 @@ mod upgrade;
 pub use check::{Projected, distinct, is_distinct_from, joined, projected, same_type};
 pub use decode::Slots;
 pub use encode::{Encoder, debug_patch};
+pub use in_order::InOrder;
 pub use index::{entry_key, indexes};
 pub use resolve::{
     check_projected, encrypted, filter_all, is_a, is_told, no_text, no_variant, select, select_all,

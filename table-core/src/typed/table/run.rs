@@ -61,12 +61,14 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.entity_pages(self.to_query()).and_then(move |page| std::future::ready(decode(page)))
     }
 
-    /// All results, in memory. One request a page.
+    /// All results, in memory. One request a page; the next page is read while one is decoded.
     ///
     /// # Errors
     /// The store's, a missing table among them; a row is not an `R`.
     pub async fn all(&self) -> Result<Vec<R>> {
-        self.stream().try_collect().await
+        let mut query = self.clone();
+        query.options.prefetch = true;
+        query.stream().try_collect().await
     }
 
     /// The first result, if there is one. One request, unless the service has to read on for a match.

@@ -84,6 +84,35 @@ fn properties_in_any_order_are_found() {
 }
 
 /// The error of reading `ken()` after a change.
+/// The quick decoder takes what stands in order; whatever does not must read the same.
+#[test]
+fn disorder_strangers_and_repetitions_read_the_same() {
+    let (key, properties) = ken().to_entity().unwrap().into_parts();
+    let all: Vec<_> = properties.iter().collect();
+    let read = |list: &[crate::model::PropertyRef<'_>]| {
+        let mut bag = crate::model::Properties::new();
+        list.iter().for_each(|p| bag.push(p.name(), p.value(), p.is_encrypted()));
+        Employee::from_entity(Entity::from_parts(key.clone(), bag)).unwrap()
+    };
+    let stranger = crate::model::Properties::from_iter([("Stranger", 1)]);
+    let stranger = stranger.iter().next().unwrap();
+    for at in 0..=all.len() {
+        let mut with = all.clone();
+        with.insert(at, stranger);
+        assert_eq!(read(&with), ken(), "a stranger at {at}");
+    }
+    for (from, to) in (0..all.len()).flat_map(|from| (0..all.len()).map(move |to| (from, to))) {
+        let mut moved = all.clone();
+        let taken = moved.remove(from);
+        moved.insert(to, taken);
+        assert_eq!(read(&moved), ken(), "{from} at {to}");
+    }
+    let mut other = ken().to_entity().unwrap();
+    other.properties_mut().set("Visits", 99);
+    let repeated = other.properties().find("Visits").unwrap();
+    assert_eq!(read(&[all.as_slice(), &[repeated]].concat()), ken(), "the first of a name counts");
+}
+
 fn error_after(change: impl FnOnce(&mut crate::model::Properties)) -> String {
     let mut entity = ken().to_entity().unwrap();
     change(entity.properties_mut());

@@ -1,0 +1,138 @@
+//! The packed bytes of properties: written, cut apart, read.
+
+use uuid::Uuid;
+
+use super::PropertyRef;
+use crate::model::{EdmType, Ticks, ValueRef};
+
+/// In a tag: the property must not leave in the clear.
+const MARK: u8 = 0x80;
+
+/// The bytes of a value by the number of its type; 0 where its length precedes it.
+const FIXED: [u8; EdmType::ALL.len()] = [0, 1, 8, 8, 16, 4, 8, 0];
+
+/// The tag of a property.
+#[inline]
+pub(crate) const fn tag(edm_type: EdmType, encrypt: bool) -> u8 {
+    edm_type as u8 | if encrypt { MARK } else { 0 }
+}
+
+/// Appends a property.
+#[inline]
+pub(super) fn push(out: &mut Vec<u8>, name: &str, value: ValueRef<'_>, encrypt: bool) {
+    let name = storable_name(name).as_bytes();
+    let [low, high] = (name.len() as u16).to_le_bytes();
+    out.extend_from_slice(&[tag(value.edm_type(), encrypt), low, high]);
+    out.extend_from_slice(name);
+    match value {
+        ValueRef::Binary(v) => push_long(out, v),
+        ValueRef::String(v) => push_long(out, v.as_bytes()),
+        ValueRef::Boolean(v) => out.push(u8::from(v)),
+        ValueRef::DateTime(v) => out.extend_from_slice(&v.get().to_le_bytes()),
+        ValueRef::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
+        ValueRef::Guid(v) => out.extend_from_slice(v.as_bytes()),
+        ValueRef::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
+        ValueRef::Int64(v) => out.extend_from_slice(&v.to_le_bytes()),
+    }
+}
+
+/// What of a name fits the `u16` of its length, cut between characters: a name over 255 characters
+/// is refused by the limits, but must not make the rest of the buffer unreadable before that.
+#[inline]
+fn storable_name(name: &str) -> &str {
+    const LONGEST: usize = u16::MAX as usize;
+    if name.len() <= LONGEST { name } else { &name[..name.floor_char_boundary(LONGEST)] }
+}
+
+#[inline]
+fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Where the bytes stop being properties; `None` if they are sound to their end.
+pub(super) fn damage(packed: &[u8]) -> Option<usize> {
+    let mut rest = packed;
+    while !rest.is_empty() {
+        if Raw::split(&mut rest).and_then(Raw::parse).is_none() {
+            return Some(packed.len() - rest.len());
+        }
+    }
+    None
+}
+
+/// The property of a name.
+#[inline]
+pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
+    let mut rest = packed;
+    std::iter::from_fn(|| Raw::split(&mut rest)).find(|raw| raw.name == name.as_bytes())
+}
+
+/// Cuts a value of a known type off the start of `bytes`; `None` for damaged bytes.
+#[inline(always)]
+pub(crate) fn split_value(edm_type: EdmType, bytes: &[u8]) -> Option<(ValueRef<'_>, &[u8])> {
+    let (start, len) = match FIXED[edm_type as usize] {
+        0 => (4, u32::from_le_bytes(*bytes.first_chunk()?) as usize),
+        fixed => (0, usize::from(fixed)),
+    };
+    let (value, after) = bytes.get(start..)?.split_at_checked(len)?;
+    Some((read(edm_type, value)?, after))
+}
+
+#[inline(always)]
+fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
+    Some(match edm_type {
+        EdmType::Binary => ValueRef::Binary(v),
+        EdmType::Boolean => ValueRef::Boolean(*v.first()? != 0),
+        EdmType::DateTime => ValueRef::DateTime(Ticks::new(i64::from_le_bytes(v.try_into().ok()?))?),
+        EdmType::Double => ValueRef::Double(f64::from_le_bytes(v.try_into().ok()?)),
+        EdmType::Guid => ValueRef::Guid(Uuid::from_bytes(v.try_into().ok()?)),
+        EdmType::Int32 => ValueRef::Int32(i32::from_le_bytes(v.try_into().ok()?)),
+        EdmType::Int64 => ValueRef::Int64(i64::from_le_bytes(v.try_into().ok()?)),
+        EdmType::String => ValueRef::String(std::str::from_utf8(v).ok()?),
+    })
+}
+
+/// One packed property, cut out but not yet interpreted.
+#[derive(Clone, Copy)]
+pub(crate) struct Raw<'a> {
+    pub(crate) whole: &'a [u8],
+    tag: u8,
+    pub(crate) name: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Raw<'a> {
+    /// Cuts the first property off `rest`; `None` at the end and for damaged bytes.
+    #[inline]
+    pub(crate) fn split(rest: &mut &'a [u8]) -> Option<Self> {
+        let bytes = *rest;
+        let (&[tag, low, high], _) = bytes.split_first_chunk()?;
+        let name_end = 3 + usize::from(u16::from_le_bytes([low, high]));
+        let (start, len) = match FIXED.get(usize::from(tag & !MARK))? {
+            0 => {
+                let (len, _) = bytes.get(name_end..)?.split_first_chunk()?;
+                (name_end + 4, u32::from_le_bytes(*len) as usize)
+            }
+            fixed => (name_end, usize::from(*fixed)),
+        };
+        let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
+        *rest = after;
+        Some(Self { whole, tag, name: whole.get(3..name_end)?, value: &whole[start..] })
+    }
+
+    pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
+        let name = std::str::from_utf8(self.name).ok()?;
+        Some(PropertyRef { name, value: self.value()?, encrypted: self.is_encrypted() })
+    }
+
+    #[inline]
+    pub(crate) const fn is_encrypted(&self) -> bool {
+        self.tag & MARK != 0
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> Option<ValueRef<'a>> {
+        read(EdmType::from_tag(self.tag & !MARK)?, self.value)
+    }
+}

@@ -1,0 +1,76 @@
+//! The quick way to decode: properties in the order in which they are written.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use super::codec::property;
+use super::model::Entity;
+use crate::fields::{Field, Role};
+
+/// Statements that return the value if the entity is in order; nothing for types whose properties the
+/// macro does not know.
+pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
+    if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten | Role::Rest)) {
+        return None;
+    }
+    let krate = &entity.krate;
+    let type_name = &entity.type_name;
+    let check_type = property(entity).map(|name| {
+        let name = counted(name);
+        quote!(__in_order.is_text(#name, #type_name)?;)
+    });
+    let check_version = (entity.version > 1).then(|| {
+        let (name, version) = (counted("EntityVersion"), entity.version);
+        quote!(__in_order.is_version(#name, #version)?;)
+    });
+    let key = if entity.key_fields().is_empty() { quote!(_) } else { quote!(__key) };
+    let fields = entity.fields.iter().map(|field| decode(entity, field));
+    Some(quote! {
+        let __decoded = (|| {
+            let mut __in_order = #krate::__private::InOrder::new(&__entity);
+            #check_type
+            #check_version
+            let #key = <Self as #krate::__private::KeyFields>::key_fields(__entity.key()).ok()?;
+            let __value = Self { #(#fields),* };
+            __in_order.finish(__NAMES)?;
+            ::core::option::Option::Some(__value)
+        })();
+        if let ::core::option::Option::Some(__value) = __decoded {
+            return ::core::result::Result::Ok(__value);
+        }
+    })
+}
+
+fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
+    let krate = &entity.krate;
+    let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
+    let value = match &field.role {
+        Role::Key => quote!(__key.#ident),
+        Role::ETag => quote_spanned!(span=> __entity.etag().cloned()),
+        Role::Timestamp => quote_spanned!(span=>
+            ::core::option::Option::map(__entity.timestamp(), ::core::convert::From::from)),
+        Role::Skip(default) => quote!(#default()),
+        Role::Property(property) => {
+            let (codec, encrypt, name) = (&property.codec, property.encrypt, counted(&property.name));
+            let codec = quote_spanned!(span=> <#codec as #krate::typed::Codec<#ty>>);
+            let missing = match &property.default {
+                None => quote!(#codec::missing),
+                Some(default) => quote_spanned!(span=> || ::core::option::Option::Some(#default())),
+            };
+            quote_spanned! {span=>
+                __in_order.get::<#ty, #encrypt, _>(#name, #codec::TYPE, #codec::read, #missing)?
+            }
+        }
+        // `expand` leaves types with such fields alone.
+        Role::Flatten | Role::Rest => TokenStream::new(),
+    };
+    quote!(#ident: #value)
+}
+
+/// A name after its length, as stored.
+fn counted(name: &str) -> Literal {
+    let mut bytes = (name.len() as u16).to_le_bytes().to_vec();
+    bytes.extend_from_slice(name.as_bytes());
+    Literal::byte_string(&bytes)
+}
