@@ -92,8 +92,8 @@ impl Entity {
         self.properties.get(name)
     }
 
-    /// The same in memory of its own. The entities of a page share buffers of up to 64 KiB, which one that is
-    /// kept would keep; a clone has memory of its own too.
+    /// The same in memory of its own. The entities of a page share buffers of about 64 KiB, which one that is
+    /// kept would keep. A clone has memory of its own too.
     #[must_use]
     pub fn detached(self) -> Self {
         Self { key: self.key.detached(), properties: self.properties.detached(), ..self }

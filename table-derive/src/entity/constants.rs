@@ -1,8 +1,9 @@
 //! A constant for every field that a filter or a selection can name.
 
 use proc_macro2::TokenStream;
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::Path;
+use syn::spanned::Spanned;
 
 use super::model::Entity;
 use crate::fields::{Field, Role};
@@ -41,7 +42,7 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
             let (name, codec) = (&property.name, &property.codec);
             let doc = format!("The property `{name}`.");
             let value = field.value_type();
-            quote! {
+            quote_spanned! {field.ty.span()=>
                 #[doc = #doc]
                 #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);
             }
