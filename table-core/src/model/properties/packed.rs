@@ -41,7 +41,11 @@ pub(super) fn push(out: &mut Vec<u8>, name: &str, value: ValueRef<'_>, encrypt: 
 #[inline]
 fn storable_name(name: &str) -> &str {
     const LONGEST: usize = u16::MAX as usize;
-    if name.len() <= LONGEST { name } else { &name[..name.floor_char_boundary(LONGEST)] }
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let end = (0..=LONGEST).rev().find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or_default()]
 }
 
 #[inline]
