@@ -56,6 +56,8 @@ pub(crate) struct FieldRules<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Entity,
+    /// An entity in several rows.
+    Wide,
     Projection,
     Group,
 }

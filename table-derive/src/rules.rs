@@ -62,7 +62,7 @@ fn check_conflicts(is_key: bool, present: &[Present], errors: &Errors) {
 
 fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
     let (banned, why): (&[&str], _) = match owner {
-        Owner::Entity => return,
+        Owner::Entity | Owner::Wide => return,
         Owner::Projection => (
             &["flatten", "rest", "skip"],
             "a projection lists the properties that it reads; name them as fields of their own",
@@ -152,11 +152,15 @@ fn check_name(at: &TokenStream, name: &str, rules: &FieldRules<'_>, errors: &Err
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#limits>
 fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
     const MOST: usize = 252;
+    if rules.owner == Owner::Wide {
+        return;
+    }
     let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
     let own = rules.reserved.iter().filter(|(_, by)| *by == crate::entity::DISCRIMINATOR).count();
     if let Some(first) = properties.get(MOST - own) {
         let count = properties.len() + own;
-        let remedy = "store some of them together with `#[entity(json)]`, or in another entity";
+        let remedy = "store some of them together with `#[entity(json)]`, in another entity, or as a wide entity, \
+                      `#[entity(wide)]`";
         errors.push(
             &first.ident,
             format!("an entity has at most {MOST} properties, this one {count}: {remedy}"),

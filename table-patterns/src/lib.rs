@@ -12,6 +12,7 @@ pub mod journal;
 pub mod log_tail;
 pub mod queue;
 pub mod series;
+pub mod wide;
 
 #[cfg(test)]
 mod proof;

@@ -1,4 +1,4 @@
-use syn::{Attribute, LitInt, LitStr, Path, Type, parse_quote};
+use syn::{Attribute, Ident, LitInt, LitStr, Path, Type, parse_quote};
 
 use super::item::{Item, Value, items, set};
 use crate::case::Case;
@@ -16,6 +16,7 @@ pub(crate) struct Container {
     pub(crate) row_key: Option<LitStr>,
     pub(crate) discriminator: Option<DiscriminatorAttr>,
     pub(crate) projection_of: Option<Type>,
+    pub(crate) wide: Option<Ident>,
 }
 
 /// How rows of the type are told from others, as written.
@@ -36,6 +37,7 @@ pub(crate) const ENTITY: &[&str] = &[
     "row_key",
     "discriminator",
     "projection_of",
+    "wide",
     "crate",
 ];
 /// What a group of properties, an enum or a newtype may say.
@@ -74,6 +76,7 @@ impl Container {
             "row_key" => set(&mut self.row_key, item.string(errors), item, errors),
             "discriminator" => set(&mut self.discriminator, discriminator(item, errors), item, errors),
             "projection_of" => set(&mut self.projection_of, item.ty(errors), item, errors),
+            "wide" => set(&mut self.wide, item.flag(errors), item, errors),
             _ => set(&mut self.krate, item.path(errors), item, errors),
         }
     }

@@ -96,12 +96,13 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let twice =
         format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
     let many = format!("{name}: an entity has at most 252 properties, flattened ones included");
+    let most = if entity.wide { usize::MAX } else { 252 };
     Some(quote_spanned! {first.span()=>
         const _: () = {
             const __GROUPS: &[&[#krate::typed::PropertySchema]] =
                 &[#(<#groups as #krate::typed::PropertyGroup>::PROPERTIES),*];
             ::core::assert!(#krate::__private::distinct(__NAMES, __GROUPS), "{}", #twice);
-            ::core::assert!(__NAMES.len() #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= 252, "{}", #many);
+            ::core::assert!(__NAMES.len() #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* <= #most, "{}", #many);
         };
     })
 }

@@ -37,6 +37,8 @@ pub(crate) struct Entity<'a> {
     pub(crate) row: Template,
     pub(crate) fields: Vec<Field>,
     pub(crate) indexes: Vec<Index>,
+    /// Whether it may have more properties than an entity, in several rows.
+    pub(crate) wide: bool,
 }
 
 /// A validated projection.
@@ -121,8 +123,8 @@ fn entity<'a>(
         reserved.push((name, DISCRIMINATOR));
     }
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
-    let rules =
-        FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, owner: Owner::Entity };
+    let owner = if container.wide.is_some() { Owner::Wide } else { Owner::Entity };
+    let rules = FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &reserved, owner };
     let fields = fields::build(sources, &rules, errors);
     check_key_generics(input, &fields, errors);
     let known = index::Context {
@@ -147,6 +149,7 @@ fn entity<'a>(
         row,
         fields,
         indexes,
+        wide: container.wide.is_some(),
     })
 }
 
@@ -167,6 +170,7 @@ fn projection<'a>(
         ("previous", container.previous.to_token_stream()),
         ("partition_key", container.partition_key.to_token_stream()),
         ("row_key", container.row_key.to_token_stream()),
+        ("wide", container.wide.to_token_stream()),
     ] {
         if !at.is_empty() {
             errors.push(at, format!("`{name}` is the entity's; a projection has it from `projection_of`"));

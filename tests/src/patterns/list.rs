@@ -35,6 +35,17 @@ macro_rules! pattern_tests {
                 values_are_small_structs
                 rows_never_grow_too_large
             }
+            wide {
+                are_written_and_read_in_one_request
+                a_property_is_set_in_its_row
+                grow_and_shrink
+                are_refused_past_a_group
+                torn_reads_are_never_answered
+                damage_is_an_error
+                agree_with_a_map
+                survive_a_crash_at_every_request
+                are_structs
+            }
         }
     };
     (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(

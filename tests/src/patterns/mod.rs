@@ -2,9 +2,10 @@
 //! function for each behaviour. Give [`pattern_tests!`](crate::pattern_tests) a
 //! [`Backend`](crate::Backend), and it makes a test of each.
 
+mod bent;
 pub mod bulk;
 pub mod heterogeneous;
 mod list;
 pub mod log_tail;
 pub mod series;
-mod unsorted;
+pub mod wide;

@@ -1,4 +1,5 @@
-//! A service without order, such as Cosmos DB.
+//! A service that answers otherwise than the local stores: without order, as Cosmos DB does, or in short
+//! pages, as every service may.
 
 use std::sync::Arc;
 
@@ -7,24 +8,32 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written};
 
-/// A store that answers in reverse, and says that it has no order.
+/// A store behind such a service.
 #[derive(Debug)]
-pub(super) struct Unsorted {
+pub(super) struct Bent {
     store: Arc<dyn TableStore>,
     profile: ServiceProfile,
+    page: Option<usize>,
 }
 
-impl Unsorted {
-    pub(super) fn new(store: Arc<dyn TableStore>) -> Self {
+impl Bent {
+    /// Answers each page in reverse, and says that there is no order.
+    pub(super) fn unsorted(store: Arc<dyn TableStore>) -> Self {
         let mut profile = store.profile().clone();
         profile.order = KeyOrder::Unsorted;
-        Self { store, profile }
+        Self { store, profile, page: None }
+    }
+
+    /// Answers so many rows at a time.
+    pub(super) fn in_pages_of(rows: usize, store: Arc<dyn TableStore>) -> Self {
+        let profile = store.profile().clone();
+        Self { store, profile, page: Some(rows) }
     }
 }
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl TableStore for Unsorted {
+impl TableStore for Bent {
     fn profile(&self) -> &ServiceProfile {
         &self.profile
     }
@@ -55,8 +64,12 @@ impl TableStore for Unsorted {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let mut page = self.store.query(table, query, from).await?;
-        page.items.reverse();
+        let mut query = query.clone();
+        query.top = query.top.into_iter().chain(self.page).min();
+        let mut page = self.store.query(table, &query, from).await?;
+        if self.profile.order == KeyOrder::Unsorted {
+            page.items.reverse();
+        }
         Ok(page)
     }
 

@@ -1,0 +1,40 @@
+//! An entity of more than 252 properties: several rows that are written and read as one.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::wide::WideEntities;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let table = TableName::new("Messages")?;
+    store.create_table(&table).await?;
+    let wide = WideEntities::new(Arc::clone(&store), table.clone());
+
+    // A count for each day of a year.
+    let mut year = Entity::new("Sales", "empid_000223_2013")?;
+    for day in 1..=365 {
+        year = year.with(&format!("D{day:03}"), day % 7);
+    }
+    meter.reset();
+    let written = wide.insert(&year).await?;
+    assert_eq!((written.rows(), meter.total()), (3, 1));
+
+    // One range query reads all rows, and sees to it that they belong together.
+    let read =
+        wide.get(year.key()).await?.ok_or_else(|| table_core::Error::invalid_request("it was deleted"))?;
+    assert_eq!((read.properties().len(), meter.total()), (365, 2));
+
+    // One property: its row and the head, in one group transaction, in the version that was read.
+    wide.set(&read, "D100", 42).await?;
+    assert_eq!(meter.total(), 3);
+    let error = wide.set(&read, "D101", 43).await.err();
+    assert!(error.is_some_and(|error| error.is_precondition_failed()));
+
+    // The rows are the pattern's own: typed tables do not show them.
+    assert_eq!(Table::<Entity>::new(store, table)?.query().count().await?, 0);
+    Ok(())
+}

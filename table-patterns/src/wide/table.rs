@@ -1,0 +1,140 @@
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::{Stream, TryStreamExt};
+use table_core::model::{Entity, TableName};
+use table_core::store::{Error, Result, TableStore};
+use table_core::typed::{FromEntity, KeyOf, PartitionIn, TableEntity};
+
+use super::{Wide, WideEntities};
+
+/// Structs of any number of properties. See the [module](super).
+///
+/// A struct with more than 252 properties says so: `#[entity(wide)]`. It is stored as wide entities only, where no
+/// `Table<T>` sees it; its discriminator and version are properties like others, and its `#[etag]` is the
+/// head's.
+#[derive(Debug)]
+pub struct WideTable<T> {
+    entities: WideEntities,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for WideTable<T> {
+    fn clone(&self) -> Self {
+        Self { entities: self.entities.clone(), of: PhantomData }
+    }
+}
+
+impl<T: FromEntity> WideTable<T> {
+    /// Opens the wide entities of a table. No request: the table must exist when it is used.
+    ///
+    /// # Errors
+    /// `T` has encrypted properties and the store does not encrypt.
+    pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Result<Self> {
+        if let Some(property) = T::encrypted().first().filter(|_| !store.profile().encrypts) {
+            let what = format!("the encrypted property '{property}': put an encrypting store in front of it");
+            return Err(Error::unsupported(store.profile().name, what));
+        }
+        Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
+    }
+
+    /// See [`WideEntities::with_attempts`].
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        Self { entities: self.entities.with_attempts(attempts), of: PhantomData }
+    }
+
+    /// The same entities as bags of properties.
+    pub const fn entities(&self) -> &WideEntities {
+        &self.entities
+    }
+
+    /// The entity. One request; see [`WideEntities::get`].
+    ///
+    /// # Errors
+    /// As there; it is not a `T`.
+    pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Wide<T>>> {
+        let read = self.entities.get(&key.into_key()).await?;
+        read.map(|wide| wide.map(T::from_entity)).transpose()
+    }
+
+    /// The entities of a partition. One request a page; see [`WideEntities::scan`].
+    ///
+    /// # Errors
+    /// As there; one is not a `T`.
+    pub fn scan<P: PartitionIn<T>>(
+        &self,
+        partition: P,
+    ) -> Result<impl Stream<Item = Result<Wide<T>>> + Send + use<T, P>> {
+        let found = self.entities.scan(partition.partition_key())?;
+        Ok(found.and_then(|wide| std::future::ready(wide.map(T::from_entity))))
+    }
+
+    /// Deletes the entity if it is there; whether it was. Two requests, again on conflict.
+    ///
+    /// # Errors
+    /// As [`WideEntities::remove`].
+    pub async fn remove(&self, key: impl KeyOf<T>) -> Result<bool> {
+        self.entities.remove(&key.into_key()).await
+    }
+
+    /// Deletes what was read, in the version that was read. One request.
+    ///
+    /// # Errors
+    /// As [`WideEntities::delete`].
+    pub async fn delete(&self, read: &Wide<T>) -> Result<()> {
+        self.entities.delete(read).await
+    }
+}
+
+impl<T: TableEntity> WideTable<T> {
+    /// Adds an entity that must not exist. One request.
+    ///
+    /// # Errors
+    /// As [`WideEntities::insert`]; a value cannot be stored.
+    pub async fn insert(&self, value: &T) -> Result<Wide<T>> {
+        self.entities.insert(&value.to_entity()?).await?.map(T::from_entity)
+    }
+
+    /// Replaces what was read, in the version that was read. One request, which writes the rows that change.
+    ///
+    /// # Errors
+    /// As [`WideEntities::replace`]; a value cannot be stored.
+    pub async fn replace(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
+        self.entities.replace(read, &value.to_entity()?).await?.map(T::from_entity)
+    }
+
+    /// Writes the entity, whatever was there. Two requests, again where another writer was in between.
+    ///
+    /// # Errors
+    /// As [`WideEntities::put`]; a value cannot be stored.
+    pub async fn put(&self, value: &T) -> Result<Wide<T>> {
+        self.entities.put(&value.to_entity()?).await?.map(T::from_entity)
+    }
+
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read. Two requests, again
+    /// on conflict.
+    ///
+    /// # Errors
+    /// As [`WideEntities::update`]; `change` changed the key.
+    pub async fn update(
+        &self,
+        key: impl KeyOf<T>,
+        mut change: impl FnMut(&mut T) -> Result<()>,
+    ) -> Result<Wide<T>> {
+        let key = key.into_key();
+        let change = |properties: &mut table_core::model::Properties| {
+            let mut value = T::from_entity(Entity::from_parts(key.clone(), properties.clone()))?;
+            change(&mut value)?;
+            let (changed, new) = value.to_entity()?.into_parts();
+            if changed != key {
+                return Err(Error::invalid_request(format!(
+                    "an update of {key} would make it {changed}: insert the new one and delete the old"
+                )));
+            }
+            *properties = new;
+            Ok(())
+        };
+        self.entities.update(&key, change).await?.map(T::from_entity)
+    }
+}
