@@ -2,17 +2,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
-use table_core::query::{Continuation, Filter, Query};
-use table_core::store::{Error, KeyOrder, Operation, Result, TableStoreExt as _};
+use table_core::model::{Entity, PartitionKey, TableName};
+use table_core::query::{Continuation, Query};
+use table_core::store::{Error, KeyOrder, Operation, Result};
 use tokio::time::sleep;
 
 use super::catalog::CatalogEntry;
 use super::definition::{Index, Uniqueness};
-use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
+use super::shape::Shape;
 use super::state::IndexState;
 use crate::journal::{Lease, violation};
 
@@ -38,11 +38,11 @@ pub struct BuildProgress {
 /// builder takes over from it, once the first has been silent for a lease. Each change of state waits
 /// for the cache time of writers and the longest life of a request.
 pub struct IndexBuild<'a> {
-    entities: &'a IndexedEntities,
-    index: &'a Index,
-    lease: Lease,
-    progress: BuildProgress,
-    pause: Duration,
+    pub(super) entities: &'a IndexedEntities,
+    pub(super) index: &'a Index,
+    pub(super) lease: Lease,
+    pub(super) progress: BuildProgress,
+    pub(super) pause: Duration,
     report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
 }
 
@@ -66,45 +66,6 @@ impl IndexedEntities {
         let lease = Lease::start(self.options.timing);
         let report = Box::new(|_| {});
         Ok(IndexBuild { entities: self, index, lease, progress, pause: Duration::ZERO, report })
-    }
-
-    /// Removes an index: its entries, then its place in the catalog. Writers maintain it less and less:
-    /// write-only, delete-only, absent.
-    ///
-    /// Cost: the pages of the index and one request per entry, two per change of state.
-    ///
-    /// # Errors
-    /// The index is unknown; the storage's.
-    pub async fn drop_index(&self, index: &str) -> Result<()> {
-        let index = self.set.find(index)?;
-        let Some(mut entry) = self.catalog_entry(index.name()).await? else { return Ok(()) };
-        while let Some(state) = before(entry.state) {
-            let building = entry.state == IndexState::Building;
-            self.catalog().advance(index.name(), &mut entry, state, None).await?;
-            self.settle_state().await?;
-            if building {
-                sleep(self.options.timing.lease()).await;
-            }
-        }
-        self.remove_entries(index).await?;
-        self.catalog().remove(index.name(), &entry).await?;
-        self.refresh().await
-    }
-
-    async fn remove_entries(&self, index: &Index) -> Result<()> {
-        let query = Query::new().with_filter(Filter::eq(Entry::INDEX, index.name()));
-        let table = self.index_table(index);
-        let mut groups = Groups::default();
-        for row in self.store().query_all(&table, &query).await? {
-            // In this version only: by the time it is sent, the index may have been built again.
-            let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
-            let delete = Operation::Delete(row.key().clone(), condition);
-            groups.add(table.clone(), row.key().partition_key(), delete);
-        }
-        for (partition, mut operations) in groups.0 {
-            self.journal.put_while(&partition, &mut operations, || true).await?;
-        }
-        Ok(())
     }
 
     async fn existing_entry(&self, index: &Index) -> Result<CatalogEntry> {
@@ -144,17 +105,9 @@ impl IndexedEntities {
     }
 
     /// Waits until every writer knows the new state and no request of an older one is under way.
-    async fn settle_state(&self) -> Result<()> {
+    pub(super) async fn settle_state(&self) -> Result<()> {
         sleep(self.options.cache + self.options.timing.request()).await;
         self.refresh().await
-    }
-}
-
-const fn before(state: IndexState) -> Option<IndexState> {
-    match state {
-        IndexState::Readable | IndexState::Building => Some(IndexState::WriteOnly),
-        IndexState::WriteOnly => Some(IndexState::DeleteOnly),
-        IndexState::DeleteOnly | IndexState::Absent => None,
     }
 }
 
@@ -201,7 +154,7 @@ impl<'a> IndexBuild<'a> {
     }
 
     /// Goes on as the one builder: nobody has touched the catalog's entry since it was read.
-    async fn claim(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+    pub(super) async fn claim(&mut self, entry: &mut CatalogEntry) -> Result<()> {
         let lease = Lease::start(self.entities.options.timing);
         let progress = entry.progress.clone();
         self.entities.catalog().advance(self.index.name(), entry, entry.state, progress).await?;
@@ -214,8 +167,12 @@ impl<'a> IndexBuild<'a> {
             IndexState::Absent | IndexState::DeleteOnly => IndexState::WriteOnly,
             IndexState::WriteOnly => IndexState::Building,
             IndexState::Building | IndexState::Readable => {
-                self.backfill(entry).await?;
-                self.entities.remove_dangling(self.index).await?;
+                if matches!(self.index.shape(), Shape::Summary { .. }) {
+                    self.total(entry).await?;
+                } else {
+                    self.backfill(entry).await?;
+                    self.entities.remove_dangling(self.index).await?;
+                }
                 IndexState::Readable
             }
         };
@@ -263,6 +220,11 @@ impl<'a> IndexBuild<'a> {
         if self.index.uniqueness() != Uniqueness::No {
             return self.rewrite(window).await;
         }
+        if self.index.shape().is_shared() {
+            self.merge_window(&window, entry).await?;
+            let changed = self.entities.changed_since(&window, from).await?;
+            return self.rewrite(changed).await;
+        }
         let (mut groups, mut owners) = (Groups::default(), HashMap::new());
         for entity in &window {
             if let Some(entry) = self.index.entry(self.entities.table(), entity)? {
@@ -304,7 +266,7 @@ impl<'a> IndexBuild<'a> {
         Ok(())
     }
 
-    fn tell(&mut self, state: IndexState) {
+    pub(super) fn tell(&mut self, state: IndexState) {
         self.progress.state = state;
         (self.report)(self.progress);
     }
@@ -312,10 +274,10 @@ impl<'a> IndexBuild<'a> {
 
 /// Operations by partition.
 #[derive(Default)]
-struct Groups(BTreeMap<(TableName, PartitionKey), Vec<Operation>>);
+pub(super) struct Groups(pub(super) BTreeMap<(TableName, PartitionKey), Vec<Operation>>);
 
 impl Groups {
-    fn add(&mut self, table: TableName, partition: PartitionKey, operation: Operation) {
+    pub(super) fn add(&mut self, table: TableName, partition: PartitionKey, operation: Operation) {
         self.0.entry((table, partition)).or_default().push(operation);
     }
 }

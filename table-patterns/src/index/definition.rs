@@ -5,6 +5,8 @@ use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::store::{Error, Result};
 
 use super::entry::{Entry, Location};
+use super::shape::Shape;
+use super::shared::{contribution, without_copies};
 
 /// Where the entries of an index are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +65,9 @@ pub struct Index {
     uniqueness: Uniqueness,
     key_text: String,
     discriminator: Option<(String, String)>,
+    shape: Shape,
+    /// Properties that other indexes write into the entities.
+    foreign: Arc<[String]>,
     key: KeyOf,
 }
 
@@ -87,6 +92,8 @@ impl Index {
             uniqueness: Uniqueness::No,
             key_text: String::new(),
             discriminator: None,
+            shape: Shape::Row,
+            foreign: Arc::default(),
             key: Arc::new(key),
         }
     }
@@ -95,6 +102,31 @@ impl Index {
     #[must_use]
     pub fn with_payload(mut self, payload: Payload) -> Self {
         self.payload = payload;
+        self
+    }
+
+    /// Sets how entries are kept: as rows of their own, or together.
+    ///
+    /// ```
+    /// use table_core::model::{Key, ValueRef};
+    /// use table_patterns::index::{Index, Placement, Shape};
+    /// // The guide's index entities, option 2: one list of employees for each surname of a department.
+    /// let by_surname = Index::new("surname", Placement::SamePartition, |e| match e.get("LastName") {
+    ///     Some(ValueRef::String(name)) => Key::new(e.key().partition(), format!("surname_{name}")).map(Some),
+    ///     _ => Ok(None),
+    /// })
+    /// .with_shape(Shape::LIST);
+    /// assert_eq!(by_surname.shape().to_string(), "list");
+    /// ```
+    #[must_use]
+    pub fn with_shape(mut self, shape: Shape) -> Self {
+        self.shape = shape;
+        self
+    }
+
+    /// Leaves properties out of full copies.
+    pub(super) fn with_foreign(mut self, names: Arc<[String]>) -> Self {
+        self.foreign = names;
         self
     }
 
@@ -152,9 +184,32 @@ impl Index {
         self.uniqueness
     }
 
+    /// How entries are kept.
+    pub const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Refuses what makes no sense.
+    pub(super) fn validate(&self) -> Result<()> {
+        let (shape, payload) = (&self.shape, &self.payload);
+        let problem = if let Some(problem) = shape.problem() {
+            problem
+        } else if shape.is_shared() && self.uniqueness != Uniqueness::No {
+            format!("a {shape} is for entities that share a key: a unique index is kept as rows")
+        } else if shape.is_shared() && *payload != Payload::Reference {
+            format!("a {shape} has no payload of its own: leave it at `Payload::Reference`, or keep rows")
+        } else if matches!(shape, Shape::Summary { .. }) && self.placement != Placement::SamePartition {
+            "numbers elsewhere could be added twice: a summary is in the entity's partition".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_request(format!("the index '{}': {problem}", self.name)))
+    }
+
     /// The definition as text: two programs that write it differently do not mean the same index.
     pub fn fingerprint(&self) -> String {
-        format!("{:?}; {:?}; {:?}; {}", self.placement, self.payload, self.uniqueness, self.key_text)
+        let Self { placement, payload, uniqueness, key_text, shape, .. } = self;
+        format!("{placement:?}; {payload:?}; {uniqueness:?}; {shape:?}; {key_text}")
     }
 
     /// The entry of an entity of `table`, if it has one.
@@ -171,9 +226,10 @@ impl Index {
         Ok(Some(Entry {
             location: Location { table, key },
             owner: entity.key().clone(),
-            properties: self.copied(entity.properties()),
+            properties: self.held(entity)?,
             index: self.name.clone(),
             unique: self.uniqueness != Uniqueness::No,
+            shape: self.shape.clone(),
         }))
     }
 
@@ -182,6 +238,9 @@ impl Index {
         let problem = match self.placement {
             Placement::SamePartition if !same => "is not in the entity's partition",
             Placement::OtherPartition if same => "is in the entity's own partition",
+            _ if owner == key && !matches!(self.placement, Placement::OtherTable(_)) => {
+                "is the entity's own key"
+            }
             _ if self.uniqueness == Uniqueness::WithinPartition && !same => {
                 "is in another partition, so it cannot be unique within the entity's"
             }
@@ -193,8 +252,23 @@ impl Index {
         )))
     }
 
+    /// What the entry of an entity holds.
+    fn held(&self, entity: &Entity) -> Result<Properties> {
+        match &self.shape {
+            Shape::Row => Ok(self.copied(entity.properties())),
+            Shape::List { .. } | Shape::Blob => Ok(Properties::new()),
+            Shape::Summary { sums } => contribution(entity, sums),
+            Shape::Copy { fields, .. } => {
+                let mut properties = entity.properties().clone();
+                properties.retain(|p| fields.iter().any(|field| field == p.name()));
+                Ok(properties)
+            }
+        }
+    }
+
     fn copied(&self, properties: &Properties) -> Properties {
         let mut copy = properties.clone();
+        without_copies(&mut copy, &self.foreign);
         match &self.payload {
             Payload::Full => {}
             Payload::Fields(names) => copy.retain(|p| names.iter().any(|n| n == p.name())),
@@ -214,6 +288,7 @@ impl fmt::Debug for Index {
             .field("placement", &self.placement)
             .field("payload", &self.payload)
             .field("uniqueness", &self.uniqueness)
+            .field("shape", &self.shape)
             .field("key_text", &self.key_text)
             .finish_non_exhaustive()
     }

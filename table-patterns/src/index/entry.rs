@@ -6,6 +6,8 @@ use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, Result, TableStore};
 use tokio::time::Instant;
 
+use super::shape::Shape;
+
 /// Where an entry is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
@@ -35,6 +37,8 @@ pub struct Entry {
     pub index: String,
     /// Whether no other entity may have an entry at this location.
     pub unique: bool,
+    /// Whether it is a row of its own, or a part of one with others.
+    pub shape: Shape,
 }
 
 impl Entry {
@@ -98,6 +102,11 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         self.entries(entity)
     }
 
+    /// The properties of entities that copy indexes write: whoever writes such an entity leaves them alone.
+    fn copied(&self) -> &[String] {
+        &[]
+    }
+
     /// Makes sure that the answers of the other methods may be acted upon, and says until when; `None`
     /// where they never change. Asked before every step that writes entries.
     ///
@@ -120,16 +129,23 @@ pub struct EntryDiff {
 impl EntryDiff {
     /// Compares the entries of the old and the new state: what is the same is left alone.
     pub fn new(old: Vec<Entry>, new: Vec<Entry>) -> Self {
-        let mut before: BTreeMap<Location, Entry> = by_location(old);
+        let mut before = by_slot(old);
         let mut diff = Self::default();
         for entry in new {
-            match before.remove(&entry.location) {
+            match before.remove(&slot(&entry)) {
                 Some(old) if old == entry => {}
                 old => diff.put.push((entry, old)),
             }
         }
         diff.removed = before.into_values().collect();
         diff
+    }
+
+    /// Takes out the entries that share a row with others.
+    pub(crate) fn take_shared(&mut self) -> Self {
+        let put = self.put.extract_if(.., |(entry, _)| entry.shape.is_shared()).collect();
+        let removed = self.removed.extract_if(.., |entry| entry.shape.is_shared()).collect();
+        Self { put, removed }
     }
 
     /// Whether nothing changes.
@@ -146,6 +162,13 @@ impl EntryDiff {
     }
 }
 
-fn by_location(entries: Vec<Entry>) -> BTreeMap<Location, Entry> {
-    entries.into_iter().map(|e| (e.location.clone(), e)).collect()
+/// What an entry has for itself: its row, or its place in a row with others.
+type Slot = (Location, Option<Key>);
+
+fn slot(entry: &Entry) -> Slot {
+    (entry.location.clone(), entry.shape.is_shared().then(|| entry.owner.clone()))
+}
+
+fn by_slot(entries: Vec<Entry>) -> BTreeMap<Slot, Entry> {
+    entries.into_iter().map(|e| (slot(&e), e)).collect()
 }

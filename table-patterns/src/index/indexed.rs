@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::ObjectStore;
 use table_core::model::{Entity, Key, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt as _};
@@ -27,6 +28,8 @@ pub struct IndexOptions {
     pub queue: Option<Arc<dyn WorkQueue>>,
     /// When writes answer.
     pub acknowledge: Acknowledge,
+    /// Where lists are kept that an index puts into blobs, below `{table}/{index}/`.
+    pub blobs: Option<Arc<dyn ObjectStore>>,
 }
 
 impl Default for IndexOptions {
@@ -38,6 +41,7 @@ impl Default for IndexOptions {
             attempts: 10,
             queue: None,
             acknowledge: Acknowledge::Applied,
+            blobs: None,
         }
     }
 }
@@ -73,17 +77,21 @@ impl IndexedEntities {
     /// more per index registered.
     ///
     /// # Errors
-    /// The table is missing; the catalog has an index that is not given here, or another definition.
+    /// An index makes no sense, or needs blobs and has no store for them; the table is missing; the catalog has an index that is not given here, or another definition.
     pub async fn open(
         store: Arc<dyn TableStore>,
         table: TableName,
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
+        check(&indexes, &options)?;
         let set = Arc::new(IndexSet::new(table.clone(), indexes, options.cache));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
+        }
+        if let Some(blobs) = &options.blobs {
+            journal = journal.with_blobs(blobs.clone());
         }
         let this = Self { store, set, journal, options };
         this.register().await?;
@@ -235,6 +243,18 @@ impl IndexedEntities {
     pub async fn get_existing(&self, key: &Key) -> Result<Entity> {
         self.store.get_existing(self.table(), key).await
     }
+}
+
+/// Refuses indexes that make no sense.
+fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
+    indexes.iter().try_for_each(Index::validate)?;
+    let without = indexes.iter().find(|i| i.shape().needs_blobs() && options.blobs.is_none());
+    without.map_or(Ok(()), |index| {
+        Err(Error::invalid_request(format!(
+            "the index '{}' keeps lists in blobs: give `IndexOptions::blobs` an object store",
+            index.name()
+        )))
+    })
 }
 
 fn changed(old: Option<Entity>, new: Option<Entity>) -> Option<Change> {

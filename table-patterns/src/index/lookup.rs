@@ -6,6 +6,7 @@ use table_core::store::{Error, Result};
 use super::definition::{Index, Payload, Placement};
 use super::entry::{Entry, Location, Maintainer as _};
 use super::indexed::IndexedEntities;
+use super::shape::Shape;
 use super::state::IndexState;
 use crate::journal::is_pending;
 
@@ -31,6 +32,11 @@ impl IndexedEntities {
     /// The index is unknown or not readable.
     pub async fn find(&self, index: &str, key: &Key, trust: Trust) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
+        of_entities(index)?;
+        if index.shape().is_list() {
+            let reason = format!("the index '{}' has a list for each key: use `list`", index.name());
+            return Err(Error::invalid_request(reason));
+        }
         let at = self.location(index, key);
         let Some(entry) = self.store().get(&at.table, &at.key, None).await? else { return Ok(None) };
         self.resolve(index, entry, trust).await
@@ -51,8 +57,13 @@ impl IndexedEntities {
         trust: Trust,
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
+        of_entities(index)?;
         let table = self.index_table(index);
         let page = self.store().query(&table, &query.to_query(index), from).await?;
+        if index.shape().is_list() {
+            let items = self.follow_lists(index, page.items).await?;
+            return Ok(Page { items, continuation: page.continuation });
+        }
         let resolved =
             stream::iter(page.items).map(|entry| self.resolve(index, entry, trust)).buffered(IN_PARALLEL);
         let items = resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await?;
@@ -75,7 +86,18 @@ impl IndexedEntities {
         }
     }
 
-    async fn readable(&self, name: &str) -> Result<&Index> {
+    /// The entities of lists, list by list.
+    async fn follow_lists(&self, index: &Index, rows: Vec<Entity>) -> Result<Vec<Entity>> {
+        let mut all = Vec::new();
+        for row in rows.into_iter().filter(|row| !row.key().is_system()) {
+            let at = self.location(index, row.key());
+            let keys = self.keys_in(index, &at).await?;
+            all.extend(self.follow(index, &at, keys).await?);
+        }
+        Ok(all)
+    }
+
+    pub(super) async fn readable(&self, name: &str) -> Result<&Index> {
         let index = self.set.find(name)?;
         self.set.prepare(&**self.store()).await?;
         match self.state(name) {
@@ -108,6 +130,16 @@ impl IndexedEntities {
         let holds = index.entry(self.table(), &entity)?.is_some_and(|e| e.location == at);
         Ok(holds.then_some(entity))
     }
+}
+
+/// Refuses an index that does not lead to entities.
+fn of_entities(index: &Index) -> Result<()> {
+    let reason = match index.shape() {
+        Shape::Summary { .. } => "counts entities: use `summary`",
+        Shape::Copy { .. } => "copies into an entity: read that",
+        Shape::Row | Shape::List { .. } | Shape::Blob => return Ok(()),
+    };
+    Err(Error::invalid_request(format!("the index '{}' {reason}", index.name())))
 }
 
 /// Which entries of an index to read.
@@ -146,7 +178,7 @@ impl IndexQuery {
         self
     }
 
-    fn to_query(&self, index: &Index) -> Query {
+    pub(super) fn to_query(&self, index: &Index) -> Query {
         let partition = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str());
         let of_index = Filter::eq(Entry::INDEX, index.name());
         let filter = Filter::and_maybe(Some(partition), self.rows.clone()).map(|f| f.and(of_index));

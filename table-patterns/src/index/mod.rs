@@ -1,14 +1,68 @@
 //! Secondary indexes: entries derived from entities, kept in step with them.
+//!
+//! # Problem
+//! A table has one order, that of its keys. Other questions need entries of their own, and every write of
+//! an entity must change them too, whatever crashes in between.
+//!
+//! # Key layout
+//!
+//! | [`Shape`] | row | holds |
+//! |---|---|---|
+//! | `Row` | the key that the index gives, which includes the entity's | payload, `IndexName`, `OwnerPartition`, `OwnerRow` |
+//! | `List` | the key that the index gives, one for each value | `List0`, `List1`, …: references; or `ListChunks0`, …: the chunks that hold them; or `ListBlob`: the name of the blob that does |
+//! | a list's chunk | the list's PartitionKey, `~~l_` + id | `List0`, …, and `ListOf`: the list's RowKey |
+//! | `Blob` | as `List` | `ListBlob`; the blob is `{table}/{index}/{id}` |
+//! | `Summary` | the key that the index gives, in the entity's partition | `Count`, and `Sum…` for each property |
+//! | `Copy` | an entity: the key that the index gives | the entity's own properties, and the copies, with their prefix |
+//! | catalog | PartitionKey `~~indexes`, the index's name | state, definition, progress of a build |
+//!
+//! References are keys in the order of the service, each without the bytes that it has in common with the one
+//! before; the first byte names the format (1). They are the same in a row, in a chunk and in a blob.
+//!
+//! # Guarantees
+//! Entries in the entity's partition change with it, in one group transaction: a list is read and written in
+//! that group under its ETag, and the write starts again where another was quicker. Entries elsewhere follow
+//! by the protocol of [`journal`](crate::journal). Every lookup of a list reads the entities and leaves out
+//! those that are not to be in it. Blobs are never changed: a row names the one that counts, and its ETag
+//! decides; a crash leaves blobs that no row names, which [`IndexedEntities::collect_blobs`] deletes.
+//! Numbers of a summary are exact; where they could be added twice, in another partition, they are refused.
+//!
+//! # Failure windows
+//! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
+//! An entity that copies go into and that is added after its source has none until a scrub.
+//!
+//! # Cost in requests
+//!
+//! | | row | list, summary, copy | blob |
+//! |---|---|---|---|
+//! | write, entry in the partition | 0 more than the entity's group | 1 read for each row changed | the same, and 1 blob read, written, deleted |
+//! | write, entry elsewhere | see [`journal`](crate::journal#cost-in-requests) | 2 for each row changed, instead of 1 for each partition | the same, and 1 blob read, written, deleted |
+//! | lookup of n entities | 1 with a payload, 1 + n by references | 1 + n; 1 + 1 where a range serves; a summary or copy 1 | 2 + n |
+//!
+//! A list that does not fit one entity costs a lookup one request for each chunk, at once, and a write one
+//! read and one operation more for each chunk that it changes.
+//!
+//! # Limits and when not to use it
+//! A change of a list writes the whole list entity, up to 1 MiB: a value that thousands of entities share and
+//! that changes often is better kept in rows. All writers of one list or summary meet at its ETag; a hot one
+//! is better divided, by a hash in its key. Blobs and lists hold references only.
 
 mod build;
+mod build_shared;
 mod catalog;
 mod definition;
+mod drop;
 mod entry;
 mod indexed;
+mod lists;
 mod lookup;
 mod scrub;
+mod scrub_shared;
 mod set;
+mod shape;
+pub(crate) mod shared;
 mod state;
+mod totals;
 mod typed;
 
 pub use build::{BuildProgress, IndexBuild};
@@ -19,6 +73,8 @@ pub use entry::{Entry, EntryDiff, Location, Maintainer};
 pub use indexed::{IndexOptions, IndexedEntities};
 pub use lookup::{IndexQuery, Trust};
 pub use scrub::{ScrubCursor, ScrubMode, ScrubReport};
+pub use shape::{Overflow, Shape};
+pub use shared::Summary;
 pub use state::IndexState;
 pub use typed::IndexedTable;
 

@@ -1,12 +1,13 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch};
-use table_core::query::{Continuation, Filter, Query};
+use table_core::query::{Continuation, Query};
 use table_core::store::{Operation, Result};
 
 use super::definition::Index;
 use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
+use super::shape::Shape;
 use crate::journal::is_pending;
 
 /// Checks under way at once.
@@ -41,6 +42,8 @@ pub struct ScrubReport {
 pub struct ScrubCursor {
     dangling_done: bool,
     at: Option<Continuation>,
+    /// The partition whose summaries were counted last.
+    partition: Option<String>,
 }
 
 impl IndexedEntities {
@@ -73,12 +76,16 @@ impl IndexedEntities {
         report: &mut ScrubReport,
     ) -> Result<Option<ScrubCursor>> {
         let index = self.set.find(index)?;
+        if matches!(index.shape(), Shape::Summary { .. }) {
+            let partition = self.total_next(index, mode, cursor.partition.as_deref(), report).await?;
+            return Ok(partition.map(|p| ScrubCursor { partition: Some(p), ..ScrubCursor::default() }));
+        }
         if cursor.dangling_done {
             let at = self.scrub_missing(index, mode, cursor.at.as_ref(), report).await?;
-            return Ok(at.map(|at| ScrubCursor { dangling_done: true, at: Some(at) }));
+            return Ok(at.map(|at| ScrubCursor { dangling_done: true, at: Some(at), partition: None }));
         }
         let at = self.scrub_dangling(index, mode, cursor.at.as_ref(), report).await?;
-        Ok(Some(ScrubCursor { dangling_done: at.is_none(), at }))
+        Ok(Some(ScrubCursor { dangling_done: at.is_none(), at, partition: None }))
     }
 
     /// A page of entries: each row is read, **then** its entity, then the row is deleted under its ETag.
@@ -89,8 +96,13 @@ impl IndexedEntities {
         from: Option<&Continuation>,
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
-        let query = Query::new().with_filter(Filter::eq(Entry::INDEX, index.name()));
-        let page = self.store().query(&self.index_table(index), &query, from).await?;
+        let page = self.store().query(&self.index_table(index), &Self::rows_of(index), from).await?;
+        if index.shape().is_shared() {
+            for row in page.items {
+                self.check_shared(index, row, mode, report).await?;
+            }
+            return Ok(page.continuation);
+        }
         report.entries += page.items.len();
         let checks = stream::iter(page.items).map(|entry| self.check_entry(index, entry, mode));
         let found: Vec<bool> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
@@ -133,6 +145,8 @@ impl IndexedEntities {
         let page = self.store().query(self.table(), &Query::new(), from).await?;
         let entities: Vec<_> = page.items.into_iter().filter(is_entity).collect();
         report.entities += entities.len();
+        let entities =
+            if index.shape().is_list() { self.not_listed(index, entities).await? } else { entities };
         let checks = stream::iter(entities).map(|entity| self.check_entity(index, entity, mode));
         let found: Vec<Found> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
         report.missing += found.iter().filter(|found| **found == Found::Missing).count();
@@ -144,16 +158,27 @@ impl IndexedEntities {
     /// journal.
     async fn check_entity(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
         let Some(wanted) = index.entry(self.table(), &entity)? else { return Ok(Found::InStep) };
+        if index.shape().is_shared() {
+            if self.copies_agree(index, &entity).await? != Some(false) && !index.shape().is_list() {
+                return Ok(Found::InStep);
+            }
+            return self.add_missing(entity, mode).await;
+        }
         let row = self.store().get(&wanted.location.table, &wanted.location.key, None).await?;
         if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
             return Ok(Found::InStep);
         }
-        let again = self.get(entity.key()).await?;
-        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
         let owner = row.as_ref().map(Entry::owner_of).transpose()?;
         if owner.is_some_and(|owner| owner != wanted.owner) {
             return Ok(Found::Taken);
         }
+        self.add_missing(entity, mode).await
+    }
+
+    /// Unless the entity has changed since it was read, its entry is missing.
+    async fn add_missing(&self, entity: Entity, mode: ScrubMode) -> Result<Found> {
+        let again = self.get(entity.key()).await?;
+        let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
         if mode == ScrubMode::Report {
             return Ok(Found::Missing);
         }

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,8 +8,10 @@ use table_core::store::{Error, Result, TableStore};
 use tokio::time::Instant;
 
 use super::catalog::{Catalog, CatalogEntry};
-use super::definition::Index;
+use super::definition::{Index, Placement};
 use super::entry::{Entry, Maintainer};
+use super::shape::Shape;
+use super::shared::copied_names;
 use super::state::IndexState;
 
 /// The indexes of a table with the states that the catalog gives them.
@@ -17,6 +19,8 @@ use super::state::IndexState;
 pub(super) struct IndexSet {
     table: TableName,
     indexes: Vec<Index>,
+    /// The properties of entities that copy indexes write.
+    copied: Arc<[String]>,
     cache: Duration,
     states: RwLock<States>,
 }
@@ -30,7 +34,9 @@ struct States {
 impl IndexSet {
     /// Indexes whose states are read again when they are older than `cache`.
     pub(super) fn new(table: TableName, indexes: Vec<Index>, cache: Duration) -> Self {
-        Self { table, indexes, cache, states: RwLock::default() }
+        let copied: Arc<[String]> = indexes.iter().flat_map(|index| copied_by(index, &table)).collect();
+        let indexes = indexes.into_iter().map(|index| index.with_foreign(copied.clone())).collect();
+        Self { table, indexes, copied, cache, states: RwLock::default() }
     }
 
     pub(super) fn indexes(&self) -> &[Index] {
@@ -93,21 +99,36 @@ impl IndexSet {
         )))
     }
 
-    fn derive(&self, entity: &Entity, wanted: impl Fn(IndexState) -> bool) -> Result<Vec<Entry>> {
+    fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
         let of = self.states.read().unwrap_or_else(PoisonError::into_inner).of.clone();
-        let active = self.indexes.iter().zip(of).filter(|(_, state)| wanted(*state));
+        let active = self.indexes.iter().zip(of).filter(|(index, state)| wanted(index, *state));
         active.filter_map(|(index, _)| index.entry(&self.table, entity).transpose()).collect()
+    }
+}
+
+/// The properties that an index writes into entities of the table.
+fn copied_by(index: &Index, table: &TableName) -> Vec<String> {
+    let elsewhere = matches!(index.placement(), Placement::OtherTable(other) if other != table);
+    match index.shape() {
+        Shape::Copy { prefix, fields } if !elsewhere => copied_names(prefix, fields),
+        _ => Vec::new(),
     }
 }
 
 #[async_trait]
 impl Maintainer for IndexSet {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.derive(entity, IndexState::puts)
+        self.derive(entity, |_, state| state.puts())
     }
 
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.derive(entity, IndexState::removes)
+        // Nothing is subtracted where nothing was added.
+        let sums = |index: &Index| matches!(index.shape(), Shape::Summary { .. });
+        self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
+    }
+
+    fn copied(&self) -> &[String] {
+        &self.copied
     }
 
     /// Reads states that are too old: a writer with those could be two states behind.

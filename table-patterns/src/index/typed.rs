@@ -12,6 +12,7 @@ use table_core::typed::{
 use super::definition::{Index, Payload, Placement};
 use super::indexed::{IndexOptions, IndexedEntities};
 use super::lookup::{IndexQuery, Trust};
+use super::shape::Shape;
 use crate::journal::{Change, Committed};
 
 /// A [`Table`] whose writes keep the declared indexes of `T` in step.
@@ -192,12 +193,9 @@ fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema) -> Result<
         IndexPlacement::OtherPartition => Placement::OtherPartition,
         IndexPlacement::OtherTable(name) => Placement::OtherTable(TableName::new(name)?),
     };
-    if schema.shape != IndexShape::Row {
-        let reason = format!("the index '{}' is a {:?}: keep it as rows", schema.name, schema.shape);
-        return Err(Error::invalid_request(reason));
-    }
     let index = Index::new(schema.name, placement, move |e| key_of::<T>(n, e))
         .with_payload(payload(schema.payload))
+        .with_shape(shape(schema.shape))
         .with_key_text(format!("{}|{}", schema.partition_key, schema.row_key));
     let index = match T::SCHEMA.discriminator {
         Discriminator::Property(name) => index.with_discriminator(name, T::SCHEMA.type_name),
@@ -216,6 +214,14 @@ fn key_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Option<Key>> {
         return Ok(None);
     }
     T::from_entity(entity.clone())?.index_key(n)
+}
+
+fn shape(shape: IndexShape) -> Shape {
+    match shape {
+        IndexShape::Row => Shape::Row,
+        IndexShape::List => Shape::LIST,
+        IndexShape::Blob => Shape::Blob,
+    }
 }
 
 fn payload(payload: IndexPayload) -> Payload {

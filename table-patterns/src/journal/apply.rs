@@ -96,8 +96,9 @@ impl Journal {
         permit: Permit,
     ) -> Result<Round> {
         let wanted = states.entries(self)?;
-        let (unique, plain): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.unique);
-        for (partition, mut operations) in operations(&plain, &wanted)? {
+        let (shared, own): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.shared.is_some());
+        let (unique, plain): (Vec<_>, Vec<_>) = own.into_iter().partition(|t| t.unique);
+        for (partition, mut operations) in operations(&plain, &wanted.rows)? {
             if row.claim.is_some() {
                 operations = self.without_others(&partition.0, operations, states).await?;
             }
@@ -107,12 +108,20 @@ impl Journal {
                 return Ok(round);
             }
         }
+        for touched in shared {
+            let Some((index, shape)) = &touched.shared else { continue };
+            let merge = states.merge(touched.location()?, index, shape, &wanted);
+            let round = self.judge(self.merge(&merge, || permit.may_send()).await)?;
+            if round != Round::Done {
+                return Ok(round);
+            }
+        }
         for touched in unique {
             let at = touched.location()?;
             if !permit.may_send() {
                 return Ok(Round::Expired);
             }
-            let applied = self.apply_unique(&at, row.id, states, &wanted, known).await;
+            let applied = self.apply_unique(&at, row.id, states, &wanted.rows, known).await;
             let round = self.judge(applied.map(|()| true))?;
             if round != Round::Done {
                 return Ok(round);

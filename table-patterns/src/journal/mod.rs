@@ -47,6 +47,7 @@
 mod apply;
 mod change;
 mod lease;
+mod merge;
 mod plan;
 mod recover;
 mod row;
@@ -75,10 +76,12 @@ pub use sweep::SweepReport;
 pub(crate) use unique::{is_pending, is_unique_row_property};
 pub use write::{Acknowledge, Committed};
 
+use object_store::ObjectStore;
 use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore};
 
+use crate::index::shared::{Blobs, SharedRows};
 use crate::index::{Entry, Maintainer};
 
 /// Writes entities of one table together with their index entries. See the [module](self).
@@ -89,6 +92,7 @@ pub struct Journal {
     table: TableName,
     maintainer: Arc<dyn Maintainer>,
     queue: Option<Arc<dyn WorkQueue>>,
+    blobs: Option<Blobs>,
     timing: Timing,
     #[cfg(test)]
     broken: Option<rules::Rule>,
@@ -106,6 +110,7 @@ impl Journal {
             table,
             maintainer,
             queue: None,
+            blobs: None,
             timing,
             #[cfg(test)]
             broken: None,
@@ -116,6 +121,13 @@ impl Journal {
     #[must_use]
     pub fn with_queue(mut self, queue: Arc<dyn WorkQueue>) -> Self {
         self.queue = Some(queue);
+        self
+    }
+
+    /// Keeps lists that an index puts into blobs there, below `{table}/{index}/`.
+    #[must_use]
+    pub fn with_blobs(mut self, store: Arc<dyn ObjectStore>) -> Self {
+        self.blobs = Some(Blobs::new(store, &self.table));
         self
     }
 
@@ -146,6 +158,11 @@ impl Journal {
     /// The name of the store in tickets.
     pub fn store_name(&self) -> &str {
         &self.store_name
+    }
+
+    /// The rows that hold the entries of several entities.
+    pub(crate) fn shared(&self) -> SharedRows<'_> {
+        SharedRows { store: &*self.store, blobs: self.blobs.as_ref() }
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {

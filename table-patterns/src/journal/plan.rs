@@ -11,7 +11,8 @@ use super::change::Change;
 use super::row::WriteId;
 use super::touched::Touched;
 use super::{Journal, unique};
-use crate::index::{Entry, EntryDiff, Location};
+use crate::index::shared::{Merge, apply_copy, without_copies};
+use crate::index::{Entry, EntryDiff, Location, Shape};
 
 /// A write before it is sent.
 pub(super) struct Plan {
@@ -22,6 +23,8 @@ pub(super) struct Plan {
     pub(super) operations: Vec<Operation>,
     /// Entries of the partition, in the order of their operations.
     pub(super) local: Vec<Entry>,
+    /// Changes of rows of the partition that hold the entries of several entities.
+    pub(super) shared: Vec<Merge>,
     pub(super) touched: Vec<Touched>,
     /// Unique keys elsewhere that the new states have and the old ones had not.
     pub(super) gained: Vec<Entry>,
@@ -45,20 +48,44 @@ impl Journal {
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
         let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
-        let (local, remote) = diff.split(&self.table, partition.as_str());
+        let (mut local, mut remote) = diff.split(&self.table, partition.as_str());
+        let mut shared = Merge::all_of(local.take_shared());
+        self.keep_copies(changes, &mut operations);
+        copy_within(&mut operations, &mut shared)?;
+        let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
         operations.extend(local_operations);
-        let touched = touched(&remote);
+        let mut touched = touched(&remote);
+        touched.extend(remote_shared.iter().map(Touched::shared));
         let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
         let gained = gained(remote);
-        Ok(Plan { id, partition, owners, operations, local, touched, gained, lost, valid_until })
+        Ok(Plan { id, partition, owners, operations, local, shared, touched, gained, lost, valid_until })
+    }
+
+    /// What copy indexes have written into an entity stays, whatever its writer knows of it.
+    fn keep_copies(&self, changes: &[Change], operations: &mut [Operation]) {
+        let copied = self.maintainer.copied();
+        for (change, operation) in changes.iter().zip(operations) {
+            let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else { continue };
+            without_copies(new.properties_mut(), copied);
+            for p in change.old.iter().flat_map(|old| old.properties().iter()) {
+                if copied.iter().any(|name| name == p.name()) {
+                    new.properties_mut().put(p.name(), p.value(), p.is_encrypted());
+                }
+            }
+        }
     }
 
     fn old_entries(&self, changes: &[Change]) -> Result<Vec<Entry>> {
-        let old = changes.iter().filter(|c| !c.all_entries).filter_map(|c| c.old.as_ref());
-        let entries = old.map(|e| self.maintainer.removable(e));
-        Ok(entries.collect::<Result<Vec<_>>>()?.concat())
+        let mut all = Vec::new();
+        for change in changes {
+            let Some(old) = &change.old else { continue };
+            let entries = self.maintainer.removable(old)?.into_iter();
+            // Numbers that are there already must not be added again.
+            all.extend(entries.filter(|e| !change.all_entries || matches!(e.shape, Shape::Summary { .. })));
+        }
+        Ok(all)
     }
 
     /// The entries of the new states; two entities of one group cannot share one.
@@ -66,7 +93,7 @@ impl Journal {
         let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
         let entries = entries.collect::<Result<Vec<_>>>()?.concat();
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
-        for entry in &entries {
+        for entry in entries.iter().filter(|e| !e.shape.is_shared()) {
             if let Some(other) = owners.insert(&entry.location, entry) {
                 return Err(violation(entry, &other.owner));
             }
@@ -97,6 +124,23 @@ fn local_operations(diff: EntryDiff) -> (Vec<Entry>, Vec<Operation>) {
         (entry, delete)
     });
     put.chain(removed).unzip()
+}
+
+/// Copies into entities of the same group: an entity can be written once in it.
+fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<()> {
+    let mut elsewhere = Vec::with_capacity(shared.len());
+    for merge in shared.drain(..) {
+        match (&merge.shape, operations.iter_mut().find(|operation| *operation.key() == merge.at.key)) {
+            (Shape::Copy { prefix, fields }, Some(operation)) => {
+                if let Some(target) = operation.entity_mut() {
+                    apply_copy(target, &merge, prefix, fields)?;
+                }
+            }
+            _ => elsewhere.push(merge),
+        }
+    }
+    *shared = elsewhere;
+    Ok(())
 }
 
 fn touched(remote: &EntryDiff) -> Vec<Touched> {

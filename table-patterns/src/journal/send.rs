@@ -1,13 +1,16 @@
 //! Step 4: the group transaction that commits a write.
 
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
+use tokio::time::sleep;
 
 use super::Journal;
 use super::lease::Lease;
+use super::merge::pause;
 use super::plan::{Plan, violation};
 use super::row::Evidence;
 use super::rows::Own;
 use super::rules::Rule;
+use crate::index::shared::{Prepared, is_conflict};
 
 /// What a group transaction came to.
 pub(super) enum Sent {
@@ -17,26 +20,116 @@ pub(super) enum Sent {
     Failed(Error),
 }
 
+/// A group as it is to be sent.
+struct Draft {
+    /// The entities' operations first, then those of the partition's entries.
+    rows: Vec<Operation>,
+    /// What the plan's shared rows come to; none where they are to be read again.
+    shared: Vec<Option<Prepared>>,
+}
+
+/// Which part of a draft an operation is.
+enum Part {
+    Row(usize),
+    Shared(usize),
+    Journal,
+}
+
+impl Draft {
+    fn new(plan: &Plan) -> Self {
+        Self { rows: plan.operations.clone(), shared: plan.shared.iter().map(|_| None).collect() }
+    }
+
+    fn operations(&self) -> impl Iterator<Item = &Operation> {
+        self.rows.iter().chain(self.shared.iter().flatten().flat_map(|p| &p.operations))
+    }
+
+    fn part(&self, mut index: usize) -> Part {
+        if index < self.rows.len() {
+            return Part::Row(index);
+        }
+        index -= self.rows.len();
+        for (n, prepared) in self.shared.iter().enumerate() {
+            let length = prepared.as_ref().map_or(0, |p| p.operations.len());
+            if index < length {
+                return Part::Shared(n);
+            }
+            index -= length;
+        }
+        Part::Journal
+    }
+
+    fn has_blobs(&self) -> bool {
+        self.shared.iter().flatten().any(Prepared::has_blobs)
+    }
+
+    fn take_shared(&mut self) -> impl Iterator<Item = Prepared> + Send + use<> {
+        std::mem::take(&mut self.shared).into_iter().flatten()
+    }
+}
+
+/// How often a group is sent again because a shared row was written by others.
+const SHARED_ROUNDS: usize = 100;
+
 impl Journal {
-    /// Sends the group, again where an entry of the partition is not as the plan took it to be. Each
-    /// entry of the partition causes two repetitions at most.
+    /// Sends the group, again where a row of the partition is not as the plan or the last read took it to
+    /// be. Each entry of the partition causes two repetitions at most, shared rows a hundred together.
     pub(super) async fn send(&self, plan: &Plan, lease: Lease) -> Sent {
-        let mut operations = plan.operations.clone();
-        for _ in 0..=2 * plan.local.len() {
-            let error = match self.send_once(plan, &operations).await {
+        let mut draft = Draft::new(plan);
+        let sent = self.send_draft(plan, &mut draft, lease).await;
+        match &sent {
+            Sent::Committed(_) => self.shared().applied(draft.take_shared()).await,
+            Sent::Failed(error) if error.is_ambiguous() => {}
+            _ => self.shared().refused(draft.take_shared()).await,
+        }
+        sent
+    }
+
+    async fn send_draft(&self, plan: &Plan, draft: &mut Draft, lease: Lease) -> Sent {
+        let shared = if plan.shared.is_empty() { 0 } else { SHARED_ROUNDS };
+        for round in 0..=2 * plan.local.len() + shared {
+            if let Err(error) = self.read_shared(plan, draft).await {
+                return Sent::Failed(error.with_outcome(Outcome::NotApplied));
+            }
+            // A blob that is named after its time may have been collected.
+            if draft.has_blobs() && !lease.may_send() {
+                return Sent::GivenUp;
+            }
+            let error = match self.send_once(plan, draft).await {
                 Ok(written) => return Sent::Committed(written),
                 Err(error) => error,
             };
-            if let Err(end) = self.correct(plan, &mut operations, error, lease).await {
+            if let Err(end) = self.correct(plan, draft, error, lease).await {
                 return end;
+            }
+            if draft.shared.iter().any(Option::is_none) {
+                sleep(pause(round.try_into().unwrap_or(u32::MAX))).await;
             }
         }
         Sent::Failed(contended(plan))
     }
 
-    async fn send_once(&self, plan: &Plan, operations: &[Operation]) -> Result<Vec<Written>> {
+    /// Reads the shared rows that were not read, or have changed since.
+    async fn read_shared(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
+        for (merge, prepared) in plan.shared.iter().zip(&mut draft.shared) {
+            if prepared.is_some() {
+                continue;
+            }
+            let read = self.shared().prepare(merge).await?;
+            if read.without_target {
+                let (index, target) = (&merge.index, &merge.at.key);
+                return Err(Error::invalid_request(format!(
+                    "the index '{index}' copies into {target}, which does not exist: write that first, or with it"
+                )));
+            }
+            *prepared = Some(read);
+        }
+        Ok(())
+    }
+
+    async fn send_once(&self, plan: &Plan, draft: &Draft) -> Result<Vec<Written>> {
         let mut group = GroupTransaction::new(plan.partition.clone(), self.store.profile());
-        for operation in operations {
+        for operation in draft.operations() {
             group.push(operation.clone())?;
         }
         if !plan.touched.is_empty() {
@@ -45,30 +138,39 @@ impl Journal {
         self.store.transact(&self.table, group).await
     }
 
-    /// Changes the operations so that they can be sent again, or says how the write ends.
-    async fn correct(
-        &self,
-        plan: &Plan,
-        operations: &mut Vec<Operation>,
-        error: Error,
-        lease: Lease,
-    ) -> Result<(), Sent> {
+    /// Changes the draft so that it can be sent again, or says how the write ends.
+    async fn correct(&self, plan: &Plan, draft: &mut Draft, error: Error, lease: Lease) -> Result<(), Sent> {
         if error.is_ambiguous() {
             return Err(self.find_out(plan, error, lease).await);
         }
-        let Some(index) = error.failed_index() else { return Err(Sent::Failed(error)) };
-        match operations.get(index) {
-            None if error.is_already_exists() => Err(Sent::GivenUp),
-            // An entry of the partition that is not there need not be removed.
-            Some(Operation::Delete(..)) if index >= plan.owners.len() && error.is_entity_not_found() => {
-                operations.remove(index);
+        let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
+        match draft.part(failed) {
+            Part::Journal if error.is_already_exists() => Err(Sent::GivenUp),
+            Part::Shared(n) if is_conflict(&error) => {
+                self.shared().refused(draft.shared[n].take()).await;
                 Ok(())
             }
-            Some(Operation::Insert(_)) if index >= plan.owners.len() && error.is_already_exists() => {
-                self.keep_own(plan, &mut operations[index]).await.map_err(Sent::Failed)
-            }
+            Part::Row(n) if n >= plan.owners.len() => self.correct_entry(plan, draft, n, error).await,
             _ => Err(Sent::Failed(inner(error))),
         }
+    }
+
+    async fn correct_entry(
+        &self,
+        plan: &Plan,
+        draft: &mut Draft,
+        n: usize,
+        error: Error,
+    ) -> Result<(), Sent> {
+        match &draft.rows[n] {
+            // An entry of the partition that is not there need not be removed.
+            Operation::Delete(..) if error.is_entity_not_found() => drop(draft.rows.remove(n)),
+            Operation::Insert(_) if error.is_already_exists() => {
+                self.keep_own(plan, &mut draft.rows[n]).await.map_err(Sent::Failed)?;
+            }
+            _ => return Err(Sent::Failed(inner(error))),
+        }
+        Ok(())
     }
 
     /// An entry of the partition is there already: replaced if it is the entity's own.

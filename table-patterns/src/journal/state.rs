@@ -4,7 +4,15 @@ use table_core::model::{ETag, Entity, Key};
 use table_core::store::Result;
 
 use super::Journal;
-use crate::index::{Entry, Location};
+use crate::index::shared::Merge;
+use crate::index::{Entry, Location, Shape};
+
+/// The entries that entities have now.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    pub(super) rows: BTreeMap<Location, Entry>,
+    pub(super) shared: Vec<Entry>,
+}
 
 /// The entities of a write as they were last read: what entries must agree with.
 #[derive(Clone, Debug)]
@@ -40,13 +48,29 @@ impl States {
         Ok(())
     }
 
-    /// Every entry that the entities have now, by location.
-    pub(super) fn entries(&self, journal: &Journal) -> Result<BTreeMap<Location, Entry>> {
-        let mut all = BTreeMap::new();
+    /// Every entry that the entities have now.
+    pub(super) fn entries(&self, journal: &Journal) -> Result<Wanted> {
+        let mut wanted = Wanted::default();
         for entity in self.0.values().flatten() {
-            all.extend(journal.entries(entity)?.into_iter().map(|e| (e.location.clone(), e)));
+            for entry in journal.entries(entity)? {
+                if entry.shape.is_shared() {
+                    wanted.shared.push(entry);
+                } else {
+                    wanted.rows.insert(entry.location.clone(), entry);
+                }
+            }
         }
-        Ok(all)
+        Ok(wanted)
+    }
+
+    /// The change that makes a shared row agree with the entities.
+    pub(super) fn merge(&self, at: Location, index: &str, shape: &Shape, wanted: &Wanted) -> Merge {
+        let mut merge = Merge::new(at, index.to_owned(), shape.clone());
+        let there = wanted.shared.iter().filter(|e| e.location == merge.at && e.index == index);
+        merge.put = there.cloned().collect();
+        let holds = |owner: &Key| merge.put.iter().any(|entry| entry.owner == *owner);
+        merge.gone = self.0.keys().filter(|owner| !holds(owner)).cloned().collect();
+        merge
     }
 
     /// The entry that one of the entities has at a location.

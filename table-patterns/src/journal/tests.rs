@@ -9,7 +9,7 @@ use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore, TableStoreExt};
 
 use super::{Acknowledge, Change, Entries, Journal};
-use crate::index::{Entry, Location, Maintainer};
+use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::queue::TableQueue;
 
 /// `Name` is unique across partitions, in a table of its own; `City` is an entry in another partition.
@@ -36,7 +36,7 @@ impl Maintainer for People {
 fn entry(entity: &Entity, table: &str, key: Key, index: &str, unique: bool) -> Result<Entry> {
     let location = Location { table: TableName::new(table)?, key };
     let (owner, index) = (entity.key().clone(), index.to_owned());
-    Ok(Entry { location, owner, properties: Properties::new(), index, unique })
+    Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
 }
 
 struct World {

@@ -3,10 +3,11 @@ use serde::{Deserialize, Serialize};
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, Result};
 
-use crate::index::{Entry, Location};
+use crate::index::shared::Merge;
+use crate::index::{Entry, Location, Shape};
 
 /// A remote key that a write may change.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Touched {
     #[serde(rename = "t")]
     table: String,
@@ -19,13 +20,23 @@ pub(super) struct Touched {
     /// Whether the old state had it not: then no row is there, or another entity's.
     #[serde(rename = "a", default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) added: bool,
+    /// The index and shape of a row that holds the entries of several entities.
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    pub(super) shared: Option<(String, Shape)>,
 }
 
 impl Touched {
     pub(super) fn of(entry: &Entry, added: bool) -> Self {
         let Location { table, key } = &entry.location;
         let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
-        Self { table: table.to_string(), partition, row, unique: entry.unique, added }
+        Self { table: table.to_string(), partition, row, unique: entry.unique, added, shared: None }
+    }
+
+    pub(super) fn shared(merge: &Merge) -> Self {
+        let Location { table, key } = &merge.at;
+        let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
+        let shared = Some((merge.index.clone(), merge.shape.clone()));
+        Self { table: table.to_string(), partition, row, unique: false, added: false, shared }
     }
 
     pub(super) fn location(&self) -> Result<Location> {

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::queue::{Messages, StagedQueue};
 use super::stage::Stage;
 use super::store::{MARK, StagedStore};
-use crate::index::{Entry, Location, Maintainer};
+use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing, is_pending};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
@@ -52,7 +52,7 @@ impl Maintainer for People {
 fn entry(entity: &Entity, table: &str, key: Key, unique: bool) -> Result<Entry> {
     let location = Location { table: TableName::new(table)?, key };
     let (owner, index) = (entity.key().clone(), table.to_owned());
-    Ok(Entry { location, owner, properties: Properties::new(), index, unique })
+    Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
 }
 
 /// The key of the entity `id`: each has a partition of its own.

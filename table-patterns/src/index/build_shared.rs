@@ -1,0 +1,59 @@
+//! Building of rows that hold the entries of several entities.
+
+use std::collections::BTreeMap;
+
+use table_core::model::{Entity, PartitionKey, TableName};
+use table_core::store::Result;
+use tokio::time::sleep;
+
+use super::build::IndexBuild;
+use super::catalog::CatalogEntry;
+use super::entry::Location;
+use super::scrub::{ScrubMode, ScrubReport};
+use super::shared::Merge;
+
+impl IndexBuild<'_> {
+    /// Counts partition by partition; progress is the partition counted last.
+    pub(super) async fn total(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+        loop {
+            let mut report = ScrubReport::default();
+            let after = entry.progress.as_deref();
+            let next = self.entities.total_next(self.index, ScrubMode::Repair, after, &mut report).await?;
+            self.progress.entities += report.entities;
+            self.progress.entries += report.missing;
+            let Some(next) = next else { return Ok(()) };
+            entry.progress = Some(next);
+            self.claim(entry).await?;
+            self.tell(entry.state);
+            sleep(self.pause).await;
+        }
+    }
+
+    /// Adds the entries of a window to the rows that they share.
+    pub(super) async fn merge_window(&mut self, window: &[Entity], entry: &mut CatalogEntry) -> Result<()> {
+        let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> = BTreeMap::new();
+        for entity in window {
+            let Some(put) = self.index.entry(self.entities.table(), entity)? else { continue };
+            let at = put.location.clone();
+            let partition = merges.entry((at.table.clone(), at.key.partition_key())).or_default();
+            let new = || Merge::new(at.clone(), put.index.clone(), put.shape.clone());
+            partition.entry(at.clone()).or_insert_with(new).put.push(put);
+            self.progress.entries += 1;
+        }
+        for (partition, merges) in merges {
+            let mut merges: Vec<_> = merges.into_values().collect();
+            loop {
+                let (lease, sent) = (self.lease, &mut self.progress.groups);
+                let may_send = || {
+                    *sent += usize::from(lease.may_send());
+                    lease.may_send()
+                };
+                if self.entities.journal.merge_while(&partition, &mut merges, may_send).await? {
+                    break;
+                }
+                self.claim(entry).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Lookups in lists and summaries.
+
+use std::collections::BTreeSet;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, Key};
+use table_core::query::{Filter, Query};
+use table_core::store::{Error, Result, TableStoreExt as _};
+
+use super::definition::Index;
+use super::entry::Location;
+use super::indexed::IndexedEntities;
+use super::lookup::IndexQuery;
+use super::shape::Shape;
+use super::shared::Summary;
+
+/// Entities read at once when references are followed.
+const IN_PARALLEL: usize = 16;
+
+impl IndexedEntities {
+    /// The keys of the entities in a list, in their order, as the list has them. One request; for a list
+    /// that is longer than a list entity, one more for each of its parts, at once.
+    ///
+    /// # Errors
+    /// The index is unknown, not readable, or keeps no lists.
+    pub async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
+        let index = self.list_index(index).await?;
+        self.keys_in(index, &self.location(index, key)).await
+    }
+
+    /// The entities of a list, in the order of their keys. One request for the list, then one for each
+    /// entity, 16 at a time: two round trips for 16 entities. Entities that have left the list are left out.
+    ///
+    /// # Errors
+    /// As for [`references`](Self::references).
+    pub async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+        let index = self.list_index(index).await?;
+        let at = self.location(index, key);
+        let keys = self.keys_in(index, &at).await?;
+        self.follow(index, &at, keys).await
+    }
+
+    /// The same, with one range query for the entities instead of a request for each: from the first of the
+    /// list to its last, in one partition. Cheaper where they lie close together; it reads what lies
+    /// between them too. One request for the list, one for each 1,000 entities in the range.
+    ///
+    /// # Errors
+    /// As for [`references`](Self::references); the list has entities of several partitions.
+    pub async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+        let index = self.list_index(index).await?;
+        let at = self.location(index, key);
+        let keys: BTreeSet<_> = self.keys_in(index, &at).await?.into_iter().collect();
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
+        if first.partition() != last.partition() {
+            let reason = format!("the list {key} has entities of several partitions: use `list`");
+            return Err(Error::invalid_request(reason));
+        }
+        let rows = Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
+        let filter = Filter::eq(Filter::PARTITION_KEY, first.partition()).and(rows);
+        let found = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
+        let mut entities = Vec::with_capacity(keys.len());
+        for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
+            if self.is_at(index, &entity, &at)? {
+                entities.push(entity);
+            }
+        }
+        Ok(entities)
+    }
+
+    /// The count and sums of a key; zeros where it has no entity. One request.
+    ///
+    /// # Errors
+    /// The index is unknown, not readable, or keeps no summaries.
+    pub async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
+        let index = self.summary_index(index).await?;
+        let row = self.store().get(self.table(), key, None).await?;
+        let row = row.filter(|row| super::Entry::index_of(row) == Some(index.name()));
+        row.map_or_else(|| Ok(Summary::default()), |row| Summary::read(row.key(), row.properties()))
+    }
+
+    /// The counts and sums of the keys of a partition that match. One request for each 1,000.
+    ///
+    /// # Errors
+    /// As for [`summary`](Self::summary).
+    pub async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
+        let index = self.summary_index(index).await?;
+        let rows = self.store().query_all(self.table(), &query.to_query(index)).await?;
+        let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
+        rows.into_iter().map(read).collect()
+    }
+
+    /// Deletes blobs that crashes left and no list names; how many. Waits a lease, in which every write under
+    /// way is finished or given up.
+    ///
+    /// # Errors
+    /// The index is unknown; the storage's.
+    pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
+        let index = self.set.find(index)?;
+        if !index.shape().needs_blobs() {
+            return Ok(0);
+        }
+        let timing = self.options.timing;
+        let wait = tokio::time::sleep(timing.lease() + timing.request());
+        self.journal.shared().collect_blobs(index.name(), &self.index_table(index), wait).await
+    }
+
+    /// Reads the entities of a list and keeps those that are still to be in it.
+    pub(super) async fn follow(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
+        let reads = stream::iter(keys).map(|key| async move {
+            let Some(entity) = self.get(&key).await? else { return Ok(None) };
+            Ok(self.is_at(index, &entity, at)?.then_some(entity))
+        });
+        reads.buffered(IN_PARALLEL).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+    }
+
+    /// Whether an entity's entry is at a location.
+    pub(super) fn is_at(&self, index: &Index, entity: &Entity, at: &Location) -> Result<bool> {
+        Ok(index.entry(self.table(), entity)?.is_some_and(|entry| entry.location == *at))
+    }
+
+    pub(super) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
+        let members = self.journal.shared().members(at, index.name()).await?;
+        let damaged = || Error::corrupt(format!("the list {} has a reference that is no key", at.key));
+        members.keys().ok_or_else(damaged)
+    }
+
+    async fn list_index(&self, name: &str) -> Result<&Index> {
+        let index = self.readable(name).await?;
+        let shape = index.shape();
+        let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a list"));
+        if shape.is_list() { Ok(index) } else { Err(refused()) }
+    }
+
+    async fn summary_index(&self, name: &str) -> Result<&Index> {
+        let index = self.readable(name).await?;
+        let shape = index.shape();
+        let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a summary"));
+        if matches!(shape, Shape::Summary { .. }) { Ok(index) } else { Err(refused()) }
+    }
+}

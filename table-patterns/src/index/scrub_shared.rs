@@ -1,0 +1,179 @@
+//! Scrubbing of rows that hold the entries of several entities.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, IfMatch, Key};
+use table_core::query::{Filter, Query};
+use table_core::store::{Error, Operation, Result, TableStoreExt as _};
+
+use super::definition::Index;
+use super::entry::{Entry, Location};
+use super::indexed::IndexedEntities;
+use super::scrub::{ScrubMode, ScrubReport};
+use super::shape::Shape;
+use super::shared::{ListRow, Members, Merge, copy_owner, is_chunk, is_conflict, list_of};
+
+/// Checks under way at once.
+const IN_PARALLEL: usize = 16;
+
+impl IndexedEntities {
+    /// The rows that an index has written.
+    pub(super) fn rows_of(index: &Index) -> Query {
+        Query::new().with_filter(match index.shape() {
+            Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
+            _ => Filter::eq(Entry::INDEX, index.name()),
+        })
+    }
+
+    /// Checks a row of lists or of an entity with copies: how many of its entries dangle.
+    pub(super) async fn check_shared(
+        &self,
+        index: &Index,
+        row: Entity,
+        mode: ScrubMode,
+        report: &mut ScrubReport,
+    ) -> Result<()> {
+        if is_chunk(&row) {
+            report.dangling += usize::from(self.check_chunk(index, &row, mode).await?);
+            return Ok(());
+        }
+        let at = self.location(index, row.key());
+        let Some(members) = self.held_by(index, &at, &row).await? else {
+            report.dangling += usize::from(self.remove_damaged(&at, &row, mode).await?);
+            return Ok(());
+        };
+        report.entries += members.len();
+        let dangling = self.not_at(index, &at, members).await?;
+        if dangling.is_empty() {
+            return Ok(());
+        }
+        report.dangling += match mode {
+            ScrubMode::Report => dangling.len(),
+            ScrubMode::Repair => self.take_out(index, &at, dangling).await?,
+        };
+        Ok(())
+    }
+
+    /// The entities that a row holds; `None` if that cannot be read.
+    async fn held_by(&self, index: &Index, at: &Location, row: &Entity) -> Result<Option<Vec<Key>>> {
+        if let Shape::Copy { prefix, .. } = index.shape() {
+            return Ok(copy_owner(row, prefix).map(|owner| vec![owner]));
+        }
+        match self.journal.shared().members_of(at, row).await {
+            Ok(members) => Ok(members.as_ref().and_then(Members::keys)),
+            Err(error) if error.is_transient() || error.is_ambiguous() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Those whose entry is not at a location.
+    async fn not_at(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<Vec<Key>> {
+        let checks = stream::iter(owners).map(|owner| async move {
+            let entity = self.get(&owner).await?;
+            let there = entity.map_or(Ok(false), |entity| self.is_at(index, &entity, at))?;
+            Ok((!there).then_some(owner))
+        });
+        checks.buffered(IN_PARALLEL).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+    }
+
+    /// Takes entries out of a row: the row is read, **then** the entities, then the row is written under its
+    /// ETag. How many there were.
+    async fn take_out(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
+        let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
+        merge.gone = owners;
+        let prepared = self.journal.shared().prepare(&merge).await?;
+        let still = self.not_at(index, at, merge.gone.clone()).await?;
+        if still.len() < merge.gone.len() || prepared.operations.is_empty() {
+            // Rewritten since it was read: not ours to judge.
+            self.journal.shared().refused([prepared]).await;
+            return Ok(0);
+        }
+        Ok(if self.journal.shared().send(at, prepared).await? { still.len() } else { 0 })
+    }
+
+    /// A list that cannot be read goes, and its references are missing then; unless it has just changed.
+    async fn remove_damaged(&self, at: &Location, row: &Entity, mode: ScrubMode) -> Result<bool> {
+        let now = self.store().get(&at.table, &at.key, None).await?;
+        if now.is_none_or(|now| now.etag() != row.etag()) {
+            return Ok(false);
+        }
+        if mode == ScrubMode::Report {
+            return Ok(true);
+        }
+        self.delete_unchanged(at, row).await
+    }
+
+    /// Whether a chunk is named by no list.
+    async fn check_chunk(&self, index: &Index, row: &Entity, mode: ScrubMode) -> Result<bool> {
+        let key = Key::new(row.key().partition(), list_of(row).unwrap_or_default())?;
+        let head = self.store().get(&self.index_table(index), &key, None).await?;
+        let named = match head.as_ref().map(ListRow::read) {
+            Some(Ok(ListRow::Chunks(directory))) => directory.names(row.key()),
+            _ => false,
+        };
+        if named || mode == ScrubMode::Report {
+            return Ok(!named);
+        }
+        self.delete_unchanged(&self.location(index, row.key()), row).await
+    }
+
+    async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
+        let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+        match self.store().write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
+            Ok(_) => Ok(true),
+            Err(e) if is_conflict(&e) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The entities of a page that are not in the lists where they are to be.
+    pub(super) async fn not_listed(&self, index: &Index, entities: Vec<Entity>) -> Result<Vec<Entity>> {
+        let mut by_list: BTreeMap<Location, Vec<Entity>> = BTreeMap::new();
+        for entity in entities {
+            if let Some(entry) = index.entry(self.table(), &entity)? {
+                by_list.entry(entry.location).or_default().push(entity);
+            }
+        }
+        let reads = stream::iter(by_list).map(|(at, entities)| async move {
+            let members = self.journal.shared().members(&at, index.name()).await?;
+            let missing = entities.into_iter().filter(|e| !members.contains(e.key()));
+            Ok::<_, Error>(missing.collect::<Vec<_>>())
+        });
+        let missing: Vec<_> = reads.buffered(IN_PARALLEL).try_collect().await?;
+        Ok(missing.concat())
+    }
+
+    /// Whether an entity with copies is there, and has those of an entry.
+    pub(super) async fn copies_agree(&self, index: &Index, entity: &Entity) -> Result<Option<bool>> {
+        let Shape::Copy { prefix, fields } = index.shape() else { return Ok(None) };
+        let Some(entry) = index.entry(self.table(), entity)? else { return Ok(None) };
+        let target = self.store().get(&entry.location.table, &entry.location.key, None).await?;
+        Ok(target.map(|target| super::shared::copies_agree(&target, &entry, prefix, fields)))
+    }
+
+    /// Strips an index's copies from the entities that have them, or deletes its rows, until none is left.
+    pub(super) async fn remove_shared(&self, index: &Index) -> Result<()> {
+        let table = self.index_table(index);
+        loop {
+            let rows = self.store().query_all(&table, &Self::rows_of(index)).await?;
+            if rows.is_empty() {
+                break;
+            }
+            let removals = stream::iter(rows).map(|row| self.remove_row(index, row));
+            removals.buffer_unordered(IN_PARALLEL).try_collect::<Vec<()>>().await?;
+        }
+        self.collect_blobs(index.name()).await.map(drop)
+    }
+
+    async fn remove_row(&self, index: &Index, row: Entity) -> Result<()> {
+        let at = self.location(index, row.key());
+        let Shape::Copy { prefix, .. } = index.shape() else {
+            return self.delete_unchanged(&at, &row).await.map(drop);
+        };
+        let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
+        merge.gone.extend(copy_owner(&row, prefix));
+        let prepared = self.journal.shared().prepare(&merge).await?;
+        self.journal.shared().send(&at, prepared).await.map(drop)
+    }
+}

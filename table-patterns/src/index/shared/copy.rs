@@ -1,0 +1,80 @@
+//! Properties copied into another entity, which is read and written whole, under its ETag.
+
+use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::store::{Operation, Result};
+
+use super::{Merge, Prepared, SharedRows, collision, unchanged};
+use crate::index::entry::Entry;
+
+/// The names of the properties that an index writes into an entity.
+pub(crate) fn copied_names(prefix: &str, fields: &[String]) -> Vec<String> {
+    let own = [Entry::OWNER_PARTITION, Entry::OWNER_ROW];
+    let fields = fields.iter().map(String::as_str).chain(own);
+    fields.map(|field| format!("{prefix}{field}")).collect()
+}
+
+/// An entity's properties without those that indexes write.
+pub(crate) fn without_copies(properties: &mut Properties, copied: &[String]) {
+    if !copied.is_empty() {
+        properties.retain(|p| !copied.iter().any(|name| name == p.name()));
+    }
+}
+
+pub(super) async fn prepare(
+    rows: SharedRows<'_>,
+    merge: &Merge,
+    prefix: &str,
+    fields: &[String],
+) -> Result<Prepared> {
+    let Some(target) = rows.store.get(&merge.at.table, &merge.at.key, None).await? else {
+        return Ok(Prepared { without_target: !merge.put.is_empty(), ..Prepared::default() });
+    };
+    let etag = unchanged(&target);
+    let mut after = Entity::from_parts(target.key().clone(), target.properties().clone());
+    apply(&mut after, merge, prefix, fields)?;
+    Ok(match after.properties() == target.properties() {
+        true => Prepared::default(),
+        false => Prepared::one(Operation::Replace(after, etag)),
+    })
+}
+
+/// Copies into an entity, or takes back what was copied from an entity that is gone.
+pub(crate) fn apply(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[String]) -> Result<()> {
+    let mut owner = owner(target, prefix);
+    if owner.as_ref().is_some_and(|owner| merge.gone.contains(owner)) {
+        without_copies(target.properties_mut(), &copied_names(prefix, fields));
+        owner = None;
+    }
+    for entry in &merge.put {
+        if let Some(other) = owner.replace(entry.owner.clone()).filter(|other| *other != entry.owner) {
+            return Err(collision(&merge.index, &merge.at, &other));
+        }
+        without_copies(target.properties_mut(), &copied_names(prefix, fields));
+        write(target.properties_mut(), entry, prefix);
+    }
+    Ok(())
+}
+
+fn write(into: &mut Properties, entry: &Entry, prefix: &str) {
+    for p in entry.properties.iter() {
+        into.put(&format!("{prefix}{}", p.name()), p.value(), p.is_encrypted());
+    }
+    into.set(&format!("{prefix}{}", Entry::OWNER_PARTITION), entry.owner.partition());
+    into.set(&format!("{prefix}{}", Entry::OWNER_ROW), entry.owner.row());
+}
+
+/// Whose properties are copied into an entity.
+pub(crate) fn owner(target: &Entity, prefix: &str) -> Option<Key> {
+    let text = |name: &str| match target.get(&format!("{prefix}{name}")) {
+        Some(ValueRef::String(text)) => Some(text.to_owned()),
+        _ => None,
+    };
+    Key::new(text(Entry::OWNER_PARTITION)?, text(Entry::OWNER_ROW)?).ok()
+}
+
+/// Whether a target has what an entry copies.
+pub(crate) fn agrees(target: &Entity, entry: &Entry, prefix: &str, fields: &[String]) -> bool {
+    let mut wanted = Properties::new();
+    write(&mut wanted, entry, prefix);
+    copied_names(prefix, fields).iter().all(|name| target.get(name) == wanted.get(name))
+}

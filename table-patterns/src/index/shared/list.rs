@@ -1,0 +1,235 @@
+//! A list of references: in its row, in chunks that the row names, or in a blob that it names.
+
+use std::collections::BTreeSet;
+
+use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
+use table_core::query::{Filter, Query};
+use table_core::store::{Error, Operation, Result, TableStoreExt as _, limits};
+
+use super::chunks::{self, Directory};
+use super::members::{Change, Members};
+use super::{Merge, Prepared, SharedRows, put, unchanged};
+use crate::index::entry::{Entry, Location};
+use crate::index::shape::{Layout, Overflow};
+
+const MEMBERS: &str = "List";
+const CHUNKS: &str = "ListChunks";
+const BLOB: &str = "ListBlob";
+
+/// A row of a list.
+#[derive(Debug)]
+pub(crate) enum ListRow {
+    /// References.
+    Members(Members),
+    /// The chunks that hold the references.
+    Chunks(Directory),
+    /// The name of the blob that holds them.
+    Blob(String),
+}
+
+impl ListRow {
+    /// Reads a row.
+    ///
+    /// # Errors
+    /// It is no list, of another format, or damaged.
+    pub(crate) fn read(row: &Entity) -> Result<Self> {
+        if let Some(ValueRef::String(name)) = row.get(BLOB) {
+            return Ok(Self::Blob(name.to_owned()));
+        }
+        let found = if row.get(&format!("{CHUNKS}0")).is_some() {
+            Directory::decode(&joined(row, CHUNKS)).map(Self::Chunks)
+        } else {
+            Members::decode(&joined(row, MEMBERS)).map(Self::Members)
+        };
+        found.ok_or_else(|| damaged(row))
+    }
+}
+
+fn damaged(row: &Entity) -> Error {
+    Error::decode("list of references", row.key(), MEMBERS, "references in format 1", "something else")
+}
+
+/// How to change a list; `None` if it was reorganized while it was read.
+pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Option<Prepared>> {
+    let list = List { rows, at: &merge.at, index: &merge.index, layout: merge.shape.layout() };
+    let change = Change {
+        add: merge.put.iter().map(|entry| entry.owner.to_sortable()).collect(),
+        remove: merge.gone.iter().map(Key::to_sortable).collect(),
+    };
+    let Some(row) = rows.row(&merge.at, &merge.index).await? else {
+        return list.write(None, Members::default(), &change, None).await.map(Some);
+    };
+    let etag = Some(unchanged(&row));
+    match ListRow::read(&row)? {
+        ListRow::Members(members) => list.write(etag, members, &change, None).await.map(Some),
+        ListRow::Blob(name) => {
+            let Some(members) = list.blob(&name).await? else { return Ok(None) };
+            list.write(etag, members, &change, Some(name)).await.map(Some)
+        }
+        ListRow::Chunks(directory) => chunks::prepare(&list, unchanged(&row), directory, &change).await,
+    }
+}
+
+/// A list and how it is laid out.
+#[derive(Debug)]
+pub(super) struct List<'a> {
+    pub(super) rows: SharedRows<'a>,
+    pub(super) at: &'a Location,
+    pub(super) index: &'a str,
+    pub(super) layout: Layout,
+}
+
+impl List<'_> {
+    /// Writes a list that was whole: in its row, or in the blob `before`.
+    async fn write(
+        &self,
+        etag: Option<IfMatch>,
+        mut members: Members,
+        change: &Change,
+        before: Option<String>,
+    ) -> Result<Prepared> {
+        if !members.apply(change) {
+            return Ok(Prepared::default());
+        }
+        // Half of it, so that a list at the limit does not move with every change.
+        let room = if before.is_some() { self.layout.bytes / 2 } else { self.layout.bytes };
+        let mut prepared = match (members.is_empty(), etag) {
+            (true, None) => Prepared::default(),
+            (true, Some(etag)) => Prepared::one(Operation::Delete(self.at.key.clone(), etag)),
+            (false, etag) => self.place(etag, members, room).await?,
+        };
+        prepared.old_blobs.extend(before);
+        Ok(prepared)
+    }
+
+    async fn place(&self, etag: Option<IfMatch>, members: Members, room: usize) -> Result<Prepared> {
+        let bytes = members.encode();
+        if bytes.len() <= room {
+            return Ok(Prepared::one(put(self.head(MEMBERS, &bytes), etag)));
+        }
+        match self.layout.overflow {
+            Overflow::Blob => {
+                let name = self.rows.blobs()?.put(self.index, bytes).await?;
+                let head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
+                let prepared = Prepared::one(put(head.with(BLOB, name.as_str()), etag));
+                Ok(Prepared { new_blobs: vec![name], ..prepared })
+            }
+            Overflow::Entities => {
+                let mut directory = Directory::default();
+                let mut operations = chunks::insert(self, &mut directory, members)?;
+                operations.push(put(self.head(CHUNKS, &directory.encode()), etag));
+                Ok(Prepared { operations, ..Prepared::default() })
+            }
+        }
+    }
+
+    /// The list's row with references.
+    pub(super) fn leaf(&self, members: &Members) -> Entity {
+        self.head(MEMBERS, &members.encode())
+    }
+
+    /// The list's row that names chunks.
+    pub(super) fn directory(&self, directory: &Directory) -> Entity {
+        self.head(CHUNKS, &directory.encode())
+    }
+
+    fn head(&self, name: &str, bytes: &[u8]) -> Entity {
+        let head = Entity::from(self.at.key.clone()).with(Entry::INDEX, self.index);
+        with_bytes(head, name, bytes)
+    }
+
+    async fn blob(&self, name: &str) -> Result<Option<Members>> {
+        self.rows.blob_members(name).await
+    }
+}
+
+impl SharedRows<'_> {
+    /// All references of a list. One request; one more for each chunk or blob, at once.
+    pub(crate) async fn members(&self, at: &Location, index: &str) -> Result<Members> {
+        for _ in 0..super::ROUNDS {
+            let Some(row) = self.row(at, index).await? else { return Ok(Members::default()) };
+            if let Some(members) = self.members_of(at, &row).await? {
+                return Ok(members);
+            }
+        }
+        Err(super::contended(at))
+    }
+
+    /// The references of a list whose row was read; `None` if it was reorganized since.
+    pub(crate) async fn members_of(&self, at: &Location, row: &Entity) -> Result<Option<Members>> {
+        match ListRow::read(row)? {
+            ListRow::Members(members) => Ok(Some(members)),
+            ListRow::Blob(name) => self.blob_members(&name).await,
+            ListRow::Chunks(directory) => {
+                let parts = chunks::read_all(*self, at, directory.ids()).await?;
+                let mut all = Members::default();
+                for part in parts {
+                    let Some((_, members)) = part else { return Ok(None) };
+                    all.extend(members);
+                }
+                Ok(Some(all))
+            }
+        }
+    }
+
+    async fn blob_members(&self, name: &str) -> Result<Option<Members>> {
+        let Some(bytes) = self.blobs()?.get(name).await? else { return Ok(None) };
+        let damaged = || Error::corrupt(format!("the blob '{name}' is no list of references in format 1"));
+        Members::decode(&bytes).map(Some).ok_or_else(damaged)
+    }
+
+    /// Deletes the blobs of an index that no row names. Two listings of rows and blobs, and a lease between
+    /// them: what a writer has written and not yet named, it has named by then, or never will.
+    pub(crate) async fn collect_blobs(
+        &self,
+        index: &str,
+        table: &TableName,
+        wait: impl Future<Output = ()> + Send,
+    ) -> Result<usize> {
+        let blobs = self.blobs()?;
+        let before = blobs.list(index).await?;
+        if before.is_empty() {
+            return Ok(0);
+        }
+        wait.await;
+        let query = Query::new().with_filter(Filter::eq(Entry::INDEX, index));
+        let rows = self.store.query_all(table, &query).await?;
+        let named = rows.iter().filter_map(|row| match row.get(BLOB) {
+            Some(ValueRef::String(name)) => Some(name.to_owned()),
+            _ => None,
+        });
+        let named: BTreeSet<_> = named.collect();
+        let orphans: Vec<_> = before.into_iter().filter(|name| !named.contains(name)).collect();
+        for name in &orphans {
+            blobs.delete(name).await?;
+        }
+        Ok(orphans.len())
+    }
+}
+
+/// Sets bytes as properties of at most 64 KiB each.
+pub(super) fn with_bytes(mut row: Entity, name: &str, bytes: &[u8]) -> Entity {
+    for (n, part) in bytes.chunks(limits::BINARY_BYTES).enumerate() {
+        row.properties_mut().set(&format!("{name}{n}"), part);
+    }
+    row
+}
+
+fn joined(row: &Entity, name: &str) -> Vec<u8> {
+    let parts = (0..).map_while(|n| match row.get(&format!("{name}{n}")) {
+        Some(ValueRef::Binary(part)) => Some(part),
+        _ => None,
+    });
+    parts.flatten().copied().collect()
+}
+
+/// The references in a chunk's row.
+pub(super) fn chunk_members(row: &Entity) -> Result<Members> {
+    Members::decode(&joined(row, MEMBERS)).ok_or_else(|| damaged(row))
+}
+
+/// A chunk's row.
+pub(super) fn chunk_row(key: Key, index: &str, of: &str, members: &Members) -> Entity {
+    let row = Entity::from(key).with(Entry::INDEX, index).with(chunks::OF, of);
+    with_bytes(row, MEMBERS, &members.encode())
+}

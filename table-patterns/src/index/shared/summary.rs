@@ -1,0 +1,116 @@
+use std::collections::BTreeMap;
+
+use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::store::{Error, Operation, Result};
+
+use super::{Merge, Prepared, SharedRows, put, unchanged};
+use crate::index::entry::Entry;
+
+const COUNT: &str = "Count";
+
+/// How many entities have a key, and the sums of their properties.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The entities.
+    pub count: i64,
+    /// The sums, by the name of the property; an absent value counts as 0.
+    pub sums: BTreeMap<String, i64>,
+}
+
+impl Summary {
+    /// Reads the numbers of a row or entry.
+    ///
+    /// # Errors
+    /// A number is not an Int64.
+    pub(crate) fn read(key: &Key, properties: &Properties) -> Result<Self> {
+        let mut summary = Self::default();
+        for property in properties.iter() {
+            let name = property.name();
+            let field = name.strip_prefix("Sum");
+            if field.is_none() && name != COUNT {
+                continue;
+            }
+            let ValueRef::Int64(value) = property.value() else {
+                let found = property.value().edm_type().name();
+                return Err(Error::decode("summary", key, name, "Edm.Int64", found));
+            };
+            match field {
+                Some(field) => drop(summary.sums.insert(field.to_owned(), value)),
+                None => summary.count = value,
+            }
+        }
+        Ok(summary)
+    }
+
+    fn write(&self, into: &mut Properties) {
+        into.set(COUNT, self.count);
+        for (field, sum) in &self.sums {
+            into.set(&format!("Sum{field}"), *sum);
+        }
+    }
+
+    /// Adds another `sign` times.
+    pub(crate) fn add(&mut self, other: &Self, sign: i64) -> Result<()> {
+        let plus = |a: i64, b: i64| b.checked_mul(sign).and_then(|b| a.checked_add(b));
+        let over = || Error::invalid_request("a sum of a summary is beyond the range of an Int64");
+        self.count = plus(self.count, other.count).ok_or_else(over)?;
+        for (field, value) in &other.sums {
+            let sum = self.sums.entry(field.clone()).or_default();
+            *sum = plus(*sum, *value).ok_or_else(over)?;
+        }
+        Ok(())
+    }
+
+    fn is_zero(&self) -> bool {
+        self.count == 0 && self.sums.values().all(|sum| *sum == 0)
+    }
+
+    /// The row of a summary.
+    pub(crate) fn to_row(&self, key: Key, index: &str) -> Entity {
+        let mut row = Entity::from(key).with(Entry::INDEX, index);
+        self.write(row.properties_mut());
+        row
+    }
+}
+
+/// What an entity adds to its summary.
+///
+/// # Errors
+/// A property to sum is no integer: sums of others are not exact.
+pub(crate) fn contribution(entity: &Entity, sums: &[String]) -> Result<Properties> {
+    let mut summary = Summary { count: 1, sums: BTreeMap::new() };
+    for field in sums {
+        let value = match entity.get(field) {
+            None => 0,
+            Some(ValueRef::Int32(value)) => i64::from(value),
+            Some(ValueRef::Int64(value)) => value,
+            Some(other) => {
+                let found = other.edm_type().name();
+                let reason = format!("a summary adds integers exactly, and this is an {found}");
+                return Err(Error::invalid_value(field, reason));
+            }
+        };
+        summary.sums.insert(field.clone(), value);
+    }
+    let mut properties = Properties::new();
+    summary.write(&mut properties);
+    Ok(properties)
+}
+
+pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
+    let row = rows.row(&merge.at, &merge.index).await?;
+    let before = row.as_ref().map(|row| Summary::read(row.key(), row.properties())).transpose()?;
+    let mut summary = before.clone().unwrap_or_default();
+    for (entries, sign) in [(&merge.put, 1), (&merge.old, -1)] {
+        for entry in entries {
+            summary.add(&Summary::read(&entry.owner, &entry.properties)?, sign)?;
+        }
+    }
+    let etag = row.as_ref().map(unchanged);
+    Ok(match etag {
+        _ if before.as_ref() == Some(&summary) => Prepared::default(),
+        None if summary.is_zero() => Prepared::default(),
+        Some(etag) if summary.is_zero() => Prepared::one(Operation::Delete(merge.at.key.clone(), etag)),
+        etag => Prepared::one(put(summary.to_row(merge.at.key.clone(), &merge.index), etag)),
+    })
+}

@@ -1,0 +1,205 @@
+//! Building and scrubbing of summaries. A sum cannot be written again to be sure, so it is counted anew:
+//! the rows are read, the entities, and the rows again. What stayed the same in between is judged and
+//! corrected under its ETag; what did not is counted another time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use table_core::model::{Entity, Key, PartitionKey, SYSTEM_PREFIX};
+use table_core::query::{Filter, Query, Select};
+use table_core::store::{Error, GroupTransaction, KeyOrder, Operation, Result, TableStoreExt as _};
+
+use super::definition::Index;
+use super::entry::Entry;
+use super::indexed::IndexedEntities;
+use super::lookup::is_entity;
+use super::scrub::{ScrubMode, ScrubReport};
+use super::shared::{Summary, is_conflict, put, unchanged};
+
+/// How often a partition is counted again because its sums were written meanwhile.
+const ROUNDS: usize = 20;
+
+type Rows = BTreeMap<Key, Entity>;
+
+impl IndexedEntities {
+    /// Counts the partition after `after`; its name, or `None` after the last.
+    pub(super) async fn total_next(
+        &self,
+        index: &Index,
+        mode: ScrubMode,
+        after: Option<&str>,
+        report: &mut ScrubReport,
+    ) -> Result<Option<String>> {
+        let Some(partition) = self.partition_after(after).await? else { return Ok(None) };
+        self.total(index, mode, &partition, report).await?;
+        Ok(Some(partition))
+    }
+
+    /// The least partition after another that is not the library's own.
+    async fn partition_after(&self, after: Option<&str>) -> Result<Option<String>> {
+        let beyond = |key: &str| Filter::gt(Filter::PARTITION_KEY, key);
+        let mut query = Query::new().with_select(Select::new::<&str>([]));
+        if let Some(after) = after {
+            query = query.with_filter(beyond(after));
+        }
+        let sorted = self.store().profile().order == KeyOrder::Sorted;
+        let (mut least, mut from): (Option<PartitionKey>, _) = (None, None);
+        loop {
+            let page_query = if sorted { query.clone().with_top(1) } else { query.clone() };
+            let page = self.store().query(self.table(), &page_query, from.as_ref()).await?;
+            for key in page.items.iter().map(Entity::key) {
+                if key.partition().starts_with(SYSTEM_PREFIX) {
+                    if sorted {
+                        // The system's partitions lie together.
+                        query = Query::new()
+                            .with_select(Select::new::<&str>([]))
+                            .with_filter(beyond(&format!("{SYSTEM_PREFIX}\u{FFFD}")));
+                    }
+                    continue;
+                }
+                let key = key.partition_key();
+                if least.as_ref().is_none_or(|least| key < *least) {
+                    least = Some(key);
+                }
+            }
+            let skipped = sorted && least.is_none() && !page.items.is_empty();
+            from = if skipped { None } else { page.continuation };
+            if (sorted && least.is_some()) || (from.is_none() && !skipped) {
+                return Ok(least.map(|key| key.to_string()));
+            }
+        }
+    }
+
+    async fn total(
+        &self,
+        index: &Index,
+        mode: ScrubMode,
+        partition: &str,
+        report: &mut ScrubReport,
+    ) -> Result<()> {
+        let mut settled = BTreeSet::new();
+        for round in 0..ROUNDS {
+            let before = self.summary_rows(index, partition).await?;
+            let (entities, wanted) = self.count(index, partition).await?;
+            let after = self.summary_rows(index, partition).await?;
+            if round == 0 {
+                report.entities += entities;
+                report.entries += before.len();
+            }
+            let mut open = false;
+            let mut corrections = Vec::new();
+            let keys: BTreeSet<_> = before.keys().chain(after.keys()).chain(wanted.keys()).collect();
+            for key in keys.into_iter().filter(|key| !settled.contains(*key)).cloned().collect::<Vec<_>>() {
+                let etag = |rows: &Rows| rows.get(&key).and_then(|row| row.etag().cloned());
+                if etag(&before) != etag(&after) {
+                    open = true;
+                    continue;
+                }
+                match correction(index, &key, after.get(&key), wanted.get(&key))? {
+                    None => drop(settled.insert(key)),
+                    Some((_, was_there)) if mode == ScrubMode::Report => {
+                        report.dangling += usize::from(was_there && !wanted.contains_key(&key));
+                        report.missing += usize::from(wanted.contains_key(&key));
+                        settled.insert(key);
+                    }
+                    Some((operation, was_there)) => {
+                        // Whether others added and took it away in between cannot be seen from its absence.
+                        open |= !was_there;
+                        corrections.push((operation, was_there, wanted.contains_key(&key)));
+                    }
+                }
+            }
+            open |= self.correct(partition, corrections, &mut settled, report).await?;
+            if !open {
+                return Ok(());
+            }
+        }
+        Err(Error::invalid_request(format!(
+            "the partition '{partition}' is written too often to be counted: slow the writers down, or try again"
+        )))
+    }
+
+    async fn summary_rows(&self, index: &Index, partition: &str) -> Result<Rows> {
+        let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(Filter::eq(Entry::INDEX, index.name()));
+        let rows = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
+        Ok(rows.into_iter().map(|row| (row.key().clone(), row)).collect())
+    }
+
+    /// The entities of a partition, and what their summaries should be.
+    async fn count(&self, index: &Index, partition: &str) -> Result<(usize, BTreeMap<Key, Summary>)> {
+        let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition));
+        let (mut entities, mut wanted, mut from) = (0, BTreeMap::<Key, Summary>::new(), None);
+        loop {
+            let page = self.store().query(self.table(), &query, from.as_ref()).await?;
+            for entity in page.items.iter().filter(|row| is_entity(row)) {
+                entities += 1;
+                if let Some(entry) = index.entry(self.table(), entity)? {
+                    let one = Summary::read(entity.key(), &entry.properties)?;
+                    wanted.entry(entry.location.key).or_default().add(&one, 1)?;
+                }
+            }
+            from = page.continuation;
+            if from.is_none() {
+                return Ok((entities, wanted));
+            }
+        }
+    }
+
+    /// Sends corrections in groups; whether one met another writer.
+    async fn correct(
+        &self,
+        partition: &str,
+        mut corrections: Vec<(Operation, bool, bool)>,
+        settled: &mut BTreeSet<Key>,
+        report: &mut ScrubReport,
+    ) -> Result<bool> {
+        let mut open = false;
+        while !corrections.is_empty() {
+            let mut group = GroupTransaction::new(PartitionKey::new(partition)?, self.store().profile());
+            for (operation, ..) in &corrections {
+                if !group.fits(operation) {
+                    break;
+                }
+                group.push(operation.clone())?;
+            }
+            let taken = group.len();
+            match self.store().transact(self.table(), group).await {
+                Ok(_) => {
+                    for (operation, was_there, is_wanted) in corrections.drain(..taken) {
+                        if was_there {
+                            settled.insert(operation.key().clone());
+                        }
+                        report.missing += usize::from(is_wanted && was_there);
+                        report.dangling += usize::from(!is_wanted);
+                    }
+                }
+                Err(error) if is_conflict(&error) => {
+                    let Some(failed) = error.failed_index() else { return Err(error) };
+                    drop(corrections.remove(failed));
+                    open = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(open)
+    }
+}
+
+/// What makes a row what it should be, and whether there is one. A row that is missing is added with zeros:
+/// from then on its ETag tells whether others write it.
+fn correction(
+    index: &Index,
+    key: &Key,
+    row: Option<&Entity>,
+    wanted: Option<&Summary>,
+) -> Result<Option<(Operation, bool)>> {
+    let Some(row) = row else {
+        let zero = Summary::default().to_row(key.clone(), index.name());
+        return Ok(wanted.map(|_| (put(zero, None), false)));
+    };
+    let etag = unchanged(row);
+    let Some(wanted) = wanted else {
+        return Ok(Some((Operation::Delete(key.clone(), etag), true)));
+    };
+    let right = Summary::read(key, row.properties()).is_ok_and(|found| found == *wanted);
+    Ok((!right).then(|| (put(wanted.to_row(key.clone(), index.name()), Some(etag)), true)))
+}
