@@ -120,7 +120,7 @@ impl IndexedEntities {
         }
     }
 
-    async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
+    pub(super) async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
         let follows = *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
         if !follows {
             return payload(index, entry).map(Some);
@@ -154,6 +154,12 @@ impl IndexQuery {
     /// The entries in a partition.
     pub fn partition(partition: impl Into<String>) -> Self {
         Self { partition: partition.into(), rows: None, top: None }
+    }
+
+    /// The same entries in another partition.
+    #[must_use]
+    pub fn in_partition(self, partition: impl Into<String>) -> Self {
+        Self { partition: partition.into(), ..self }
     }
 
     /// Those whose row keys start so.

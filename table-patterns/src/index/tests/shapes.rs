@@ -14,7 +14,7 @@ use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
 
 use crate::index::{
     Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, Overflow, Payload, Placement, ScrubMode,
-    Shape, Summary,
+    Shape, Shards, Summary, Trust,
 };
 use crate::journal::Change;
 
@@ -454,6 +454,28 @@ async fn copies_are_built_scrubbed_and_dropped() -> Result<()> {
         let left = people.get_existing(&target).await?;
         assert_eq!(left.properties().iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(), ["Floor"]);
     }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_are_read_together_in_order() -> Result<()> {
+    let world = World::new().await?;
+    let index = Index::keyed("city", Placement::OtherPartition, "city_{City#8}", "{City}_{RowKey}")?;
+    let people = world.open(vec![index]).await?;
+    for id in 0..60 {
+        people.insert(person(id, ["oslo", "rome", "bonn", "bern"][id % 4])?).await?;
+    }
+    let shards = Shards::new(8)?;
+    let before = world.meter.total();
+    let one = IndexQuery::partition(shards.partition("city_", "rome")).prefix("rome_");
+    assert_eq!(people.all("city", &one, Trust::Entry).await?.len(), 15);
+    assert_eq!(world.meter.total() - before, 1 + 15);
+    let before = world.meter.total();
+    let range = IndexQuery::partition("").range("bern", "p");
+    let found = people.all_merged("city", &shards.partitions("city_"), &range, Trust::Entry).await?;
+    assert_eq!(world.meter.total() - before, 8 + 45);
+    let cities: Vec<_> = found.iter().filter_map(|e| text(e, "City")).collect();
+    assert!(cities.is_sorted() && cities.len() == 45, "{cities:?}");
     Ok(())
 }
 

@@ -1,0 +1,73 @@
+use table_core::store::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Divides the values of an index among partitions, by a hash: a hot index has no hot partition then.
+///
+/// The shard of a value is the XXH3 hash (64 bits, seed 0) of its UTF-8 bytes, modulo the number of shards:
+/// the same on every platform and in every version.
+///
+/// ```
+/// use table_patterns::index::Shards;
+/// let shards = Shards::new(16)?;
+/// assert_eq!(shards.partition("email_", "ken@contoso.com"), "email_06");
+/// assert_eq!(shards.partitions("email_").len(), 16);
+/// # Ok::<(), table_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shards(u16);
+
+impl Shards {
+    /// So many shards.
+    ///
+    /// # Errors
+    /// Not 1 to 1,000.
+    pub fn new(count: u16) -> Result<Self> {
+        if (1..=1000).contains(&count) {
+            return Ok(Self(count));
+        }
+        Err(Error::invalid_request(format!("{count} shards: choose 1 to 1000")))
+    }
+
+    /// How many there are.
+    pub const fn count(self) -> u16 {
+        self.0
+    }
+
+    /// The shard of a value, from 0.
+    pub fn of(self, value: &str) -> u16 {
+        // Less than the count, which is a u16.
+        (xxh3_64(value.as_bytes()) % u64::from(self.0)) as u16
+    }
+
+    /// The PartitionKey of a value's shard: the prefix, and the shard in as many digits as the last has.
+    pub fn partition(self, prefix: &str, value: &str) -> String {
+        format!("{prefix}{}", self.text(self.of(value)))
+    }
+
+    /// The PartitionKeys of all shards, in order.
+    pub fn partitions(self, prefix: &str) -> Vec<String> {
+        (0..self.0).map(|shard| format!("{prefix}{}", self.text(shard))).collect()
+    }
+
+    fn text(self, shard: u16) -> String {
+        let width = (self.0 - 1).to_string().len();
+        format!("{shard:0width$}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_same_shard_for_ever() {
+        let shards = Shards::new(16).unwrap();
+        // From the reference implementation: XXH3_64bits("") = 2d06800538d394c2.
+        assert_eq!(u64::from(shards.of("")), 0x2d06_8005_38d3_94c2 % 16);
+        let mut sizes = [0; 16];
+        (0..1600).for_each(|n| sizes[usize::from(shards.of(&format!("value {n}")))] += 1);
+        assert!(sizes.iter().all(|size| (60..140).contains(size)), "{sizes:?}");
+        assert_eq!(Shards::new(11).unwrap().partitions("p").last().unwrap(), "p10");
+        assert!(Shards::new(0).is_err() && Shards::new(1001).is_err());
+    }
+}
