@@ -25,12 +25,13 @@
 //! services differ: limits, order, case of table names. Where a backend is known to behave otherwise
 //! than the documented service, it lists a [`Deviation`], and the suite says which assertion it left out.
 //!
-//! Work queues and patterns have suites of their own: [`queues`], [`patterns`].
+//! Work queues, patterns and encryption have suites of their own: [`queues`], [`patterns`], [`encryption`].
 //!
 //! The package of the tests needs `tokio` with the features `macros` and `rt-multi-thread`.
 
 pub mod azurite;
 mod conformance;
+pub mod encryption;
 #[cfg(test)]
 mod listing;
 pub mod patterns;

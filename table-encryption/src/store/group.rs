@@ -1,5 +1,5 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{IfMatch, TableName};
+use table_core::model::{Entity, IfMatch, TableName};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, Written};
 
 use super::EncryptedStore;
@@ -50,7 +50,13 @@ impl<S: TableStore> EncryptedStore<S> {
         let operations: Vec<Operation> = group.operations().to_vec();
         let prepared: Vec<Prepared> = stream::iter(operations.into_iter().enumerate())
             .map(|(index, operation)| async move {
-                self.prepare(table, operation).await.map_err(|e| Error::in_transaction(index, e))
+                let refusal = refusal(&operation);
+                match (self.prepare(table, operation).await, refusal) {
+                    (Err(e), Some(refusal)) if e.is_entity_not_found() || e.is_precondition_failed() => {
+                        Ok(refusal)
+                    }
+                    (prepared, _) => prepared.map_err(|e| Error::in_transaction(index, e)),
+                }
             })
             .buffered(IN_PARALLEL)
             .try_collect()
@@ -61,4 +67,15 @@ impl<S: TableStore> EncryptedStore<S> {
         }
         Ok((group, again))
     }
+}
+
+/// The form of an ETag on every service, and of none that is given out.
+const NEVER: &str = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\"";
+
+/// What the store refuses as it would refuse the merge, so that it tells which operation of the group fails first.
+fn refusal(operation: &Operation) -> Option<Prepared> {
+    let Operation::Merge(entity, version) = operation else { return None };
+    let again = *version == IfMatch::Any;
+    let version = if again { IfMatch::Exactly(NEVER.into()) } else { version.clone() };
+    Some(Prepared { operation: Operation::Merge(Entity::from(entity.key().clone()), version), again })
 }

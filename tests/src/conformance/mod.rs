@@ -30,3 +30,4 @@ pub use deviation::Deviation;
 pub use harness::{Backend, Harness, Scale};
 pub use sample::DIFFICULT_KEYS;
 pub use table::TestTable;
+pub(crate) use table::assert_same;

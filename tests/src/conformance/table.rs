@@ -15,7 +15,7 @@ pub struct TestTable {
 }
 
 impl TestTable {
-    pub(super) const fn new(store: Arc<dyn TableStore>, name: TableName) -> Self {
+    pub(crate) const fn new(store: Arc<dyn TableStore>, name: TableName) -> Self {
         Self { store, name }
     }
 
@@ -126,7 +126,7 @@ pub(super) fn entity(partition: &str, row: &str) -> Entity {
 
 /// Asserts that two bags hold the same values, in whatever order; doubles are compared by their bits.
 #[track_caller]
-pub(super) fn assert_same(found: &Properties, expected: &Properties) {
+pub(crate) fn assert_same(found: &Properties, expected: &Properties) {
     assert_eq!(comparable(found), comparable(expected));
 }
 

@@ -1,0 +1,85 @@
+/// Makes a test of every behaviour of encrypted properties for one backend: `encryption_tests!(expression)`.
+///
+/// The expression, of a type that implements [`Backend`](crate::Backend), is evaluated in every test.
+#[macro_export]
+macro_rules! encryption_tests {
+    ($backend:expr) => {
+        $crate::encryption_tests! { @tests $backend;
+            operations {
+                every_type_returns_marked
+                plaintext_is_nowhere
+                every_write_encrypts
+                merges_keep_what_they_do_not_name
+                merges_encrypt_what_was_plaintext
+                groups_mix_all_operations
+                groups_refuse_as_a_whole
+                growth_is_refused_before_it_is_sent
+                the_same_value_never_looks_the_same
+            }
+            reads {
+                projections_bring_what_they_need
+                pages_are_decrypted
+                filters_on_encrypted_properties_are_refused
+                filters_on_others_work
+                keys_are_found_by_their_id
+                retries_and_lost_answers_are_survived
+            }
+            tamper {
+                exchanged_ciphertexts_are_refused
+                moved_entities_are_refused
+                stripped_properties_are_refused
+                stripped_entities_are_refused_where_required
+                older_properties_are_refused
+                plaintext_in_place_of_ciphertext_is_refused
+                a_downgrade_is_refused
+                every_refusal_reads_the_same
+                an_older_whole_entity_is_not_noticed
+            }
+            typed {
+                entities_are_read_and_written
+                a_store_that_does_not_encrypt_is_refused
+                plaintext_in_a_marked_field_is_refused
+                projections_and_patches_work
+            }
+            indexes {
+                copies_are_encrypted_for_their_rows
+                unique_blind_indexes_find_by_value
+                truncated_blind_indexes_check_again
+            }
+            moves {
+                plaintext_is_migrated_while_writers_go_on
+                keys_are_rotated_while_writers_go_on
+                legacy_data_becomes_v2
+            }
+            concurrency {
+                merges_of_different_properties_all_stay
+                counters_lose_no_update
+                groups_with_merges_lose_no_update
+            }
+        }
+    };
+    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
+        mod $module {
+            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
+            use super::*;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $behaviour() {
+                    let backend = $backend;
+                    let harness = $crate::Harness::start(&backend).await;
+                    $crate::encryption::$module::$behaviour(&harness).await;
+                    harness.finish().await;
+                }
+            )*
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_behaviour_is_listed() {
+        crate::listing::assert_complete("src/encryption", include_str!("list.rs"));
+    }
+}

@@ -1,0 +1,81 @@
+//! The suite of encrypted properties: what [`EncryptedStore`] must do on every store, a module for each subject
+//! and a function for each behaviour. Give [`encryption_tests!`](crate::encryption_tests) a
+//! [`Backend`](crate::Backend), and it makes a test of each.
+
+use std::sync::Arc;
+
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::store::{Operation, TableStore};
+use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
+
+pub mod concurrency;
+pub mod indexes;
+mod list;
+pub mod moves;
+pub mod operations;
+pub mod reads;
+pub mod tamper;
+pub mod typed;
+
+use crate::{Harness, TestTable};
+
+/// What is tested, over any store.
+type Encrypted = EncryptedStore<Arc<dyn TableStore>>;
+type Builder = EncryptedStoreBuilder<Arc<dyn TableStore>>;
+
+/// The property that holds what decryption needs.
+const HEADER: &str = "_EncryptionHeader";
+
+fn kek(n: u8) -> Arc<AesKeyWrap> {
+    Arc::new(AesKeyWrap::new(format!("kek{n}"), &vec![n; 32].into()).expect("32 bytes"))
+}
+
+fn keys() -> Keys {
+    Keys::new(kek(1))
+}
+
+/// A table seen twice: as it is stored, and in the clear.
+struct Both {
+    raw: TestTable,
+    clear: TestTable,
+    store: Arc<Encrypted>,
+}
+
+impl Both {
+    async fn new(harness: &Harness) -> Self {
+        Self::with(harness, |builder, _| builder).await
+    }
+
+    async fn with(harness: &Harness, configure: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
+        let raw = harness.table().await;
+        Self::over(raw, keys(), configure)
+    }
+
+    /// The same table by other keys and rules.
+    fn over(raw: TestTable, keys: Keys, configure: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
+        let builder = EncryptedStore::builder(Arc::clone(raw.store()), keys);
+        let store = Arc::new(configure(builder, raw.name()).build().expect("sound keys"));
+        let clear = TestTable::new(Arc::clone(&store) as Arc<dyn TableStore>, raw.name().clone());
+        Self { raw, clear, store }
+    }
+
+    /// Stores the entity as it is, whatever was there.
+    async fn store_raw(&self, entity: Entity) {
+        self.raw.put(Operation::InsertOrReplace(entity)).await;
+    }
+}
+
+fn key(partition: &str, row: &str) -> Key {
+    Key::new(partition, row).expect("a legal key")
+}
+
+fn ken() -> Entity {
+    Entity::from(key("Sales", "223"))
+        .with_encrypted("NationalId", "760519-1234")
+        .with_encrypted("Salary", 125.5)
+        .with("Age", 41)
+}
+
+fn text(value: &str) -> Option<ValueRef<'_>> {
+    Some(ValueRef::String(value))
+}
