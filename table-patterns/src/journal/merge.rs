@@ -47,8 +47,9 @@ impl Journal {
         while !merges.is_empty() {
             let some = merges.len().min(self.store().profile().group_operations);
             let rows = self.shared();
-            let reads = stream::iter(&merges[..some]).map(|merge| async move { rows.prepare(merge).await });
-            let prepared: Vec<_> = reads.buffered(IN_PARALLEL).try_collect().await?;
+            // Collected: with a closure over borrowed merges in the stream, the future is not `Send`.
+            let reads: Vec<_> = merges[..some].iter().map(|merge| rows.prepare(merge)).collect();
+            let prepared: Vec<_> = stream::iter(reads).buffered(IN_PARALLEL).try_collect().await?;
             let (group, taken, left) = self.first_merges(&to.1, prepared)?;
             self.shared().refused(left).await;
             if !group.is_empty() && !may_send() {
