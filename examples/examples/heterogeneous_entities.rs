@@ -2,6 +2,7 @@
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
+use table_patterns::heterogeneous::{Resolver, modify};
 
 /// A department: the head of its partition.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -50,10 +51,30 @@ async fn main() -> table_core::Result<()> {
     assert!(matches!(&rows[2], SalesRow::Other(other) if other.key() == note.key()));
 
     // A query of one type leaves the others out.
-    assert_eq!(employees.query().all().await?, [ken]);
+    assert_eq!(employees.query().all().await?, [ken.clone()]);
 
     // A row of another type is an error that says so, not a struct of defaults.
     let error = employees.get(note.key()).await.unwrap_err();
     assert!(error.to_string().contains("Note"), "{error}");
+
+    // A property is changed without knowing the type; everything else stays.
+    let name = |name: &str| {
+        let mut set = Properties::new();
+        set.set("Name", name);
+        set
+    };
+    modify(&employees, ken.entity_key()?.key(), |entity| match entity.get("Name") {
+        Some(ValueRef::String(_)) => Ok(name("Kenneth")),
+        _ => Err(table_core::Error::invalid_request("this entity has no name")),
+    })
+    .await?;
+
+    // A resolver of closures makes of each type what is wanted of it.
+    let labels = Resolver::new()
+        .on_type(|department: Department| department.name)
+        .on_type(|employee: Employee| employee.name)
+        .other(|entity| Ok(format!("{} of {}", entity.key().row(), entity.key().partition())));
+    let all = employees.view::<Entity>()?.query();
+    assert_eq!(labels.all(&all).await?, ["Sales", "Kenneth", "note_1 of Sales"]);
     Ok(())
 }

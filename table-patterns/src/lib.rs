@@ -6,12 +6,16 @@
 
 pub mod bulk;
 pub mod clock;
+pub mod compound;
 mod conflict;
+pub mod heterogeneous;
 pub mod index;
 pub mod journal;
 pub mod log_tail;
 pub mod queue;
+pub mod relationship;
 pub mod series;
+pub mod time_slices;
 pub mod wide;
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
 //! Several types in one table.
 
-use table_core::model::{Entity, PartitionKey};
-use table_core::store::Operation;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use futures_util::future::join_all;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::model::{Entity, PartitionKey, Properties, ValueRef};
+use table_core::store::{Error, Operation, Result};
 use table_core::typed::{EntityResolver, Table, TableEntity};
+use table_patterns::heterogeneous::{Resolver, modify};
 
 use crate::Harness;
 
@@ -63,4 +69,54 @@ pub async fn rows_are_read_as_what_they_are(harness: &Harness) {
     assert!(all.contains(&Row::Employee(ken())));
     let other = |row: &Row| matches!(row, Row::Other(e) if e.properties() == note().properties());
     assert!(all.iter().any(other), "{all:?}");
+}
+
+/// Closures, and derived types among them, read each type; an unknown one is an error unless it is expected.
+pub async fn rows_are_read_by_closures(harness: &Harness) {
+    let rows = rows(harness).await;
+    let all = rows.view::<Entity>().expect("a view").query();
+    let names = Resolver::new()
+        .on_type(|department: Department| department.name)
+        .on("Employee", |entity| Ok(format!("row {}", entity.key().row())));
+    let error = names.all(&all).await.expect_err("a note");
+    assert!(error.to_string().contains("Note"), "{error}");
+    let names = names.other(|entity| Ok(format!("something, {}", entity.key().row())));
+    let mut read = names.all(&all).await.expect("three rows");
+    read.sort();
+    assert_eq!(read, ["Sales", "row empid_000223", "something, note_1"]);
+    let streamed: Vec<String> = names.stream(&all).try_collect().await.expect("three rows");
+    assert_eq!(streamed.len(), 3);
+}
+
+fn one_more(entity: &Entity) -> Result<Properties> {
+    let Some(ValueRef::Int32(count)) = entity.get("EmployeeCount") else {
+        return Err(Error::invalid_request("this entity counts no employees"));
+    };
+    let mut set = Properties::new();
+    set.set("EmployeeCount", count + 1);
+    Ok(set)
+}
+
+/// A property of an entity of any type is changed, by many at once, and nothing else of it.
+pub async fn an_entity_is_changed_without_its_type(harness: &Harness) {
+    let rows = rows(harness).await;
+    let key = Department::key("Sales").expect("a legal key").into_key();
+    let meter = RequestMeter::new();
+    let store = Metered::new(rows.store().clone(), meter.clone());
+    let metered = Table::<Entity>::new(Arc::new(store), rows.name().clone()).expect("a table");
+    modify(&metered, &key, one_more).await.expect("a department");
+    assert_eq!(meter.total(), 2);
+    let error = modify(&metered, note().key(), one_more).await.expect_err("a note counts nothing");
+    assert!(error.to_string().contains("counts no employees"), "{error}");
+    let nothing = modify(&metered, note().key(), |_| Ok(Properties::new())).await.expect("nothing to do");
+    assert!(nothing.is_empty());
+    assert_eq!(meter.total(), 4);
+
+    let results = join_all((0..4).map(|_| modify(&rows, &key, one_more))).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let department = rows.get_existing(&key).await.expect("a department");
+    assert_eq!(department, Row::Department(Department { employee_count: 6, ..sales() }));
+    assert!(
+        matches!(rows.get(note().key()).await, Ok(Some(Row::Other(e))) if e.properties() == note().properties())
+    );
 }

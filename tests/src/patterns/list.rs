@@ -15,6 +15,29 @@ macro_rules! pattern_tests {
             }
             heterogeneous {
                 rows_are_read_as_what_they_are
+                rows_are_read_by_closures
+                an_entity_is_changed_without_its_type
+            }
+            compound {
+                rows_of_all_types_are_read_at_once
+                sub_ranges_are_typed
+                all_rows_are_deleted_together
+            }
+            relationship {
+                conventions_lead_to_the_others
+                links_lead_to_the_other
+                a_join_asks_once_per_key
+                one_request_serves_all_who_wait
+                types_share_a_base
+            }
+            time_slices {
+                tables_are_made_when_needed
+                tables_are_made_once
+                queries_cross_slices_in_order
+                old_slices_are_dropped
+                a_name_in_deletion_is_waited_for
+                or_another_generation_is_started
+                a_drop_that_died_is_run_again
             }
             log_tail {
                 the_newest_come_first

@@ -4,8 +4,11 @@
 
 mod bent;
 pub mod bulk;
+pub mod compound;
 pub mod heterogeneous;
 mod list;
 pub mod log_tail;
+pub mod relationship;
 pub mod series;
+pub mod time_slices;
 pub mod wide;

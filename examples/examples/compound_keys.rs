@@ -1,0 +1,63 @@
+//! An employee and the reviews of each year under one prefix: one range query reads them all.
+
+use table_core::prelude::*;
+use table_patterns::compound::Compound;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(
+    type = "Review",
+    rename_all = "PascalCase",
+    partition_key = "{department}",
+    row_key = "empid_{id:06}_{year:04}"
+)]
+struct Review {
+    department: String,
+    id: u32,
+    year: u16,
+    rating: i32,
+}
+
+#[derive(Debug, PartialEq, EntityResolver)]
+enum Row {
+    Employee(Employee),
+    Review(Review),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+    employees.create_if_missing().await?;
+    let ken = Compound::<Row>::new(&employees, Employee::key("Sales", 123)?)?;
+    let review = |year| Review { department: "Sales".to_owned(), id: 123, year, rating: 4 };
+
+    // They share a partition: written together, all or none.
+    let mut group = ken.group();
+    group.insert(&Employee { department: "Sales".to_owned(), id: 123, name: "Ken".to_owned() })?;
+    for year in 2010..=2013 {
+        group.insert(&review(year))?;
+    }
+    group.commit().await?;
+
+    // One request for the employee and all reviews, each as what it is.
+    let rows = ken.all().await?;
+    assert!(matches!(&rows[0], Row::Employee(ken) if ken.name == "Ken"));
+    assert_eq!(rows[4], Row::Review(review(2013)));
+
+    // Or some of them.
+    let (from, to) = (Review::key("Sales", 123, 2011)?, Review::key("Sales", 123, 2012)?);
+    assert_eq!(ken.between::<Review>(from, to)?.all().await?, [review(2011), review(2012)]);
+
+    // They go together as well.
+    assert_eq!(ken.delete().await?, 5);
+    Ok(())
+}

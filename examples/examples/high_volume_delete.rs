@@ -1,0 +1,45 @@
+//! A table for each day: old entities go by the table, one request for any number of them.
+
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+use table_core::prelude::*;
+use table_patterns::time_slices::{Every, Keep, TimeSlices};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+struct Login {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    at: Reverse<Ticks>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let store = Arc::new(MemoryStore::new());
+    let logins = TimeSlices::new(store, "Logins", Every::Day, |login: &Login| login.at.0)?;
+
+    // Each goes to the table of its day, which is made when it is needed.
+    let start: Ticks = "2013-01-01T08:00:00Z".parse()?;
+    for hours in (0..24 * 10).step_by(6) {
+        logins
+            .insert(&Login { user: "ken".to_owned(), at: Reverse(start + TimeDelta::hours(hours)) })
+            .await?;
+    }
+    assert_eq!(logins.slices().await?.len(), 11);
+
+    // Queries cross the tables in the order of time.
+    let ken = Login::partition("ken")?;
+    let latest =
+        logins.query().narrow(move |query| query.partition(&ken)).newest_first().limit(5).all().await?;
+    assert!(latest.len() == 5 && latest.is_sorted_by(|a, b| a.at.0 > b.at.0));
+
+    // What a policy would drop, then dropping it: one request for each day.
+    let now: Ticks = "2013-01-11T12:00:00Z".parse()?;
+    let keep = Keep::Younger(TimeDelta::days(3));
+    let plan = logins.expired(keep, now).await?;
+    assert_eq!((plan.len(), plan[0].table.as_str()), (7, "Logins20130101"));
+    assert_eq!(logins.retain(keep, now).await?, plan);
+    assert_eq!(logins.slices().await?.len(), 4);
+    Ok(())
+}

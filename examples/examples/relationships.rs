@@ -1,0 +1,59 @@
+//! Entities that belong together: by convention, by a stored link, joined in the client through a cache.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::relationship::{JoinCache, JoinOptions, Link, Relation};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(partition_key = "departments", row_key = "{name}")]
+struct Department {
+    name: String,
+    manager: Link<Employee>,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    id: u32,
+    name: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let departments = Table::<Department>::new(Arc::clone(&store), "Departments")?;
+    let employees = Table::<Employee>::new(store, "Employees")?;
+    departments.create_if_missing().await?;
+    employees.create_if_missing().await?;
+
+    for (id, name) in [(1, "Ken"), (2, "Kim"), (3, "Kay")] {
+        let employee = Employee { department: "Sales".to_owned(), id, name: name.to_owned() };
+        employees.insert(&employee).await?;
+    }
+    let manager = Link::from(Employee::key("Sales", 2)?);
+    departments.insert(&Department { name: "Sales".to_owned(), manager }).await?;
+
+    // One-to-one, by a stored key: one request to read it, one to follow it.
+    let sales = departments.get_existing(Department::key("Sales")?).await?;
+    assert_eq!(sales.manager.follow(&employees).await?.map(|kim| kim.name).as_deref(), Some("Kim"));
+
+    // One-to-many, by a convention that is said once.
+    let staff = Relation::many(employees.clone(), |department: &Department| {
+        Ok((Employee::partition(&department.name)?, None))
+    });
+    let staff = staff.of(&sales)?.all().await?;
+    assert_eq!(staff.len(), 3);
+
+    // Many-to-one, joined here: one request for each distinct department, then none.
+    let cache = JoinCache::new(departments, JoinOptions::default());
+    meter.reset();
+    let joined = cache.join(staff, |employee| Department::key(&employee.department)).await?;
+    assert_eq!((joined.len(), meter.total()), (3, 1));
+    assert!(joined.iter().all(|(_, department)| department.is_some()));
+    Ok(())
+}

@@ -1,0 +1,224 @@
+use std::fmt;
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use table_core::model::Ticks;
+use table_core::store::Result;
+use table_core::typed::{FromEntity, Table, TableQuery};
+
+use super::family::{TimeOf, is_gone};
+use super::{Slice, TimeSlices};
+
+type Narrow<T> = Arc<dyn Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync>;
+type Entities<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
+
+/// A query across the slices of a family: made by [`TimeSlices::query`].
+///
+/// Slices come in the order of time, within a slice entities by key, unless
+/// [`sorted_by_time`](Self::sorted_by_time). The first pages of several slices are read at once
+/// ([`TimeSlices::with_concurrency`]).
+///
+/// # Cost
+/// One request to list the tables, and one a page of each slice in the period.
+#[must_use = "a query does nothing until it is run"]
+pub struct SliceQuery<T> {
+    slices: TimeSlices<T>,
+    from: Ticks,
+    before: Option<Ticks>,
+    newest_first: bool,
+    by_time: bool,
+    limit: Option<usize>,
+    narrow: Narrow<T>,
+}
+
+impl<T> fmt::Debug for SliceQuery<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SliceQuery")
+            .field("slices", &self.slices)
+            .field("from", &self.from)
+            .field("before", &self.before)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: FromEntity> SliceQuery<T> {
+    pub(super) fn new(slices: TimeSlices<T>) -> Self {
+        let (from, narrow): (_, Narrow<T>) = (Ticks::MIN, Arc::new(|query| query));
+        Self { slices, from, before: None, newest_first: false, by_time: false, limit: None, narrow }
+    }
+
+    /// Only entities from this moment on.
+    pub const fn from(mut self, from: Ticks) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// Only entities before this moment.
+    pub const fn before(mut self, before: Ticks) -> Self {
+        self.before = Some(before);
+        self
+    }
+
+    /// The newest slice first, instead of the oldest.
+    pub const fn newest_first(mut self) -> Self {
+        self.newest_first = true;
+        self
+    }
+
+    /// Sorts the entities of each slice by their time, so that all come in its order. Keeps whole slices in memory: one,
+    /// and as many as are read at once.
+    pub const fn sorted_by_time(mut self) -> Self {
+        self.by_time = true;
+        self
+    }
+
+    /// At most so many entities.
+    pub const fn limit(mut self, limit: usize) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Narrows the query of each slice: a partition, rows, a filter.
+    pub fn narrow(mut self, narrow: impl Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync + 'static) -> Self {
+        self.narrow = Arc::new(narrow);
+        self
+    }
+
+    /// All results, in memory.
+    ///
+    /// # Errors
+    /// The store's; a row is not a `T`.
+    pub async fn all(self) -> Result<Vec<T>> {
+        self.stream().try_collect().await
+    }
+
+    /// How many results there are. Slices are counted by their keys, several at once; those at the ends of a period, and
+    /// all where there is a limit, are read.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all).
+    pub async fn count(self) -> Result<usize> {
+        if self.limit.is_some() {
+            return self.stream().try_fold(0, |count, _| ready(Ok(count + 1))).await;
+        }
+        let (time, concurrency) = (Arc::clone(self.slices.time()), self.slices.concurrency());
+        let wanted = self.wanted(time);
+        let mut counts = Vec::new();
+        for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
+            counts.push(count(self.query_of(slice)?, self.covers(slice), wanted.clone()));
+        }
+        stream::iter(counts).buffer_unordered(concurrency).try_fold(0, |sum, n| ready(Ok(sum + n))).await
+    }
+
+    /// The results one after another. Dropping the stream leaves nothing behind.
+    pub fn stream(self) -> impl Stream<Item = Result<T>> + Send + use<T> {
+        let limit = self.limit.unwrap_or(usize::MAX);
+        let (time, concurrency) = (Arc::clone(self.slices.time()), self.slices.concurrency());
+        let wanted = self.wanted(time);
+        let wanted = move |entity: &T| ready(wanted(entity));
+        let opened = stream::once(self.queries()).map_ok(move |(queries, opener)| {
+            let open = move |slice| open(slice, opener.clone());
+            stream::iter(queries).map(open).buffered(concurrency).try_flatten()
+        });
+        opened.try_flatten().try_filter(wanted).take(limit)
+    }
+
+    /// Whether an entity is in the period.
+    fn wanted(&self, time: TimeOf<T>) -> impl Fn(&T) -> bool + Clone + Send + use<T> {
+        let (from, before) = (self.from, self.before);
+        move |entity: &T| {
+            let at = time(entity);
+            at >= from && before.is_none_or(|before| at < before)
+        }
+    }
+
+    /// Whether the whole slice is in the period.
+    fn covers(&self, slice: &Slice) -> bool {
+        slice.from >= self.from && self.before.is_none_or(|before| slice.before <= before)
+    }
+
+    /// The queries of the slices in the period, those of one slice together, in order.
+    async fn queries(self) -> Result<(Vec<Vec<TableQuery<T>>>, Opener<T>)> {
+        let mut named: Vec<(String, Vec<TableQuery<T>>)> = Vec::new();
+        for slice in self.slices.slices().await?.iter().filter(|slice| self.overlaps(slice)) {
+            let query = self.query_of(slice)?;
+            match named.last_mut() {
+                Some((name, queries)) if *name == slice.name => queries.push(query),
+                _ => named.push((slice.name.clone(), vec![query])),
+            }
+        }
+        if self.newest_first {
+            named.reverse();
+        }
+        let time = self.by_time.then(|| Arc::clone(self.slices.time()));
+        let queries = named.into_iter().map(|(_, queries)| queries).collect();
+        Ok((queries, Opener { time, newest_first: self.newest_first }))
+    }
+
+    fn overlaps(&self, slice: &Slice) -> bool {
+        slice.before > self.from && self.before.is_none_or(|before| slice.from < before)
+    }
+
+    /// A limit can be handed on where every entity of the slice is wanted, in the order of keys.
+    fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
+        let table = Table::new(Arc::clone(self.slices.store()), slice.table.clone())?;
+        let query = (self.narrow)(table.query());
+        Ok(match self.limit {
+            Some(limit) if self.covers(slice) && !self.by_time => query.limit(limit),
+            _ => query,
+        })
+    }
+}
+
+/// How many entities of a slice are wanted: all of them, or by their time.
+async fn count<T: FromEntity>(
+    query: TableQuery<T>,
+    whole: bool,
+    wanted: impl Fn(&T) -> bool,
+) -> Result<usize> {
+    let counted = if whole {
+        query.count().await
+    } else {
+        query.stream().try_fold(0, |count, entity| ready(Ok(count + usize::from(wanted(&entity))))).await
+    };
+    match counted {
+        Err(error) if is_gone(&error) => Ok(0),
+        counted => counted,
+    }
+}
+
+/// How the entities of a slice are given.
+struct Opener<T> {
+    time: Option<TimeOf<T>>,
+    newest_first: bool,
+}
+
+impl<T> Clone for Opener<T> {
+    fn clone(&self) -> Self {
+        Self { time: self.time.clone(), newest_first: self.newest_first }
+    }
+}
+
+/// Reads the first page of a slice; the rest follows as it is asked for. Sorted, all of it.
+async fn open<T: FromEntity>(queries: Vec<TableQuery<T>>, opener: Opener<T>) -> Result<Entities<T>> {
+    let pages = queries.into_iter().map(|query| query.pages().take_while(|page| ready(!is_dropped(page))));
+    let mut pages = Box::pin(stream::iter(pages).flatten());
+    let Some(time) = opener.time else {
+        let first = pages.try_next().await?.unwrap_or_default();
+        let rest = pages.map_ok(|page| stream::iter(page.into_iter().map(Ok))).try_flatten();
+        return Ok(Box::pin(stream::iter(first.into_iter().map(Ok)).chain(rest)));
+    };
+    let mut entities: Vec<T> = pages.try_concat().await?;
+    entities.sort_by_key(|entity| time(entity));
+    if opener.newest_first {
+        entities.reverse();
+    }
+    Ok(Box::pin(stream::iter(entities.into_iter().map(Ok))))
+}
+
+/// A slice that was dropped since it was listed has nothing.
+fn is_dropped<T>(page: &Result<Vec<T>>) -> bool {
+    page.as_ref().is_err_and(is_gone)
+}

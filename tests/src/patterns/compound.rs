@@ -1,0 +1,109 @@
+//! An entity and what belongs to it under one prefix.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::query::AccessPath;
+use table_core::store::OperationKind;
+use table_core::typed::{EntityResolver, Table, TableEntity};
+use table_patterns::compound::Compound;
+
+use crate::{Harness, TestTable};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(
+    type = "Review",
+    rename_all = "PascalCase",
+    partition_key = "{department}",
+    row_key = "empid_{id:06}_{year:04}"
+)]
+struct Review {
+    department: String,
+    id: u32,
+    year: u16,
+    rating: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, EntityResolver)]
+enum Row {
+    Employee(Employee),
+    Review(Review),
+}
+
+fn employee(id: u32) -> Employee {
+    Employee { department: "Sales".to_owned(), id, name: format!("employee {id}") }
+}
+
+fn review(id: u32, year: u16) -> Review {
+    Review { department: "Sales".to_owned(), id, year, rating: i32::from(year % 5) }
+}
+
+fn open(table: &TestTable, id: u32) -> (Compound<Row>, RequestMeter) {
+    let meter = RequestMeter::new();
+    let store = Metered::new(table.store().clone(), meter.clone());
+    let employees = Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
+    let key = Employee::key("Sales", id).expect("a legal key");
+    (Compound::new(&employees, key).expect("a view"), meter)
+}
+
+/// The employee and the reviews of some years.
+async fn fill(rows: &Compound<Row>, id: u32, years: std::ops::RangeInclusive<u16>) {
+    let mut group = rows.group();
+    group.insert(&employee(id)).expect("it fits");
+    for year in years {
+        group.insert(&review(id, year)).expect("it fits");
+    }
+    group.commit().await.expect("a group of inserts");
+}
+
+/// One request reads the employee and all reviews, each as what it is, and nobody else's.
+pub async fn rows_of_all_types_are_read_at_once(harness: &Harness) {
+    let table = harness.table().await;
+    let (ken, meter) = open(&table, 123);
+    fill(&open(&table, 122).0, 122, 2010..=2010).await;
+    fill(&open(&table, 124).0, 124, 2010..=2010).await;
+    fill(&ken, 123, 2010..=2013).await;
+    assert_eq!(meter.total(), 1);
+    let (rows, cost) = meter.measure(ken.all()).await;
+    let reviews = (2010..=2013).map(|year| Row::Review(review(123, year)));
+    let expected: Vec<Row> = [Row::Employee(employee(123))].into_iter().chain(reviews).collect();
+    assert_eq!(rows.expect("rows"), expected);
+    assert_eq!((cost.total(), cost.of_path(AccessPath::RowRange)), (1, 1));
+}
+
+/// One type, or a range of its own keys, is one request too.
+pub async fn sub_ranges_are_typed(harness: &Harness) {
+    let table = harness.table().await;
+    let (ken, meter) = open(&table, 123);
+    fill(&ken, 123, 2010..=2013).await;
+    let reviews = ken.of::<Review>().expect("a view").all().await.expect("reviews");
+    assert_eq!(reviews.iter().map(|review| review.year).collect::<Vec<_>>(), [2010, 2011, 2012, 2013]);
+    let of = |year| Review::key("Sales", 123, year).expect("a legal key");
+    let query = ken.between::<Review>(of(2011), of(2012)).expect("a view");
+    let (some, cost) = meter.measure(query.all()).await;
+    let years: Vec<u16> = some.expect("reviews").iter().map(|review| review.year).collect();
+    assert_eq!((years, cost.total()), (vec![2011, 2012], 1));
+}
+
+/// All rows go together, whatever their types; others stay.
+pub async fn all_rows_are_deleted_together(harness: &Harness) {
+    let table = harness.table().await;
+    let (ken, meter) = open(&table, 123);
+    fill(&open(&table, 124).0, 124, 2010..=2010).await;
+    fill(&ken, 123, 2010..=2013).await;
+    let (deleted, cost) = meter.measure(ken.delete()).await;
+    assert_eq!((deleted.expect("a count"), cost.total(), cost.of_kind(OperationKind::Transact)), (5, 2, 1));
+    assert_eq!(ken.all().await.expect("nothing"), []);
+    assert_eq!(ken.delete().await.expect("nothing"), 0);
+    assert_eq!(open(&table, 124).0.all().await.expect("rows").len(), 2);
+}

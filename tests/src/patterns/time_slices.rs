@@ -1,0 +1,238 @@
+//! Families of tables by time, of which the old ones are dropped whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures_util::future::join_all;
+use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
+use table_core::model::Ticks;
+use table_core::store::{OperationKind, TableStore, TableStoreExt};
+use table_core::typed::TableEntity;
+use table_patterns::time_slices::{Every, Keep, Reuse, Slice, TimeSlices};
+use uuid::Uuid;
+
+use crate::Harness;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+struct Login {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    at: Ticks,
+}
+
+/// A family of this behaviour's own.
+fn family(harness: &Harness) -> String {
+    let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
+    for month in 1..=12 {
+        for suffix in ["", "G1"] {
+            harness.clean_up(&format!("{family}2013{month:02}{suffix}").parse().expect("a legal name"));
+        }
+    }
+    family
+}
+
+fn open(store: Arc<dyn TableStore>, family: &str) -> TimeSlices<Login> {
+    TimeSlices::new(store, family, Every::Month, |login: &Login| login.at).expect("a legal name")
+}
+
+fn metered(harness: &Harness, family: &str) -> (TimeSlices<Login>, RequestMeter) {
+    let meter = RequestMeter::new();
+    (open(Arc::new(Metered::new(harness.store().clone(), meter.clone())), family), meter)
+}
+
+fn faulty(harness: &Harness, family: &str) -> (TimeSlices<Login>, FaultInjector) {
+    let faults = FaultInjector::new(0);
+    (open(Arc::new(Faulty::new(harness.store().clone(), faults.clone())), family), faults)
+}
+
+fn at(text: &str) -> Ticks {
+    text.parse().expect("a time")
+}
+
+fn login(user: &str, time: &str) -> Login {
+    Login { user: user.to_owned(), at: at(&format!("2013-{time}:00Z")) }
+}
+
+/// A login of two users in each of the months 1 to 4.
+async fn fill(logins: &TimeSlices<Login>) -> Vec<Login> {
+    let days = ["01-15T08:00", "02-15T08:00", "03-15T08:00", "04-15T08:00"];
+    let all: Vec<Login> = days.iter().flat_map(|day| [login("kim", day), login("ken", day)]).collect();
+    for login in &all {
+        logins.insert(login).await.expect("a new login");
+    }
+    all
+}
+
+fn names(slices: &[Slice]) -> Vec<&str> {
+    slices.iter().map(|slice| slice.name.as_str()).collect()
+}
+
+/// Entities go to the table of their time, which is made once and remembered.
+pub async fn tables_are_made_when_needed(harness: &Harness) {
+    let family = family(harness);
+    let (logins, meter) = metered(harness, &family);
+    let day = login("ken", "01-15T08:00");
+    logins.insert(&day).await.expect("a new login");
+    assert_eq!(meter.total(), 2);
+    logins.insert(&login("ken", "01-31T23:59")).await.expect("a new login");
+    assert_eq!(meter.total(), 3);
+    let error = logins.insert(&day).await.expect_err("it is there");
+    assert!(error.is_already_exists(), "{error}");
+    logins.insert_or_replace(&day).await.expect("an upsert");
+    let key = Login::key("ken", day.at).expect("a legal key");
+    let (found, cost) = meter.measure(logins.get(day.at, &key)).await;
+    assert_eq!((found.expect("an answer"), cost.total()), (Some(day), 1));
+    assert_eq!(logins.get(at("2013-09-01T00:00:00Z"), &key).await.expect("no such slice"), None);
+    assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
+}
+
+/// Many inserts at once into new slices make each table once.
+pub async fn tables_are_made_once(harness: &Harness) {
+    let family = family(harness);
+    let (logins, meter) = metered(harness, &family);
+    let many = (0..40).map(|n| login(&format!("user{n}"), ["05-01T00:00", "06-01T00:00"][n % 2]));
+    let many: Vec<Login> = many.collect();
+    let written = join_all(many.iter().map(|login| logins.insert(login))).await;
+    assert!(written.iter().all(Result::is_ok));
+    assert_eq!(meter.snapshot().of_kind(OperationKind::CreateTable), 2);
+    assert_eq!(meter.total(), 42);
+    assert_eq!(logins.query().all().await.expect("logins").len(), 40);
+}
+
+/// Slices come in the order of time, either way; a period is exact.
+pub async fn queries_cross_slices_in_order(harness: &Harness) {
+    let family = family(harness);
+    let (logins, meter) = metered(harness, &family);
+    let all = fill(&logins).await;
+    let (oldest, cost) = meter.measure(logins.query().all()).await;
+    assert_eq!((times(&oldest.expect("logins")), cost.total()), (times(&all), 5));
+    let newest = logins.query().newest_first().all().await.expect("logins");
+    assert_eq!(times(&newest), times(&all).into_iter().rev().collect::<Vec<_>>());
+
+    let period = logins.query().from(at("2013-02-15T08:00:00Z")).before(at("2013-04-15T08:00:00Z"));
+    let (period, cost) = meter.measure(period.all()).await;
+    assert_eq!((period.expect("logins").len(), cost.total()), (4, 4));
+
+    let (count, cost) = meter.measure(logins.query().from(at("2013-02-16T00:00:00Z")).count()).await;
+    assert_eq!((count.expect("a count"), cost.total()), (4, 4));
+
+    let ken = logins
+        .query()
+        .newest_first()
+        .limit(2)
+        .narrow(|query| query.partition(Login::partition("ken").expect("a legal key")));
+    let expected = [login("ken", "04-15T08:00"), login("ken", "03-15T08:00")];
+    assert_eq!(ken.all().await.expect("logins"), expected);
+
+    logins.insert(&login("adam", "02-20T08:00")).await.expect("a new login");
+    logins.insert(&login("zoe", "02-01T08:00")).await.expect("a new login");
+    let sorted = logins.query().sorted_by_time().newest_first().all().await.expect("logins");
+    let times = times(&sorted);
+    assert!(times.len() == 10 && times.is_sorted_by(|a, b| a >= b), "{times:?}");
+}
+
+fn times(logins: &[Login]) -> Vec<Ticks> {
+    logins.iter().map(|login| login.at).collect()
+}
+
+/// Old slices go, one request each; a policy says beforehand which.
+pub async fn old_slices_are_dropped(harness: &Harness) {
+    let family = family(harness);
+    let (logins, meter) = metered(harness, &family);
+    fill(&logins).await;
+    let bystander = format!("{family}Archive").parse().expect("a legal name");
+    harness.clean_up(&bystander);
+    harness.store().create_table(&bystander).await.expect("a new table");
+
+    let (dropped, cost) = meter.measure(logins.drop_before(at("2013-02-28T00:00:00Z"))).await;
+    assert_eq!((names(&dropped.expect("slices")), cost.total()), (vec!["201301"], 2));
+    assert_eq!(logins.query().all().await.expect("logins").len(), 6);
+
+    let now = at("2013-04-20T00:00:00Z");
+    let (plan, cost) = meter.measure(logins.expired(Keep::Younger(TimeDelta::days(20)), now)).await;
+    let plan = plan.expect("a plan");
+    assert_eq!((names(&plan), cost.total()), (vec!["201302"], 1));
+    assert_eq!(names(&logins.expired(Keep::Newest(1), now).await.expect("a plan")), ["201302", "201303"]);
+    assert_eq!(names(&logins.slices().await.expect("tables")).len(), 3);
+    let dropped = logins.retain(Keep::Younger(TimeDelta::days(20)), now).await.expect("slices");
+    assert_eq!(dropped, plan);
+    assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
+    assert!(harness.store().all_tables(Some(&family)).await.expect("tables").contains(&bystander));
+
+    // A late entity makes its slice again; another handle that remembers the table does as well.
+    let (other, _) = metered(harness, &family);
+    other.insert(&login("late", "03-01T00:00")).await.expect("a new login");
+    logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("slices");
+    other.insert(&login("late", "03-02T00:00")).await.expect("a new login");
+    assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
+}
+
+/// While a name is being deleted, an insert waits for it, no longer than it may.
+pub async fn a_name_in_deletion_is_waited_for(harness: &Harness) {
+    let family = family(harness);
+    let (logins, faults) = faulty(harness, &family);
+    let in_deletion = FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable);
+    faults.add(in_deletion.clone().times(2));
+    logins.insert(&login("ken", "01-15T08:00")).await.expect("it waited");
+    assert_eq!(faults.injected().len(), 2);
+    assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
+
+    faults.add(in_deletion);
+    let hasty = logins.with_reuse(Reuse::Wait(Duration::from_millis(250)));
+    let error = hasty.insert(&login("ken", "02-15T08:00")).await.expect_err("it never ends");
+    assert!(error.to_string().contains("being deleted"), "{error}");
+}
+
+/// Or it starts another generation of the slice, which queries, reads and drops know.
+pub async fn or_another_generation_is_started(harness: &Harness) {
+    let family = family(harness);
+    let first = open(harness.store().clone(), &family);
+    let early = login("adam", "01-10T08:00");
+    first.insert(&early).await.expect("a new login");
+
+    // The old name is there for readers; for those who would make it, it is being deleted.
+    let (logins, faults) = faulty(harness, &family);
+    let logins = logins.with_reuse(Reuse::Generation);
+    let base = format!("{family}201302").parse().expect("a legal name");
+    faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).in_table(base));
+    let late = login("ken", "02-15T08:00");
+    logins.insert(&late).await.expect("the next generation");
+    let slices = logins.slices().await.expect("tables");
+    assert_eq!((names(&slices), slices[1].generation), (vec!["201301", "201302"], 1));
+    let key = Login::key("ken", late.at).expect("a legal key");
+    assert_eq!(logins.get(late.at, &key).await.expect("an answer"), Some(late.clone()));
+    assert_eq!(logins.query().all().await.expect("logins"), [early, late]);
+
+    // Another process finds the generation that is there.
+    let other = open(harness.store().clone(), &family).with_reuse(Reuse::Generation);
+    other.insert(&login("kim", "02-16T08:00")).await.expect("a new login");
+    assert_eq!(other.slices().await.expect("tables").len(), 2);
+    assert_eq!(other.drop_before(at("2013-03-01T00:00:00Z")).await.expect("slices").len(), 2);
+}
+
+/// A drop that died is run again, and drops the rest.
+pub async fn a_drop_that_died_is_run_again(harness: &Harness) {
+    let mut crashes = 0;
+    for point in CrashPoint::ALL {
+        for request in 1.. {
+            let family = family(harness);
+            let healthy = open(harness.store().clone(), &family);
+            fill(&healthy).await;
+            let (dying, faults) = faulty(harness, &family);
+            let dying = dying.with_concurrency(1);
+            faults.crash_at(request, point);
+            let answer = dying.drop_before(at("2013-03-01T00:00:00Z")).await;
+            assert_eq!(answer.is_err(), faults.is_crashed());
+            healthy.drop_before(at("2013-03-01T00:00:00Z")).await.expect("the rest");
+            assert_eq!(names(&healthy.slices().await.expect("tables")), ["201303", "201304"]);
+            assert_eq!(healthy.query().all().await.expect("logins").len(), 4);
+            if !faults.is_crashed() {
+                break;
+            }
+            crashes += 1;
+        }
+    }
+    assert_eq!(crashes, 6);
+}
