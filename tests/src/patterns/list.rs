@@ -23,6 +23,10 @@ macro_rules! pattern_tests {
                 sub_ranges_are_typed
                 all_rows_are_deleted_together
             }
+            denormalization {
+                copies_and_sums_change_with_the_entity
+                stay_in_step_through_a_crash
+            }
             relationship {
                 conventions_lead_to_the_others
                 links_lead_to_the_other

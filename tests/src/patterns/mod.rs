@@ -5,6 +5,7 @@
 mod bent;
 pub mod bulk;
 pub mod compound;
+pub mod denormalization;
 pub mod heterogeneous;
 mod list;
 pub mod log_tail;

@@ -1,0 +1,103 @@
+//! Copies and sums beside the entities that they come from, kept in step by indexes of their shapes.
+
+use std::sync::Arc;
+
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::model::{Entity, Key, ValueRef};
+use table_core::store::{Result, TableStore};
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
+
+use crate::{Harness, TestTable};
+
+fn employee(id: u32, name: &str, manages: bool) -> Entity {
+    let entity = Entity::new("Sales", format!("empid_{id:06}")).expect("a legal key");
+    entity.with("Name", name).with("Manages", manages).with("Salary", 100)
+}
+
+fn department() -> Key {
+    Key::new("Sales", "department").expect("a legal key")
+}
+
+/// The manager's name goes into the department; another row counts the employees and sums what they earn.
+fn indexes() -> Vec<Index> {
+    let is_employee = |entity: &Entity| entity.key().row().starts_with("empid_");
+    let manager = Index::new("manager", Placement::SamePartition, move |entity| {
+        let manages = is_employee(entity) && entity.get("Manages") == Some(ValueRef::Boolean(true));
+        Ok(manages.then(department))
+    });
+    let staff = Index::new("staff", Placement::SamePartition, move |entity| {
+        let key = || Key::new(entity.key().partition(), "staff");
+        is_employee(entity).then(key).transpose()
+    });
+    let copy = Shape::Copy { prefix: "Manager".to_owned(), fields: vec!["Name".to_owned()] };
+    vec![manager.with_shape(copy), staff.with_shape(Shape::Summary { sums: vec!["Salary".to_owned()] })]
+}
+
+async fn open(store: Arc<dyn TableStore>, table: &TestTable) -> Result<IndexedEntities> {
+    IndexedEntities::open(store, table.name().clone(), indexes(), IndexOptions::local()).await
+}
+
+/// A department with two employees, one of whom manages it.
+async fn fill(company: &IndexedEntities) -> Result<()> {
+    company.insert(Entity::from(department()).with("Budget", 1_000)).await?;
+    company.insert(employee(1, "Ken", true)).await?;
+    company.insert(employee(2, "Kim", false)).await?;
+    Ok(())
+}
+
+async fn facts(table: &TestTable) -> (Option<String>, i64, i64) {
+    let department = table.existing(&department()).await;
+    let manager = match department.get("ManagerName") {
+        Some(ValueRef::String(name)) => Some(name.to_owned()),
+        _ => None,
+    };
+    let staff = table.existing(&Key::new("Sales", "staff").expect("a legal key")).await;
+    let number = |name| match staff.get(name) {
+        Some(ValueRef::Int64(number)) => number,
+        other => panic!("{name}: {other:?}"),
+    };
+    (manager, number("Count"), number("SumSalary"))
+}
+
+/// Copies and sums change in the group transaction of what they come from: a department is one point query.
+pub async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
+    let table = harness.table().await;
+    let meter = RequestMeter::new();
+    let metered = Arc::new(Metered::new(table.store().clone(), meter.clone()));
+    let company = open(metered, &table).await.expect("a new table");
+    fill(&company).await.expect("new entities");
+    assert_eq!(facts(&table).await, (Some("Ken".to_owned()), 2, 200));
+    let (renamed, cost) = meter.measure(company.upsert(employee(1, "Kenneth", true))).await;
+    renamed.expect("an update");
+    assert_eq!(cost.of_kind(table_core::store::OperationKind::Transact), 1);
+    assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 2, 200));
+    let kim = table.existing(employee(2, "Kim", false).key()).await;
+    company.delete(kim).await.expect("a delete");
+    assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 1, 100));
+}
+
+/// A process that dies at any request leaves copies and sums that say what the entities say.
+pub async fn stay_in_step_through_a_crash(harness: &Harness) {
+    let mut crashes = 0;
+    for point in CrashPoint::ALL {
+        for request in 1.. {
+            let table = harness.table().await;
+            let healthy = open(table.store().clone(), &table).await.expect("a new table");
+            fill(&healthy).await.expect("new entities");
+            let faults = FaultInjector::new(0);
+            let faulty = Arc::new(Faulty::new(table.store().clone(), faults.clone()));
+            let dying = open(faulty, &table).await.expect("it is open");
+            faults.crash_at(request, point);
+            let answer = dying.upsert(employee(1, "Kenneth", true)).await;
+            let stored = table.existing(employee(1, "", true).key()).await;
+            let Some(ValueRef::String(name)) = stored.get("Name") else { panic!("no name") };
+            assert_eq!(facts(&table).await, (Some(name.to_owned()), 2, 200), "{point:?} at {request}");
+            assert!(answer.is_err() || name == "Kenneth", "an acknowledged write is lost");
+            if !faults.is_crashed() {
+                break;
+            }
+            crashes += 1;
+        }
+    }
+    assert!(crashes >= 4, "only {crashes}");
+}
