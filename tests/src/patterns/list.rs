@@ -43,6 +43,21 @@ macro_rules! pattern_tests {
                 or_another_generation_is_started
                 a_drop_that_died_is_run_again
             }
+            index_lists {
+                agree_with_a_model
+                cost_what_is_documented
+                change_once_for_a_group
+                are_built_while_writers_go_on
+                are_repaired_by_a_scrub
+            }
+            index_shapes {
+                summaries_agree_with_a_model
+                summaries_are_exact_under_many_writers
+                summaries_are_built_and_corrected
+                copies_follow_their_source
+                shards_are_read_in_order
+                shared_keys_are_refused
+            }
             log_tail {
                 the_newest_come_first
                 older_pages_follow_a_cursor

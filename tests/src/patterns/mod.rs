@@ -7,6 +7,8 @@ pub mod bulk;
 pub mod compound;
 pub mod denormalization;
 pub mod heterogeneous;
+pub mod index_lists;
+pub mod index_shapes;
 mod list;
 pub mod log_tail;
 pub mod relationship;

@@ -1,0 +1,194 @@
+//! Summaries, copies inside other entities, shards, and keys that entities share by mistake.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::store::{Operation, Outcome, TableStore};
+use table_patterns::index::{
+    Index, IndexOptions, IndexQuery, IndexedEntities, Placement, ScrubMode, Shape, Shards, Summary, Trust,
+};
+use table_patterns::journal::Change;
+
+use super::index_lists::{changing, options};
+use crate::Harness;
+
+async fn open(harness: &Harness, index: Vec<Index>) -> (IndexedEntities, RequestMeter) {
+    let table = harness.table().await.name().clone();
+    open_in(harness, table, index, options()).await
+}
+
+async fn open_in(
+    harness: &Harness,
+    table: TableName,
+    index: Vec<Index>,
+    options: IndexOptions,
+) -> (IndexedEntities, RequestMeter) {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(harness.store().clone(), meter.clone()));
+    let opened = IndexedEntities::open(store, table, index, options).await;
+    (opened.expect("indexes that make sense"), meter)
+}
+
+fn key(partition: &str, row: &str) -> Key {
+    Key::new(partition, row).expect("a legal key")
+}
+
+fn person(id: usize, city: &str, age: i32) -> Entity {
+    Entity::from(key("p", &format!("{id:04}"))).with("City", city).with("Age", age)
+}
+
+fn ages() -> Index {
+    let index = Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
+    index.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] })
+}
+
+async fn summary(people: &IndexedEntities, city: &str) -> (i64, i64) {
+    let found = people.summary("ages", &key("p", &format!("ages_{city}"))).await.expect("a summary");
+    (found.count, found.sums.get("Age").copied().unwrap_or_default())
+}
+
+/// Random writes against numbers counted by hand; one request more than the group.
+pub async fn summaries_agree_with_a_model(harness: &Harness) {
+    let (people, meter) = open(harness, vec![ages()]).await;
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut model: BTreeMap<usize, (&str, i32)> = BTreeMap::new();
+    for _ in 0..(harness.scale().steps / 5).min(300) {
+        let id = rng.usize(..30);
+        let new = (rng.u8(..3) > 0).then(|| (["oslo", "rome"][rng.usize(..2)], rng.i32(20..60)));
+        let key = key("p", &format!("{id:04}"));
+        let changed = people.modify(&key, |_| Ok(new.map(|(city, age)| person(id, city, age)))).await;
+        changed.expect("a write");
+        match new {
+            Some(new) => drop(model.insert(id, new)),
+            None => drop(model.remove(&id)),
+        }
+    }
+    for city in ["oslo", "rome"] {
+        let of: Vec<_> = model.values().filter(|(of, _)| *of == city).collect();
+        let wanted = (of.len() as i64, of.iter().map(|(_, age)| i64::from(*age)).sum());
+        assert_eq!(summary(&people, city).await, wanted);
+    }
+    let group: Vec<_> = (100..150).map(|id| Change::insert(person(id, "bonn", 2))).collect();
+    let before = meter.total();
+    people.write(&group).await.expect("a group");
+    assert_eq!(meter.total() - before, 2);
+    assert_eq!(summary(&people, "bonn").await, (50, 100));
+    let scrub = people.scrub("ages", ScrubMode::Report).await.expect("a scrub");
+    assert_eq!((scrub.dangling, scrub.missing), (0, 0));
+}
+
+/// Many writers of one number.
+pub async fn summaries_are_exact_under_many_writers(harness: &Harness) {
+    let (people, _) = open(harness, vec![ages()]).await;
+    let tasks = harness.scale().tasks.min(8);
+    let writers = (0..tasks).map(|task| {
+        let people = people.clone();
+        tokio::spawn(async move {
+            for n in 0..5 {
+                people.insert(person(task * 10 + n, "oslo", 1)).await.expect("an insert");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("a writer");
+    }
+    assert_eq!(summary(&people, "oslo").await, (tasks as i64 * 5, tasks as i64 * 5));
+}
+
+/// Built over existing entities while writers go on, and corrected after a change behind its back.
+pub async fn summaries_are_built_and_corrected(harness: &Harness) {
+    let (before, _) = open(harness, vec![]).await;
+    let group: Vec<_> = (0..90).map(|id| Change::insert(person(id, ["oslo", "rome"][id % 2], 10))).collect();
+    before.write(&group).await.expect("a group");
+    let (people, _) = open_in(harness, before.table().clone(), vec![ages()], changing()).await;
+    let writes = async {
+        for id in 90..100 {
+            people.insert(person(id, "oslo", 10)).await.expect("an insert");
+        }
+    };
+    let build = async { people.build("ages").expect("an index").run().await.expect("a build") };
+    futures_util::join!(writes, build);
+    assert_eq!((summary(&people, "oslo").await, summary(&people, "rome").await), ((55, 550), (45, 450)));
+    let wrong = Entity::from(key("p", "ages_rome")).with("IndexName", "ages").with("Count", 3i64);
+    people.store().write(people.table(), Operation::InsertOrReplace(wrong)).await.expect("a write");
+    let scrub = people.scrub("ages", ScrubMode::Repair).await.expect("a scrub");
+    assert_eq!((scrub.missing, scrub.dangling), (1, 0));
+    assert_eq!(summary(&people, "rome").await, (45, 450));
+    let all = people.summaries("ages", &IndexQuery::partition("p")).await.expect("summaries");
+    assert_eq!(all.iter().map(|(_, s): &(Key, Summary)| s.count).collect::<Vec<_>>(), [55, 45]);
+}
+
+fn manager(placement: Placement, template: &str) -> Index {
+    let index = Index::keyed("manager", placement, template, "{Manages}").expect("a template");
+    index.with_shape(Shape::Copy { prefix: "Manager".to_owned(), fields: vec!["Name".to_owned()] })
+}
+
+fn boss(id: &str, name: &str) -> Entity {
+    Entity::from(key("p", id)).with("Name", name).with("Manages", "sales")
+}
+
+/// A copy follows its source, survives writers of its target, and has one source.
+pub async fn copies_follow_their_source(harness: &Harness) {
+    for (placement, template, partition) in
+        [(Placement::SamePartition, "", "p"), (Placement::OtherPartition, "departments", "departments")]
+    {
+        let (people, _) = open(harness, vec![manager(placement, template)]).await;
+        let target = key(partition, "sales");
+        let name = async || {
+            let target = people.get_existing(&target).await.expect("the target");
+            match target.get("ManagerName") {
+                Some(ValueRef::String(name)) => Some(name.to_owned()),
+                _ => None,
+            }
+        };
+        people.insert(Entity::from(target.clone()).with("Floor", 1)).await.expect("the target");
+        people.insert(boss("1", "ann")).await.expect("the source");
+        assert_eq!(name().await.as_deref(), Some("ann"));
+        people.upsert(Entity::from(target.clone()).with("Floor", 2)).await.expect("a write");
+        people.upsert(boss("1", "anna")).await.expect("a write");
+        assert_eq!(name().await.as_deref(), Some("anna"));
+        assert!(people.insert(boss("2", "bob")).await.expect_err("a second source").is_key_collision());
+        people.modify(&key("p", "2"), |_| Ok(None)).await.expect("a delete");
+        let scrub = people.scrub("manager", ScrubMode::Report).await.expect("a scrub");
+        assert_eq!((scrub.entries, scrub.dangling, scrub.missing, scrub.taken), (1, 0, 0, 0));
+        people.modify(&key("p", "1"), |_| Ok(None)).await.expect("a delete");
+        assert_eq!(name().await, None);
+    }
+}
+
+/// A lookup knows the shard, a range asks all of them and is in order.
+pub async fn shards_are_read_in_order(harness: &Harness) {
+    let index = Index::keyed("city", Placement::OtherPartition, "city_{City#4}", "{City}_{RowKey}");
+    let (people, meter) = open(harness, vec![index.expect("a template")]).await;
+    for id in 0..24 {
+        people.insert(person(id, ["bern", "bonn", "oslo"][id % 3], 1)).await.expect("an insert");
+    }
+    let shards = Shards::new(4).expect("a number of shards");
+    let before = meter.total();
+    let some = IndexQuery::partition("").range("bonn", "p");
+    let found = people.all_merged("city", &shards.partitions("city_"), &some, Trust::Entry).await;
+    let rows: Vec<_> = found.expect("entities").iter().map(|e| e.key().row().to_owned()).collect();
+    let of = |rest: usize| (0..24).filter(move |id| id % 3 == rest).map(|id| format!("{id:04}"));
+    assert_eq!(rows, of(1).chain(of(2)).collect::<Vec<_>>());
+    assert_eq!(meter.total() - before, 4 + 16);
+    let one = IndexQuery::partition(shards.partition("city_", "oslo")).prefix("oslo_");
+    assert_eq!(people.all("city", &one, Trust::Entry).await.expect("entities").len(), 8);
+}
+
+/// Two entities that give one key of an index that is not unique: an error, and the first entry stays.
+pub async fn shared_keys_are_refused(harness: &Harness) {
+    for (placement, partition, at, outcome) in [
+        (Placement::SamePartition, "", key("p", "city_oslo"), Outcome::NotApplied),
+        (Placement::OtherPartition, "cities", key("cities", "city_oslo"), Outcome::Applied),
+    ] {
+        let index = Index::keyed("city", placement, partition, "city_{City}").expect("a template");
+        let (people, _) = open(harness, vec![index]).await;
+        people.insert(person(1, "oslo", 1)).await.expect("an insert");
+        let error = people.insert(person(2, "oslo", 1)).await.expect_err("a collision");
+        assert!(error.is_key_collision() && error.outcome() == outcome, "{error}");
+        let found = people.find("city", &at, Trust::Entity).await.expect("a lookup").expect("an entity");
+        assert_eq!(found.key().row(), "0001");
+    }
+}
