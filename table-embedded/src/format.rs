@@ -1,8 +1,8 @@
 //! What is stored where: see `docs/embedded-format.md`, which must change with this file.
 
 use redb::TableDefinition;
-use table_core::engine::Record;
-use table_core::model::{Key, TableName};
+use table_core::engine::Stamp;
+use table_core::model::{Key, Properties, TableName};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Failure;
@@ -31,15 +31,20 @@ const ID_BYTES: usize = size_of::<u64>();
 /// The stored key of a row.
 pub(crate) fn row_key(table: u64, key: &Key) -> Vec<u8> {
     let mut out = Vec::with_capacity(ID_BYTES + key.partition().len() + key.row().len() + 1);
-    out.extend_from_slice(&table.to_be_bytes());
-    key.push_sortable(&mut out);
+    push_row_key(&mut out, table, key);
     out
 }
 
-/// Appends the stored value of a row: the [`Record`]'s bytes, then the checksum of the stored key and
-/// these bytes, little-endian.
-pub(crate) fn push_row(out: &mut Vec<u8>, key: &[u8], record: &Record) {
-    record.push_bytes(out);
+/// Appends [`row_key`].
+pub(crate) fn push_row_key(out: &mut Vec<u8>, table: u64, key: &Key) {
+    out.extend_from_slice(&table.to_be_bytes());
+    key.push_sortable(out);
+}
+
+/// Appends the stored value of a row: the bytes of its [`Record`](table_core::engine::Record), then the
+/// checksum of the stored key and these bytes, little-endian.
+pub(crate) fn push_row(out: &mut Vec<u8>, key: &[u8], stamp: Stamp, properties: &Properties) {
+    stamp.push_record(properties, out);
     out.extend_from_slice(&checksum(key, out).to_le_bytes());
 }
 

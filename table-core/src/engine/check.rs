@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 
-use super::size::{entity_size, least_payload, utf16};
-use crate::model::{Key, PartitionKey, Properties, PropertyRef, ValueRef};
-use crate::query::Query;
+use super::size::{Tally, utf16};
+use crate::model::{EdmType, Key, PartitionKey, Properties, PropertyRef, Raw, ValueRef};
+use crate::query::{Filter, Query};
 use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, limits};
 
 /// Refuses an operation that the service would refuse, or that would leave in the clear what is
@@ -11,22 +11,36 @@ use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, l
 /// # Errors
 /// The limit, name, value or mark that is wrong.
 pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
-    check_key(profile, operation.key())?;
-    let Some(entity) = operation.entity() else { return Ok(()) };
-    for property in entity.properties() {
-        check_property(profile, &property)?;
-    }
-    check_size(profile, entity.key(), entity.properties())
+    tally(profile, operation).map(drop)
 }
 
-/// Refuses an entity with too many properties or too many bytes: as it is sent, and as it is
-/// after a merge.
+/// [`check_operation`], and what was counted.
+fn tally(profile: &ServiceProfile, operation: &Operation) -> Result<Tally> {
+    check_key(profile, operation.key())?;
+    let mut tally = Tally::of(operation.key());
+    let Some(entity) = operation.entity() else { return Ok(tally) };
+    for raw in entity.properties().raw() {
+        if !is_ordinary(profile, &raw) {
+            raw.parse().map_or(Ok(()), |property| check_property(profile, &property))?;
+        }
+        tally.add(&raw);
+    }
+    check_tally(profile, entity.key(), &tally)?;
+    Ok(tally)
+}
+
+/// Refuses an entity with too many properties or too many bytes, as it is after a merge.
 pub(super) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
-    let count = properties.len();
+    let mut tally = Tally::of(key);
+    properties.raw().for_each(|raw| tally.add(&raw));
+    check_tally(profile, key, &tally)
+}
+
+fn check_tally(profile: &ServiceProfile, key: &Key, tally: &Tally) -> Result<()> {
+    let Tally { count, bytes, .. } = *tally;
     if count > profile.custom_properties {
         return Err(Error::limit(format!("properties of {key}"), profile.custom_properties, count));
     }
-    let bytes = entity_size(key, properties);
     if bytes > profile.entity_bytes {
         return Err(Error::limit(format!("bytes of the entity {key}"), profile.entity_bytes, bytes));
     }
@@ -44,15 +58,15 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     if group.len() > profile.group_operations {
         return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
     }
-    let bytes = group.operations().iter().map(least_payload).sum();
+    let (mut bytes, mut seen) = (0, HashSet::with_capacity(group.len()));
+    for (index, operation) in group.operations().iter().enumerate() {
+        let tally = check_member(group.partition(), operation, &mut seen)
+            .and_then(|()| tally(profile, operation))
+            .map_err(|e| Error::in_transaction(index, e))?;
+        bytes += tally.payload;
+    }
     if bytes > profile.group_bytes {
         return Err(Error::limit("bytes in a group transaction", profile.group_bytes, bytes));
-    }
-    let mut seen = HashSet::with_capacity(group.len());
-    for (index, operation) in group.operations().iter().enumerate() {
-        check_member(group.partition(), operation, &mut seen)
-            .and_then(|()| check_operation(profile, operation))
-            .map_err(|e| Error::in_transaction(index, e))?;
     }
     Ok(())
 }
@@ -107,6 +121,24 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
     }
 }
 
+/// Whether a property is certainly allowed; most are, and it is quick to tell.
+#[inline]
+fn is_ordinary(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
+    let (name, value) = (raw.name, raw.bytes);
+    let identifier = name.first().is_some_and(|first| *first == b'_' || first.is_ascii_alphabetic())
+        && name.iter().all(|byte| *byte == b'_' || byte.is_ascii_alphanumeric());
+    identifier
+        && name.len() <= limits::PROPERTY_NAME_CHARS
+        && !raw.is_encrypted()
+        && !SYSTEM.iter().chain(profile.reserved_properties).any(|taken| taken.as_bytes() == name)
+        && match raw.edm_type() {
+            EdmType::Binary => value.len() <= limits::BINARY_BYTES,
+            EdmType::String => value.len() <= limits::STRING_UNITS,
+            EdmType::DateTime => false,
+            _ => true,
+        }
+}
+
 fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Result<()> {
     let name = property.name();
     if let Some(reason) = name_problem(profile, name) {
@@ -126,13 +158,16 @@ fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Resul
     check_value(profile, name, property.value())
 }
 
+/// Names that keys and the store have.
+const SYSTEM: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
+
 fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
     let starts = chars.next().is_some_and(|c| c == '_' || c.is_alphabetic());
     if !starts || !chars.all(|c| c == '_' || c.is_alphanumeric()) {
         return Some("it must be an identifier: a letter or '_', then letters, digits or '_'");
     }
-    if matches!(name, "PartitionKey" | "RowKey" | "Timestamp") {
+    if SYSTEM.contains(&name) {
         return Some("it is set by the key or by the store, not as a property");
     }
     profile.reserved_properties.contains(&name).then_some("the service reserves it")

@@ -25,6 +25,15 @@ pub struct Record {
 
 const HEADER: usize = 16;
 
+impl Stamp {
+    /// Appends the stored bytes of the [`Record`] with these properties.
+    pub fn push_record(self, properties: &Properties, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.time.get().to_le_bytes());
+        out.extend_from_slice(properties.as_packed());
+    }
+}
+
 impl Record {
     /// The stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -35,9 +44,7 @@ impl Record {
 
     /// Appends the stored bytes.
     pub fn push_bytes(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.stamp.version.to_le_bytes());
-        out.extend_from_slice(&self.stamp.time.get().to_le_bytes());
-        out.extend_from_slice(self.properties.as_packed());
+        self.stamp.push_record(&self.properties, out);
     }
 
     /// Back from [`to_bytes`](Self::to_bytes), checked byte for byte.

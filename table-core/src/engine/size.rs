@@ -1,4 +1,4 @@
-use crate::model::{Key, Properties, ValueRef};
+use crate::model::{EdmType, Key, Properties, Raw, ValueRef};
 use crate::store::Operation;
 
 /// The bytes of an entity as the service counts them:
@@ -10,50 +10,73 @@ use crate::store::Operation;
 ///
 /// <https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage>
 pub fn entity_size(key: &Key, properties: &Properties) -> usize {
-    let keys = utf16(key.partition()) + utf16(key.row());
-    4 + 2 * keys + properties.iter().map(|p| property_size(p.name(), p.value())).sum::<usize>()
+    let mut tally = Tally::of(key);
+    properties.raw().for_each(|raw| tally.add(&raw));
+    tally.bytes
 }
 
-/// The bytes of one property by the same formula.
-pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
-    8 + 2 * utf16(name) + value_size(value)
+/// What the limits count of an entity, gathered in one pass.
+pub(super) struct Tally {
+    /// Properties.
+    pub(super) count: usize,
+    /// [`entity_size`].
+    pub(super) bytes: usize,
+    /// [`least_payload`].
+    pub(super) payload: usize,
 }
 
-fn value_size(value: ValueRef<'_>) -> usize {
-    match value {
-        ValueRef::Binary(v) => 4 + v.len(),
-        ValueRef::String(v) => 4 + 2 * utf16(v),
-        ValueRef::Boolean(_) => 1,
-        ValueRef::Int32(_) => 4,
-        ValueRef::DateTime(_) | ValueRef::Double(_) | ValueRef::Int64(_) => 8,
-        ValueRef::Guid(_) => 16,
+impl Tally {
+    /// Of an entity without properties.
+    pub(super) fn of(key: &Key) -> Self {
+        let (partition, row) = (key.partition(), key.row());
+        let bytes = 4 + 2 * (utf16(partition) + utf16(row));
+        Self { count: 0, bytes, payload: partition.len() + row.len() }
     }
+
+    /// Counts a property.
+    #[inline]
+    pub(super) fn add(&mut self, raw: &Raw<'_>) {
+        let value = raw.bytes;
+        let (size, payload) = match raw.edm_type() {
+            EdmType::String => (4 + 2 * units(value), value.len()),
+            EdmType::Binary => (4 + value.len(), value.len().div_ceil(3) * 4),
+            EdmType::Guid => (value.len(), 36),
+            EdmType::DateTime => (value.len(), 20),
+            EdmType::Boolean | EdmType::Double | EdmType::Int32 | EdmType::Int64 => (value.len(), 1),
+        };
+        self.count += 1;
+        self.bytes += 8 + 2 * units(raw.name) + size;
+        self.payload += raw.name.len() + 4 + payload;
+    }
+}
+
+/// The bytes of one property by the formula of [`entity_size`].
+pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
+    let mut one = Properties::new();
+    one.push(name, value, false);
+    let mut tally = Tally { count: 0, bytes: 0, payload: 0 };
+    one.raw().for_each(|raw| tally.add(&raw));
+    tally.bytes
 }
 
 /// UTF-16 code units.
 pub(crate) fn utf16(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
+    units(text.as_bytes())
+}
+
+/// UTF-16 code units of UTF-8: one for each character, one more for those of four bytes.
+#[inline]
+fn units(text: &[u8]) -> usize {
+    if text.is_ascii() {
+        return text.len();
+    }
+    text.iter().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0)).sum()
 }
 
 /// A lower bound of what an operation adds to the payload of a group transaction, whatever the
 /// JSON style: method, keys twice at most once encoded, names and values in their shortest form.
 pub fn least_payload(operation: &Operation) -> usize {
-    let key = operation.key();
-    let keys = key.partition().len() + key.row().len();
-    let properties = operation.entity().map_or(0, |e| least_json(e.properties()));
-    keys + properties
-}
-
-fn least_json(properties: &Properties) -> usize {
-    properties.iter().map(|p| p.name().len() + 4 + least_value(p.value())).sum()
-}
-
-fn least_value(value: ValueRef<'_>) -> usize {
-    match value {
-        ValueRef::Binary(v) => v.len().div_ceil(3) * 4,
-        ValueRef::String(v) => v.len(),
-        ValueRef::Guid(_) => 36,
-        ValueRef::DateTime(_) => 20,
-        ValueRef::Boolean(_) | ValueRef::Double(_) | ValueRef::Int32(_) | ValueRef::Int64(_) => 1,
-    }
+    let mut tally = Tally::of(operation.key());
+    operation.entity().iter().flat_map(|e| e.properties().raw()).for_each(|raw| tally.add(&raw));
+    tally.payload
 }

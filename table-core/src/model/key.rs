@@ -158,11 +158,13 @@ impl Key {
     }
 
     /// The partition key.
+    #[inline]
     pub fn partition(&self) -> &str {
         &self.text[..self.split as usize]
     }
 
     /// The row key.
+    #[inline]
     pub fn row(&self) -> &str {
         &self.text[self.split as usize..]
     }

@@ -1,6 +1,9 @@
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
 use super::{Error, Operation, Result, ServiceProfile};
 use crate::engine;
-use crate::model::PartitionKey;
+use crate::model::{Key, PartitionKey};
 
 /// An entity group transaction: operations on one partition that all happen or none does.
 ///
@@ -23,6 +26,9 @@ use crate::model::PartitionKey;
 pub struct GroupTransaction {
     partition: PartitionKey,
     operations: Vec<Operation>,
+    /// Hashes of the keys, so that most are known to be new without a look at the others.
+    hashes: HashSet<u64>,
+    hasher: RandomState,
     bytes: usize,
     max_operations: usize,
     max_bytes: usize,
@@ -30,10 +36,12 @@ pub struct GroupTransaction {
 
 impl GroupTransaction {
     /// An empty transaction on one partition, bounded by a store's profile.
-    pub const fn new(partition: PartitionKey, profile: &ServiceProfile) -> Self {
+    pub fn new(partition: PartitionKey, profile: &ServiceProfile) -> Self {
         Self {
             partition,
             operations: Vec::new(),
+            hashes: HashSet::new(),
+            hasher: RandomState::new(),
             bytes: 0,
             max_operations: profile.group_operations,
             max_bytes: profile.group_bytes,
@@ -53,7 +61,8 @@ impl GroupTransaction {
                 self.partition
             )));
         }
-        if self.operations.iter().any(|o| o.key() == key) {
+        let hash = self.hasher.hash_one(key);
+        if self.hashes.contains(&hash) && self.writes(key) {
             return Err(Error::invalid_group(format!(
                 "{key} comes twice: an entity can be written once in a group"
             )));
@@ -70,8 +79,13 @@ impl GroupTransaction {
             return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
         }
         self.bytes = bytes;
+        self.hashes.insert(hash);
         self.operations.push(operation);
         Ok(())
+    }
+
+    fn writes(&self, key: &Key) -> bool {
+        self.operations.iter().any(|operation| operation.key() == key)
     }
 
     /// Whether another operation of this kind would fit the count and the bytes.

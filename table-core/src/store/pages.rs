@@ -120,6 +120,11 @@ impl<'a, H: Handle + 'a, S: Step + 'a> Pages<'a, H, S> {
         Some(Box::pin(rest.step(self.store.clone(), self.table.clone())))
     }
 
+    /// Asks for the next page, which [`poll_next`](Stream::poll_next) will return, without waiting for it.
+    pub(crate) async fn start_next(&mut self) {
+        std::future::poll_fn(|cx| Poll::Ready(self.prefetch(cx))).await;
+    }
+
     /// Gets on with the next page, which [`poll_next`](Stream::poll_next) will return.
     fn prefetch(&mut self, cx: &mut Context<'_>) {
         if self.ahead.is_none()

@@ -74,14 +74,17 @@ impl<T: Property> Codec<T> for Plain {
     const TYPE: EdmType = T::TYPE;
     const OPTIONAL: bool = T::OPTIONAL;
 
+    #[inline]
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
         value.write(sink)
     }
 
+    #[inline]
     fn read(value: ValueRef<'_>) -> Result<T, ValueError> {
         T::read(value)
     }
 
+    #[inline]
     fn missing() -> Option<T> {
         T::missing()
     }

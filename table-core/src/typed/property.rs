@@ -106,14 +106,17 @@ impl<T: Property> Property for Option<T> {
     };
     const OPTIONAL: bool = true;
 
+    #[inline]
     fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
         self.as_ref().map_or(Ok(()), |value| value.write(sink))
     }
 
+    #[inline]
     fn read(value: ValueRef<'_>) -> Result<Self, ValueError> {
         T::read(value).map(Some)
     }
 
+    #[inline]
     fn missing() -> Option<Self> {
         Some(None)
     }

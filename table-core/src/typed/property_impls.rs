@@ -108,9 +108,13 @@ pub(crate) fn text(value: ValueRef<'_>) -> Result<&str, ValueError> {
     }
 }
 
+#[inline]
 fn narrow<N, W: TryInto<N> + Copy + std::fmt::Display>(wide: W) -> Result<N, ValueError> {
     let range = || format!("a number in the range of {}", std::any::type_name::<N>());
-    wide.try_into().map_err(|_| ValueError::new(range(), wide))
+    wide.try_into().map_err(
+        #[cold]
+        |_| ValueError::new(range(), wide),
+    )
 }
 
 fn single(wide: f64) -> Result<f32, ValueError> {

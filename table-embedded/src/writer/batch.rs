@@ -4,8 +4,8 @@ use std::sync::Arc;
 use redb::{ReadableTable, StorageError, Table, TableError, WriteTransaction};
 use table_core::Result;
 use table_core::engine::{self, Change, Stamp, apply_group, apply_to};
-use table_core::model::{Key, TableName, Ticks};
-use table_core::store::{ErrorKind, Written};
+use table_core::model::{ETag, Key, TableName, Ticks};
+use table_core::store::{ErrorKind, Operation, Written};
 
 use super::queue::{Request, Work};
 use super::versions::Versions;
@@ -110,9 +110,12 @@ impl<'t> Batch<'t> {
             Ok(id) => id,
             Err(missing) => return Ok(Err(missing)),
         };
-        let rows = TableRows { id, rows: &self.rows, failure: Cell::new(None) };
         let time = Ticks::now();
         let mut stamp = || Stamp { version: versions.next(), time };
+        if let Some(written) = self.insert_new(id, work.operations(), &mut stamp)? {
+            return Ok(Ok(written));
+        }
+        let rows = TableRows { id, rows: &self.rows, failure: Cell::new(None) };
         let decided = match work {
             Work::One(operation) => {
                 apply_to(&rows, &PROFILE, table, operation, stamp()).map(|change| vec![change])
@@ -128,6 +131,43 @@ impl<'t> Batch<'t> {
         }
     }
 
+    /// Inserts what is nothing but inserts of rows that are not there: one search for each, where the
+    /// engine needs two to decide. Anything else is left to it, with the rows as they were.
+    fn insert_new(
+        &mut self,
+        id: u64,
+        operations: &[Operation],
+        stamp: &mut impl FnMut() -> Stamp,
+    ) -> Result<Option<Vec<Written>>, StorageError> {
+        if !operations.iter().all(|operation| matches!(operation, Operation::Insert(_))) {
+            return Ok(None);
+        }
+        let (mut key, mut row) = (Vec::new(), Vec::new());
+        let mut written = Vec::with_capacity(operations.len());
+        for entity in operations.iter().filter_map(Operation::entity) {
+            (key.clear(), row.clear());
+            let stamp = stamp();
+            format::push_row_key(&mut key, id, entity.key());
+            format::push_row(&mut row, &key, stamp, entity.properties());
+            let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
+            if let Some(old) = old {
+                self.rows.insert(key.as_slice(), old.as_slice())?;
+                self.remove_all(id, &operations[..written.len()])?;
+                return Ok(None);
+            }
+            written.push(Written::version(ETag::from_version(stamp.version)));
+        }
+        self.changed = true;
+        Ok(Some(written))
+    }
+
+    fn remove_all(&mut self, id: u64, operations: &[Operation]) -> Result<(), StorageError> {
+        for operation in operations {
+            self.rows.remove(format::row_key(id, operation.key()).as_slice())?;
+        }
+        Ok(())
+    }
+
     fn store(&mut self, changes: &[(Vec<u8>, Change)]) -> Result<Vec<Written>, StorageError> {
         self.changed = true;
         let mut row = Vec::new();
@@ -135,7 +175,7 @@ impl<'t> Batch<'t> {
             match change {
                 Change::Put(record) => {
                     row.clear();
-                    format::push_row(&mut row, key, record);
+                    format::push_row(&mut row, key, record.stamp, &record.properties);
                     self.rows.insert(key.as_slice(), row.as_slice())?
                 }
                 Change::Remove => self.rows.remove(key.as_slice())?,

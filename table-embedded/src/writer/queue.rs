@@ -22,6 +22,16 @@ pub(crate) enum Work {
     Group(Vec<Operation>),
 }
 
+impl Work {
+    /// The operations, in order.
+    pub(super) fn operations(&self) -> &[Operation] {
+        match self {
+            Self::One(operation) => std::slice::from_ref(operation),
+            Self::Group(operations) => operations,
+        }
+    }
+}
+
 /// A message to the writer.
 #[derive(Debug)]
 pub(super) enum Message {
@@ -122,8 +132,7 @@ impl Request {
     fn bytes(&self) -> usize {
         match self {
             Self::CreateTable(_) | Self::DeleteTable(_) => 0,
-            Self::Write(_, Work::One(operation)) => operation_bytes(operation),
-            Self::Write(_, Work::Group(operations)) => operations.iter().map(operation_bytes).sum(),
+            Self::Write(_, work) => work.operations().iter().map(operation_bytes).sum(),
         }
     }
 }

@@ -43,10 +43,12 @@ macro_rules! number {
             const WIDTH: Option<usize> = Some($digits);
             const PADS: bool = $pads;
 
+            #[inline]
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 out.number($to(*self), $digits)
             }
 
+            #[inline]
             fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
                 from_number(text, text.number($digits)?, stringify!($int), $from)
             }
@@ -64,6 +66,7 @@ macro_rules! number {
     )*};
 }
 
+#[inline]
 fn from_number<T>(
     text: &KeyText<'_>,
     number: u64,

@@ -25,11 +25,13 @@ pub struct KeyParser<'a> {
 
 impl<'a> KeyParser<'a> {
     /// Starts at the partition key of an entity; its name and the template are for messages.
+    #[inline]
     pub fn partition(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
         Self { entity, which: "PartitionKey", template, key, rest: key.partition() }
     }
 
     /// Starts at the row key of an entity; its name and the template are for messages.
+    #[inline]
     pub fn row(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
         Self { entity, which: "RowKey", template, key, rest: key.row() }
     }
@@ -38,6 +40,7 @@ impl<'a> KeyParser<'a> {
     ///
     /// # Errors
     /// The key goes on with something else.
+    #[inline]
     pub fn literal(&mut self, text: &str) -> Result<()> {
         match self.rest.strip_prefix(text) {
             Some(rest) => {
@@ -54,6 +57,7 @@ impl<'a> KeyParser<'a> {
     ///
     /// # Errors
     /// The text is not the encoding of a value.
+    #[inline]
     pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
         let (format, width) = format.of::<P>();
         let end = match (width, format.stop) {
@@ -87,6 +91,7 @@ impl<'a> KeyParser<'a> {
     ///
     /// # Errors
     /// The key is longer than the template.
+    #[inline]
     pub fn finish(self) -> Result<()> {
         if self.rest.is_empty() {
             return Ok(());

@@ -23,6 +23,7 @@ macro_rules! text {
                 Ok(())
             }
 
+            #[inline]
             fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
                 text.text().map(Into::into)
             }

@@ -68,6 +68,7 @@ impl<'a> KeyText<'a> {
     ///
     /// # Errors
     /// Something is escaped that need not be, or the other way round.
+    #[inline]
     pub fn text(&self) -> Result<String, ValueError> {
         escape::read(self.text, self.format.stop)
     }
@@ -76,6 +77,7 @@ impl<'a> KeyText<'a> {
     ///
     /// # Errors
     /// The text is not that many digits, or too large for a `u64`.
+    #[inline]
     pub fn number(&self, digits: usize) -> Result<u64, ValueError> {
         self.digits(digits, |d| d)
     }
@@ -93,6 +95,7 @@ impl<'a> KeyText<'a> {
         ValueError::new(what, format_args!("{:?}", self.text))
     }
 
+    #[inline]
     fn digits(&self, digits: usize, turn: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
         let width = self.format.width.unwrap_or(digits);
         let mut number = Some(0u64).filter(|_| self.text.len() == width);

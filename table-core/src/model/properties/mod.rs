@@ -90,12 +90,19 @@ impl Properties {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.iter().count()
+        self.raw().count()
     }
 
     /// The properties in their order.
     pub fn iter(&self) -> PropertiesIter<'_> {
         PropertiesIter { rest: &self.packed }
+    }
+
+    /// The properties in their order, not yet interpreted.
+    #[inline]
+    pub(crate) fn raw(&self) -> impl Iterator<Item = Raw<'_>> {
+        let mut rest = &*self.packed;
+        std::iter::from_fn(move || Raw::split(&mut rest))
     }
 
     /// The value of a property.

@@ -103,7 +103,9 @@ pub(crate) struct Raw<'a> {
     pub(crate) whole: &'a [u8],
     tag: u8,
     pub(crate) name: &'a [u8],
-    value: &'a [u8],
+    /// The value, without its length.
+    pub(crate) bytes: &'a [u8],
+    edm_type: EdmType,
 }
 
 impl<'a> Raw<'a> {
@@ -113,21 +115,27 @@ impl<'a> Raw<'a> {
         let bytes = *rest;
         let (&[tag, low, high], _) = bytes.split_first_chunk()?;
         let name_end = 3 + usize::from(u16::from_le_bytes([low, high]));
-        let (start, len) = match FIXED.get(usize::from(tag & !MARK))? {
+        let edm_type = EdmType::from_tag(tag & !MARK)?;
+        let (start, len) = match FIXED[edm_type as usize] {
             0 => {
                 let (len, _) = bytes.get(name_end..)?.split_first_chunk()?;
                 (name_end + 4, u32::from_le_bytes(*len) as usize)
             }
-            fixed => (name_end, usize::from(*fixed)),
+            fixed => (name_end, usize::from(fixed)),
         };
         let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
         *rest = after;
-        Some(Self { whole, tag, name: whole.get(3..name_end)?, value: &whole[start..] })
+        Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
         let name = std::str::from_utf8(self.name).ok()?;
         Some(PropertyRef { name, value: self.value()?, encrypted: self.is_encrypted() })
+    }
+
+    #[inline]
+    pub(crate) const fn edm_type(&self) -> EdmType {
+        self.edm_type
     }
 
     #[inline]
@@ -137,6 +145,6 @@ impl<'a> Raw<'a> {
 
     #[inline]
     pub(crate) fn value(&self) -> Option<ValueRef<'a>> {
-        read(EdmType::from_tag(self.tag & !MARK)?, self.value)
+        read(self.edm_type, self.bytes)
     }
 }

@@ -66,9 +66,15 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// The store's, a missing table among them; a row is not an `R`.
     pub async fn all(&self) -> Result<Vec<R>> {
-        let mut query = self.clone();
-        query.options.prefetch = true;
-        query.stream().try_collect().await
+        let (mut pages, mut all) = (self.entity_pages(self.to_query()), Vec::new());
+        while let Some(page) = pages.try_next().await? {
+            pages.start_next().await;
+            all.reserve(page.items.len());
+            for entity in page.items {
+                all.push(R::from_entity(entity)?);
+            }
+        }
+        Ok(all)
     }
 
     /// The first result, if there is one. One request, unless the service has to read on for a match.
