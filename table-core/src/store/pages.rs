@@ -122,7 +122,11 @@ impl<'a, H: Handle + 'a, S: Step + 'a> Pages<'a, H, S> {
 
     /// Asks for the next page, which [`poll_next`](Stream::poll_next) will return, without waiting for it.
     pub(crate) async fn start_next(&mut self) {
-        std::future::poll_fn(|cx| Poll::Ready(self.prefetch(cx))).await;
+        std::future::poll_fn(|cx| {
+            self.prefetch(cx);
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Gets on with the next page, which [`poll_next`](Stream::poll_next) will return.

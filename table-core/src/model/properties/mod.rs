@@ -14,7 +14,7 @@ pub use property_ref::{PropertiesIter, PropertyRef};
 /// The ordered properties of an entity, packed in one buffer.
 ///
 /// A property is `tag, name length (u16), name, value`, little-endian; the tag is the
-/// [`EdmType`] with bit 7 for the *encrypt* mark; text and bytes are preceded by a `u32` length.
+/// [`EdmType`](super::EdmType) with bit 7 for the *encrypt* mark; text and bytes are preceded by a `u32` length.
 /// Reading a row therefore costs no allocation of its own: the rows of a page share buffers, from which
 /// typed decoding borrows. A clone has its own.
 /// `docs/embedded-format.md` describes the same bytes on disk.
