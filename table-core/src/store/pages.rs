@@ -120,17 +120,8 @@ impl<'a, H: Handle + 'a, S: Step + 'a> Pages<'a, H, S> {
         Some(Box::pin(rest.step(self.store.clone(), self.table.clone())))
     }
 
-    /// Asks for the next page, which [`poll_next`](Stream::poll_next) will return, without waiting for it.
-    pub(crate) async fn start_next(&mut self) {
-        std::future::poll_fn(|cx| {
-            self.prefetch(cx);
-            Poll::Ready(())
-        })
-        .await;
-    }
-
     /// Gets on with the next page, which [`poll_next`](Stream::poll_next) will return.
-    fn prefetch(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn prefetch(&mut self, cx: &mut Context<'_>) {
         if self.ahead.is_none()
             && let Poll::Ready(page) = self.poll_step(cx)
         {

@@ -145,7 +145,8 @@ impl<'t> Batch<'t> {
         let (mut key, mut row) = (Vec::new(), Vec::new());
         let mut written = Vec::with_capacity(operations.len());
         for entity in operations.iter().filter_map(Operation::entity) {
-            (key.clear(), row.clear());
+            key.clear();
+            row.clear();
             let stamp = stamp();
             format::push_row_key(&mut key, id, entity.key());
             format::push_row(&mut row, &key, stamp, entity.properties());

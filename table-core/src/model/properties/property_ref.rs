@@ -3,7 +3,7 @@ use std::fmt;
 use super::packed::Raw;
 use crate::model::ValueRef;
 
-/// A property in its [`Properties`].
+/// A property in its [`Properties`](super::Properties).
 #[derive(Clone, Copy, PartialEq)]
 pub struct PropertyRef<'a> {
     pub(super) name: &'a str,
@@ -40,7 +40,7 @@ impl fmt::Debug for PropertyRef<'_> {
     }
 }
 
-/// See [`Properties::iter`].
+/// See [`Properties::iter`](super::Properties::iter).
 #[derive(Clone)]
 pub struct PropertiesIter<'a> {
     pub(super) rest: &'a [u8],

@@ -1,7 +1,7 @@
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
 use futures_util::TryStreamExt;
@@ -66,15 +66,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// The store's, a missing table among them; a row is not an `R`.
     pub async fn all(&self) -> Result<Vec<R>> {
-        let (mut pages, mut all) = (self.entity_pages(self.to_query()), Vec::new());
-        while let Some(page) = pages.try_next().await? {
-            pages.start_next().await;
-            all.reserve(page.items.len());
-            for entity in page.items {
-                all.push(R::from_entity(entity)?);
-            }
-        }
-        Ok(all)
+        Collect { pages: self.entity_pages(self.to_query()), all: Vec::new() }.await
     }
 
     /// The first result, if there is one. One request, unless the service has to read on for a match.
@@ -198,5 +190,31 @@ impl<R: FromEntity> Stream for Decoded<R> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.entities.size_hint()
+    }
+}
+
+/// Everything, decoded page by page while the next is read.
+struct Collect<R> {
+    pages: SharedPages,
+    all: Vec<R>,
+}
+
+/// No value is pinned in it.
+impl<R> Unpin for Collect<R> {}
+
+impl<R: FromEntity> Future for Collect<R> {
+    type Output = Result<Vec<R>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        while let Some(page) = ready!(Pin::new(&mut this.pages).poll_next(cx)) {
+            let page = page?;
+            this.pages.prefetch(cx);
+            this.all.reserve(page.items.len());
+            for entity in page.items {
+                this.all.push(R::from_entity(entity)?);
+            }
+        }
+        Poll::Ready(Ok(std::mem::take(&mut this.all)))
     }
 }
