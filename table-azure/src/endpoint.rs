@@ -25,9 +25,9 @@ pub enum ReadFrom {
 /// The addresses of an account, and its SAS if it has one. The SAS is never printed.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    primary: String,
-    reads: String,
-    secondary: Option<String>,
+    primary: Url,
+    reads: Url,
+    secondary: Option<Url>,
     sas: Option<String>,
     pub(crate) cosmos: bool,
     pub(crate) secure: bool,
@@ -41,15 +41,9 @@ impl Endpoint {
         }
         let host = url.host_str().unwrap_or_default();
         let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part));
-        let base = base(&url);
-        Ok(Self {
-            reads: base.clone(),
-            primary: base,
-            secondary: None,
-            sas,
-            cosmos,
-            secure: url.scheme() == "https",
-        })
+        let secure = url.scheme() == "https";
+        let primary = base(url);
+        Ok(Self { reads: primary.clone(), primary, secondary: None, sas, cosmos, secure })
     }
 
     /// From the URL of an account or a table, with its SAS.
@@ -77,7 +71,7 @@ impl Endpoint {
     /// The same account with its secondary, where that has not the usual name, and its reads going where
     /// `from` says.
     pub(crate) fn reading(mut self, from: ReadFrom, secondary: Option<&str>) -> Result<Self> {
-        self.secondary = secondary.map(|given| parse(given).map(|url| base(&url))).transpose()?;
+        self.secondary = secondary.map(|given| parse(given).map(base)).transpose()?;
         self.reads = match from {
             ReadFrom::Primary => self.primary.clone(),
             ReadFrom::Secondary => self.secondary_base()?,
@@ -85,13 +79,18 @@ impl Endpoint {
         Ok(self)
     }
 
-    fn secondary_base(&self) -> Result<String> {
+    fn secondary_base(&self) -> Result<Url> {
         self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
     }
 
     /// The root of the secondary, wherever reads go.
     pub(crate) fn secondary(&self) -> Result<Address<'_>> {
         self.secondary_base().map(|base| Address::new(&base, "", self.sas.as_deref()))
+    }
+
+    /// The account's address; those of entities inside a group transaction start with it.
+    pub(crate) const fn root(&self) -> &Url {
+        &self.primary
     }
 
     /// An address to write to. `path` comes after the account, encoded.
@@ -103,44 +102,37 @@ impl Endpoint {
     pub(crate) fn read_from(&self, path: &str) -> Address<'_> {
         Address::new(&self.reads, path, self.sas.as_deref())
     }
-
-    /// The address of an entity inside a group transaction, whose own request carries the SAS.
-    pub(crate) fn entity_in_group(&self, table: &TableName, key: Option<&Key>) -> String {
-        let path = key.map_or_else(|| table.to_string(), |key| entity_path(table, key));
-        format!("{}{path}", self.primary)
-    }
 }
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
-            .field("primary", &self.primary)
-            .field("reads", &self.reads)
+            .field("primary", &self.primary.as_str())
+            .field("reads", &self.reads.as_str())
             .finish_non_exhaustive()
     }
 }
 
-/// An address that is being written: path, then query.
+/// An address that is being written: path, then query. The server in it is parsed once, with the endpoint.
 pub(crate) struct Address<'a> {
-    text: String,
+    url: Url,
+    query: String,
     sas: Option<&'a str>,
-    separator: char,
 }
 
 impl<'a> Address<'a> {
-    fn new(base: &str, path: &str, sas: Option<&'a str>) -> Self {
-        let mut text = String::with_capacity(base.len() + path.len() + sas.map_or(0, |s| s.len() + 1));
-        text.push_str(base);
-        text.push_str(path);
-        Self { text, sas, separator: '?' }
+    fn new(base: &Url, path: &str, sas: Option<&'a str>) -> Self {
+        let mut url = base.clone();
+        url.set_path(&[base.path(), path].concat());
+        Self { url, query: String::new(), sas }
     }
 
     /// Adds a query parameter, encoding its value.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self.text.push(std::mem::replace(&mut self.separator, '&'));
-        self.text.push_str(name);
-        self.text.push('=');
-        self.text.extend(utf8_percent_encode(value, ENCODED));
+        self.separate();
+        self.query.push_str(name);
+        self.query.push('=');
+        self.query.extend(utf8_percent_encode(value, ENCODED));
         self
     }
 
@@ -151,12 +143,21 @@ impl<'a> Address<'a> {
         }
     }
 
-    pub(crate) fn into_url(mut self) -> Result<Url> {
-        if let Some(sas) = self.sas {
-            self.text.push(self.separator);
-            self.text.push_str(sas);
+    fn separate(&mut self) {
+        if !self.query.is_empty() {
+            self.query.push('&');
         }
-        Url::parse(&self.text).map_err(|_| Error::invalid_request("the request's address is not a URL"))
+    }
+
+    pub(crate) fn into_url(mut self) -> Url {
+        if let Some(sas) = self.sas {
+            self.separate();
+            self.query.push_str(sas);
+        }
+        if !self.query.is_empty() {
+            self.url.set_query(Some(&self.query));
+        }
+        self.url
     }
 }
 
@@ -191,22 +192,24 @@ fn parse(text: &str) -> Result<Url> {
     }
 }
 
-fn base(url: &Url) -> String {
-    format!("{}/", url.as_str().trim_end_matches('/'))
+/// With a slash at its end, where the path of a request goes on.
+fn base(mut url: Url) -> Url {
+    let path = format!("{}/", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    url
 }
 
 /// `account-secondary` in the host, or in the path where the host names no account (the emulator).
-fn secondary_of(primary: &str) -> Result<String> {
-    let mut url = parse(primary)?;
-    let host = url.host_str().unwrap_or_default();
-    match host.split_once('.') {
-        Some((account, domain)) if url.domain().is_some() => {
+fn secondary_of(primary: &Url) -> Result<Url> {
+    let mut url = primary.clone();
+    match primary.domain().and_then(|host| host.split_once('.')) {
+        Some((account, domain)) => {
             let host = format!("{account}-secondary.{domain}");
-            url.set_host(Some(&host)).map_err(|_| invalid(primary, "it has no secondary"))?;
-            Ok(base(&url))
+            url.set_host(Some(&host)).map_err(|_| invalid(primary.as_str(), "it has no secondary"))?;
         }
-        _ => Ok(format!("{}-secondary/", primary.trim_end_matches('/'))),
+        None => url.set_path(&format!("{}-secondary/", primary.path().trim_end_matches('/'))),
     }
+    Ok(url)
 }
 
 /// The pairs of a query string.
@@ -249,14 +252,14 @@ mod tests {
     fn parsing_the_address_changes_nothing() {
         let endpoint = Endpoint::new("http://127.0.0.1:1/acc", None).unwrap();
         let path = key_path("o'x%/".trim_end_matches('/'), "..");
-        let url = endpoint.write_to(&path).into_url().unwrap();
+        let url = endpoint.write_to(&path).into_url();
         assert_eq!(url.as_str(), format!("http://127.0.0.1:1/acc/{path}"));
     }
 
     #[test]
     fn the_sas_ends_every_query() {
         let endpoint = Endpoint::from_sas_url("https://a.table.core.windows.net/?sv=1&sig=x%3D").unwrap();
-        let url = endpoint.read_from("T()").with("$top", "5").into_url().unwrap();
+        let url = endpoint.read_from("T()").with("$top", "5").into_url();
         assert_eq!(url.as_str(), "https://a.table.core.windows.net/T()?$top=5&sv=1&sig=x%3D");
         assert!(!format!("{endpoint:?}").contains("sig"));
     }
@@ -264,10 +267,7 @@ mod tests {
     #[test]
     fn a_tables_sas_url_is_the_accounts() {
         let endpoint = Endpoint::from_sas_url("http://127.0.0.1:1/acc/Orders?tn=orders&sig=x").unwrap();
-        assert_eq!(
-            endpoint.write_to("T").into_url().unwrap().as_str(),
-            "http://127.0.0.1:1/acc/T?tn=orders&sig=x"
-        );
+        assert_eq!(endpoint.write_to("T").into_url().as_str(), "http://127.0.0.1:1/acc/T?tn=orders&sig=x");
     }
 
     #[test]
@@ -278,8 +278,8 @@ mod tests {
             ("http://localhost:10002/acc/", "http://localhost:10002/acc-secondary/T"),
         ] {
             let endpoint = Endpoint::new(primary, None).unwrap().reading(ReadFrom::Secondary, None).unwrap();
-            assert_eq!(endpoint.read_from("T").into_url().unwrap().as_str(), expected);
-            assert!(!endpoint.write_to("T").into_url().unwrap().as_str().contains("secondary"));
+            assert_eq!(endpoint.read_from("T").into_url().as_str(), expected);
+            assert!(!endpoint.write_to("T").into_url().as_str().contains("secondary"));
         }
     }
 

@@ -25,6 +25,8 @@ mod rest;
 pub mod sas;
 pub mod service;
 mod store;
+#[cfg(feature = "reqwest_rustls")]
+mod transport;
 pub mod wire;
 
 pub use auth::SharedKey;

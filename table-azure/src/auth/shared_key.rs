@@ -7,10 +7,12 @@ use azure_core::http::policies::{Policy, PolicyResult};
 use azure_core::http::{Context, Request};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Timelike as _, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use table_core::{Error, Result};
+
+use crate::rest::text;
 
 /// An account's name and one of its keys. The key is never printed.
 ///
@@ -46,8 +48,13 @@ impl SharedKey {
 
     /// The base64 of the HMAC-SHA256 of a text: what every signature of the service is made of.
     pub(crate) fn sign(&self, text: &str) -> String {
+        self.sign_parts(&[text])
+    }
+
+    /// The same of a text in parts.
+    fn sign_parts(&self, parts: &[&str]) -> String {
         let mut mac = self.mac.clone();
-        mac.update(text.as_bytes());
+        parts.iter().for_each(|part| mac.update(part.as_bytes()));
         STANDARD.encode(mac.finalize().into_bytes())
     }
 
@@ -62,10 +69,9 @@ impl SharedKey {
         path: &str,
         comp: Option<&str>,
     ) -> String {
-        let account = self.account();
-        let comp = comp.map(|comp| format!("?comp={comp}")).unwrap_or_default();
-        let signature = self.sign(&format!("{verb}\n\n{content_type}\n{date}\n/{account}{path}{comp}"));
-        format!("SharedKey {account}:{signature}")
+        let comp = comp.map_or(["", ""], |comp| ["?comp=", comp]);
+        let text = [verb, "\n\n", content_type, "\n", date, "\n/", self.account(), path, comp[0], comp[1]];
+        ["SharedKey ", self.account(), ":", &self.sign_parts(&text)].concat()
     }
 }
 
@@ -86,7 +92,7 @@ pub(crate) const DATE: HeaderName = HeaderName::from_static("x-ms-date");
 impl Policy for SharedKeyPolicy {
     async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
         let date = http_date(Utc::now());
-        let content_type = request.headers().get_optional_str(&CONTENT_TYPE).unwrap_or_default();
+        let content_type = text(request.headers(), &CONTENT_TYPE).unwrap_or_default();
         let url = request.url();
         let comp = url.query_pairs().find(|(name, _)| name == "comp").map(|(_, value)| value);
         let verb = request.method().as_str();
@@ -99,7 +105,20 @@ impl Policy for SharedKeyPolicy {
 
 /// RFC 1123, as HTTP dates are.
 pub(crate) fn http_date(time: DateTime<Utc>) -> String {
-    time.format("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    // Several times as fast as `chrono`'s formats, and every request needs one.
+    format!(
+        "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
+        DAYS[time.weekday().num_days_from_monday() as usize],
+        time.day(),
+        MONTHS[time.month0() as usize],
+        time.year(),
+        time.hour(),
+        time.minute(),
+        time.second(),
+    )
 }
 
 #[cfg(test)]
@@ -136,6 +155,10 @@ mod tests {
     #[test]
     fn dates_are_rfc_1123() {
         assert_eq!(http_date(DateTime::UNIX_EPOCH), "Thu, 01 Jan 1970 00:00:00 GMT");
+        for days in 0..800 {
+            let time = DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(days * 86_399 + 1_700_000_000);
+            assert_eq!(http_date(time), time.format("%a, %d %b %Y %H:%M:%S GMT").to_string());
+        }
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use memchr::memmem;
 use table_core::model::{ETag, TableName};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written};
 use table_core::{Error, Result};
@@ -96,17 +97,19 @@ pub(super) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Respons
 
 /// The texts between the boundary's lines.
 fn parts<'a>(text: &'a str, boundary: &str) -> Option<Vec<&'a str>> {
-    let (mut parts, mut start, mut at) = (Vec::new(), None, 0);
-    for line in text.split_inclusive('\n') {
-        let end = at;
-        at += line.len();
-        let Some(rest) = line.trim_end().strip_prefix("--").and_then(|l| l.strip_prefix(boundary)) else {
+    let delimiter = ["--", boundary].concat();
+    let (mut parts, mut start) = (Vec::new(), None);
+    for at in memmem::find_iter(text.as_bytes(), &delimiter) {
+        if at > 0 && text.as_bytes()[at - 1] != b'\n' {
             continue;
-        };
-        match rest {
-            "" => parts.extend(start.replace(at).map(|start| &text[start..end])),
+        }
+        let rest = &text[at + delimiter.len()..];
+        let line = rest.split_inclusive('\n').next().unwrap_or_default();
+        let after = text.len() - rest.len() + line.len();
+        match line.trim_end() {
+            "" => parts.extend(start.replace(after).map(|start| &text[start..at])),
             "--" => {
-                parts.extend(start.map(|start| &text[start..end]));
+                parts.extend(start.map(|start| &text[start..at]));
                 return Some(parts);
             }
             _ => {}
@@ -118,14 +121,14 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Option<Vec<&'a str>> {
 /// Up to the first empty line, and after it.
 fn head_and_body(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches(['\r', '\n']);
-    let split = |end: &str| text.split_once(end);
-    let windows = split("\r\n\r\n");
-    let unix = split("\n\n");
-    match (windows, unix) {
-        (Some(a), Some(b)) if b.0.len() < a.0.len() => b,
-        (Some(a), _) => a,
-        (None, b) => b.unwrap_or((text, "")),
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if matches!(line, "\r\n" | "\n") {
+            return (&text[..at], &text[at + line.len()..]);
+        }
+        at += line.len();
     }
+    (text, "")
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {

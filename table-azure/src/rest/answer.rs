@@ -1,5 +1,8 @@
+use std::convert::Infallible;
+
 use azure_core::http::headers::{HeaderName, Headers};
-use azure_core::http::{RawResponse, StatusCode};
+use azure_core::http::{AsyncRawResponse, StatusCode};
+use futures_util::TryStreamExt as _;
 use table_core::model::ETag;
 use table_core::store::{ErrorKind, Outcome, Written};
 use table_core::{Error, Result};
@@ -16,14 +19,20 @@ const ETAG: HeaderName = HeaderName::from_static("etag");
 
 impl Answer {
     pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
-        self.headers.get_optional_str(&HeaderName::from_static(name))
+        text(&self.headers, &HeaderName::from_static(name))
     }
 
     /// The new version of an entity that was written.
     pub(crate) fn written(&self) -> Result<Written> {
-        let etag = self.headers.get_optional_str(&ETAG).map(ETag::from);
+        let etag = text(&self.headers, &ETAG).map(ETag::from);
         etag.map(Written::version).ok_or_else(no_etag)
     }
+}
+
+/// The value of a header. `Headers::get_optional_str` makes an error, with a backtrace, of one that is not there.
+pub(crate) fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a str> {
+    let found = headers.get_optional_with(name, |value| Ok::<_, Infallible>(value.as_str()));
+    found.ok().flatten()
 }
 
 /// The write was done, but what it made is unknown.
@@ -32,8 +41,25 @@ pub(crate) fn no_etag() -> Error {
         .with_outcome(Outcome::Applied)
 }
 
-impl From<RawResponse> for Answer {
-    fn from(response: RawResponse) -> Self {
+impl Answer {
+    /// Reads the answer to its end.
+    pub(super) async fn whole(response: AsyncRawResponse) -> azure_core::Result<Self> {
+        let (status, headers, mut chunks) = response.deconstruct();
+        let mut body = chunks.try_next().await?.unwrap_or_default();
+        if let Some(second) = chunks.try_next().await? {
+            let mut all = [body, second].concat();
+            while let Some(more) = chunks.try_next().await? {
+                all.extend_from_slice(&more);
+            }
+            body = all.into();
+        }
+        Ok(Self { status, headers, body })
+    }
+}
+
+#[cfg(feature = "queue")]
+impl From<azure_core::http::RawResponse> for Answer {
+    fn from(response: azure_core::http::RawResponse) -> Self {
         let (status, headers, body) = response.deconstruct();
         Self { status, headers, body: body.into() }
     }

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use azure_core::Bytes;
-use azure_core::http::headers::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
-use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, Request, Url};
+use azure_core::http::headers::{ACCEPT, CLIENT_REQUEST_ID, CONTENT_TYPE, HeaderName, HeaderValue};
+use azure_core::http::{Context, Method, Pipeline, PipelineStreamOptions, Request, Url};
 use azure_core::tracing::PublicApiInstrumentationInformation;
 use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
 use table_core::{Error, Result};
@@ -50,6 +50,7 @@ impl<'a> Call<'a> {
         request.insert_header(VERSION.0, VERSION.1);
         request.insert_header(DATA_SERVICE.0, DATA_SERVICE.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);
+        request.insert_header(CLIENT_REQUEST_ID, request_id());
         Self { name, subject, writes: method != Method::Get, request }
     }
 
@@ -71,18 +72,21 @@ impl Client {
         let _permit =
             self.in_flight.acquire().await.map_err(|_| Error::invalid_request("the store is closed"))?;
         let context = self.context(call.name);
-        let options = PipelineSendOptions { skip_checks: true, ..Default::default() };
         let started = Instant::now();
-        let exchange = self.pipeline.send(&context, &mut call.request, Some(options));
-        let response = match tokio::time::timeout(self.timeout, exchange).await {
-            Ok(response) => response.map_err(|e| not_exchanged(&e, call.writes))?,
+        let exchange = self.exchange(&context, &mut call.request);
+        let answer = match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(answer) => answer.map_err(|e| not_exchanged(&e, call.writes))?,
             Err(_) => return Err(timed_out(self.timeout, call.writes)),
         };
-        let answer = Answer::from(response);
         if answer.status.is_success() {
             return Ok(answer);
         }
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
+    }
+
+    async fn exchange(&self, context: &Context<'_>, request: &mut Request) -> azure_core::Result<Answer> {
+        let options = PipelineStreamOptions { skip_checks: true, ..Default::default() };
+        Answer::whole(self.pipeline.stream(context, request, Some(options)).await?).await
     }
 
     /// Names the operation for the caller's tracer, where there is one.
@@ -94,6 +98,11 @@ impl Client {
         let name = format!("AzureTableStore.{name}");
         context.with_value(PublicApiInstrumentationInformation::new(name, Vec::new()))
     }
+}
+
+/// A name for one request, in the service's logs too. Nothing depends on its being hard to guess.
+fn request_id() -> String {
+    uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid().to_string()
 }
 
 /// What is known of a request that may have been sent.

@@ -5,7 +5,7 @@ mod client;
 mod error;
 mod redact;
 
-pub(crate) use answer::{Answer, no_etag};
+pub(crate) use answer::{Answer, no_etag, text};
 #[cfg(feature = "queue")]
 pub(crate) use client::of_client;
 pub(crate) use client::{Call, Client, JSON};

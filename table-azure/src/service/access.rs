@@ -30,7 +30,7 @@ impl AzureTableStore {
     pub async fn stored_policies(&self, table: &TableName) -> Result<Vec<StoredPolicy>> {
         let client = self.client();
         client.only_storage(NAME)?;
-        let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url()?;
+        let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
         let answer = client.send(get("stored_policies", Subject::Table(table), url)).await?;
         from_xml::<Identifiers>(&answer)?.policies.into_iter().map(Identifier::into_policy).collect()
     }
@@ -43,7 +43,7 @@ impl AzureTableStore {
     pub async fn set_stored_policies(&self, table: &TableName, policies: &[StoredPolicy]) -> Result<()> {
         let client = self.client();
         client.only_storage(NAME)?;
-        let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url()?;
+        let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
         let body = to_xml(&Identifiers { policies: policies.iter().map(Identifier::of).collect() })?;
         client.send(put("set_stored_policies", Subject::Table(table), url, body)).await.map(drop)
     }

@@ -78,7 +78,7 @@ impl AzureTableStore {
         let client = self.client();
         client.only_storage(NAME)?;
         let url =
-            client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url()?;
+            client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
         from_xml(&client.send(get("service_properties", Subject::Service, url)).await?)
     }
 
@@ -90,7 +90,7 @@ impl AzureTableStore {
         let client = self.client();
         client.only_storage(NAME)?;
         let url =
-            client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url()?;
+            client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
         let call = put("set_service_properties", Subject::Service, url, to_xml(properties)?);
         client.send(call).await.map(drop)
     }

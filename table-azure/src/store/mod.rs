@@ -160,6 +160,10 @@ impl AzureTableStore {
             if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
         let mut client_options = options.client_options;
         client_options.retry = RetryOptions::none();
+        #[cfg(feature = "reqwest_rustls")]
+        if client_options.transport.is_none() {
+            client_options.transport = crate::transport::to(endpoint.root());
+        }
         let traced = client_options.instrumentation.tracer_provider.is_some();
         let name = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
         let auth = auth.into_iter().collect();

@@ -18,7 +18,7 @@ impl Client {
         let select = select.map(names);
         let url = self.endpoint.read_from(&entity_path(table, key)).with_some("$select", select.as_deref());
         let subject = Subject::Entity(table, key);
-        let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url()?);
+        let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url());
         match self.send(call).await {
             Ok(answer) => wire::decode_entity(&answer.body).map(Some),
             Err(e) if e.is_entity_not_found() => Ok(None),
@@ -44,7 +44,7 @@ impl Client {
             .with_some("$top", top.as_deref())
             .with_some("NextPartitionKey", position.map(|p| p.first.as_str()))
             .with_some("NextRowKey", position.and_then(|p| p.second.as_deref()));
-        let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url()?);
+        let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url());
         let answer = self.send(call).await?;
         let items = wire::decode_entities(&answer.body)?;
         let continuation = next(&answer).map(|position| Continuation::new(table, query, position));

@@ -9,7 +9,7 @@ use crate::wire;
 
 impl Client {
     pub(super) async fn create_table(&self, table: &TableName) -> Result<()> {
-        let url = self.endpoint.write_to("Tables").into_url()?;
+        let url = self.endpoint.write_to("Tables").into_url();
         let body = format!(r#"{{"TableName":"{table}"}}"#).into_bytes();
         let call = Call::new(OperationKind::CreateTable, Subject::Table(table), Method::Post, url)
             .header("prefer", "return-no-content")
@@ -18,7 +18,7 @@ impl Client {
     }
 
     pub(super) async fn delete_table(&self, table: &TableName) -> Result<()> {
-        let url = self.endpoint.write_to(&format!("Tables('{table}')")).into_url()?;
+        let url = self.endpoint.write_to(&format!("Tables('{table}')")).into_url();
         let call = Call::new(OperationKind::DeleteTable, Subject::Table(table), Method::Delete, url);
         self.send(call).await.map(drop)
     }
@@ -36,7 +36,7 @@ impl Client {
             .read_from("Tables")
             .with_some("$filter", filter.as_deref())
             .with_some("NextTableName", position.map(|position| position.first.as_str()))
-            .into_url()?;
+            .into_url();
         let answer =
             self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
         let mut items = wire::decode_table_names(&answer.body)?;

@@ -11,7 +11,7 @@ impl Client {
     pub(super) async fn write(&self, table: &TableName, operation: &Operation) -> Result<Written> {
         engine::check_operation(&self.profile, operation)?;
         let write = Write::new(operation, self.endpoint.cosmos)?;
-        let url = self.endpoint.write_to(&write.path(table)).into_url()?;
+        let url = self.endpoint.write_to(&write.path(table)).into_url();
         let subject = Subject::Entity(table, operation.key());
         let mut call = Call::new(operation.kind(), subject, write.method, url);
         if let Some(verb) = write.tunnelled {
@@ -37,7 +37,7 @@ impl Client {
             let what = "bytes of a group transaction's request";
             return Err(Error::limit(what, self.profile.group_bytes, body.bytes.len()));
         }
-        let url = self.endpoint.write_to("$batch").into_url()?;
+        let url = self.endpoint.write_to("$batch").into_url();
         let call = Call::new(OperationKind::Transact, Subject::Table(table), Method::Post, url)
             .body(body.content_type, body.bytes);
         let answer = self.send(call).await?;

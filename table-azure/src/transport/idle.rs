@@ -1,0 +1,73 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use azure_core::http::Url;
+use tokio::task::JoinHandle;
+
+use super::connection::Connection;
+
+/// How long a connection is kept for the next request. Azure closes it after four minutes.
+const KEPT: Duration = Duration::from_secs(90);
+
+/// Connections that wait for a request; the last one back is the first to go out.
+#[derive(Debug, Default)]
+pub(super) struct Idle(Arc<Mutex<Waiting>>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    connections: Vec<(Connection, Instant)>,
+    sweeper: Option<JoinHandle<()>>,
+}
+
+impl Idle {
+    /// A connection to where the URL leads that is still open.
+    pub(super) fn take(&self, url: &Url) -> Option<Connection> {
+        loop {
+            let mut connection = lock(&self.0).take(url)?;
+            if connection.is_open() {
+                return Some(connection);
+            }
+        }
+    }
+
+    pub(super) fn put(&self, connection: Connection) {
+        let mut waiting = lock(&self.0);
+        waiting.connections.push((connection, Instant::now()));
+        if waiting.sweeper.as_ref().is_none_or(JoinHandle::is_finished) {
+            waiting.sweeper = Some(tokio::spawn(sweep(Arc::downgrade(&self.0))));
+        }
+    }
+}
+
+impl Waiting {
+    fn take(&mut self, url: &Url) -> Option<Connection> {
+        let at = self.connections.iter().rposition(|(connection, _)| connection.leads_to(url))?;
+        Some(self.connections.remove(at).0)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(sweeper) = &self.sweeper {
+            sweeper.abort();
+        }
+    }
+}
+
+/// Closes what nobody took for long, until there is nothing left.
+async fn sweep(waiting: Weak<Mutex<Waiting>>) {
+    loop {
+        tokio::time::sleep(KEPT / 2).await;
+        let Some(waiting) = waiting.upgrade() else { return };
+        let mut waiting = lock(&waiting);
+        waiting.connections.retain(|(_, since)| since.elapsed() < KEPT);
+        if waiting.connections.is_empty() {
+            waiting.sweeper = None;
+            return;
+        }
+    }
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
