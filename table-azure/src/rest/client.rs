@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use azure_core::Bytes;
@@ -19,6 +20,9 @@ const VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-12-06"));
 const DATA_SERVICE: (HeaderName, HeaderValue) =
     (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0"));
+
+/// Room for the headers of every request, those that policies add too.
+const HEADERS: usize = 14;
 
 /// The connection of a store: pipeline, addresses, limits.
 #[derive(Debug)]
@@ -47,6 +51,7 @@ impl<'a> Call<'a> {
 
     pub(crate) fn named(name: &'static str, subject: Subject<'a>, method: Method, url: Url) -> Self {
         let mut request = Request::new(url, method);
+        *request.headers_mut() = HashMap::with_capacity(HEADERS).into();
         request.insert_header(VERSION.0, VERSION.1);
         request.insert_header(DATA_SERVICE.0, DATA_SERVICE.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);

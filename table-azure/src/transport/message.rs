@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use azure_core::error::{Error, ErrorKind};
 use azure_core::http::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::http::{AsyncRawResponse, Body, Request, Url};
@@ -35,10 +37,58 @@ fn headers(request: &Request) -> Result<HeaderMap> {
     let mut headers = HeaderMap::with_capacity(16);
     headers.insert(HOST, host(request.url()).parse().map_err(malformed)?);
     for (name, value) in request.headers().iter() {
-        let name = http::HeaderName::from_bytes(name.as_str().as_bytes()).map_err(malformed)?;
-        headers.insert(name, value.as_str().parse().map_err(malformed)?);
+        headers.insert(sent(name.as_str())?, value.as_str().parse().map_err(malformed)?);
     }
     Ok(headers)
+}
+
+/// Most requests have these and no others: they need no parsing.
+static SENT: [http::HeaderName; 11] = [
+    http::header::ACCEPT,
+    http::header::AUTHORIZATION,
+    http::header::CONTENT_TYPE,
+    http::header::IF_MATCH,
+    http::header::USER_AGENT,
+    http::HeaderName::from_static("dataserviceversion"),
+    http::HeaderName::from_static("prefer"),
+    http::HeaderName::from_static("x-http-method"),
+    http::HeaderName::from_static("x-ms-client-request-id"),
+    http::HeaderName::from_static("x-ms-date"),
+    http::HeaderName::from_static("x-ms-version"),
+];
+
+fn sent(name: &str) -> Result<http::HeaderName> {
+    match SENT.iter().find(|known| known.as_str() == name) {
+        Some(known) => Ok(known.clone()),
+        None => name.parse().map_err(malformed),
+    }
+}
+
+/// Most answers have these and no others: they need no copies.
+static RECEIVED: [HeaderName; 18] = [
+    HeaderName::from_static("cache-control"),
+    HeaderName::from_static("connection"),
+    HeaderName::from_static("content-length"),
+    HeaderName::from_static("content-type"),
+    HeaderName::from_static("dataserviceid"),
+    HeaderName::from_static("date"),
+    HeaderName::from_static("etag"),
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("location"),
+    HeaderName::from_static("preference-applied"),
+    HeaderName::from_static("server"),
+    HeaderName::from_static("transfer-encoding"),
+    HeaderName::from_static("x-content-type-options"),
+    HeaderName::from_static("x-ms-client-request-id"),
+    HeaderName::from_static("x-ms-continuation-nextpartitionkey"),
+    HeaderName::from_static("x-ms-continuation-nextrowkey"),
+    HeaderName::from_static("x-ms-request-id"),
+    HeaderName::from_static("x-ms-version"),
+];
+
+fn received(name: &str) -> HeaderName {
+    let known = RECEIVED.iter().find(|known| known.as_str() == name);
+    known.cloned().unwrap_or_else(|| HeaderName::from(name.to_owned()))
 }
 
 async fn bytes(body: &Body) -> Result<Bytes> {
@@ -60,11 +110,11 @@ fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
 /// The answer as policies see it. Headers that are not text are left out.
 pub(super) fn answer(answer: http::Response<Bytes>) -> AsyncRawResponse {
     let (head, body) = answer.into_parts();
-    let mut headers = Headers::new();
+    let mut headers = HashMap::with_capacity(head.headers.len());
     for (name, value) in &head.headers {
         if let Ok(value) = value.to_str() {
-            headers.insert(HeaderName::from(name.as_str().to_owned()), HeaderValue::from(value.to_owned()));
+            headers.insert(received(name.as_str()), HeaderValue::from(value.to_owned()));
         }
     }
-    AsyncRawResponse::from_bytes(head.status.as_u16().into(), headers, body)
+    AsyncRawResponse::from_bytes(head.status.as_u16().into(), Headers::from(headers), body)
 }
