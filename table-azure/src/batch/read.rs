@@ -1,4 +1,4 @@
-use memchr::memmem;
+use memchr::{memchr, memchr_iter, memmem};
 use table_core::model::{ETag, TableName};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written};
 use table_core::{Error, Result};
@@ -104,7 +104,7 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Option<Vec<&'a str>> {
             continue;
         }
         let rest = &text[at + delimiter.len()..];
-        let line = rest.split_inclusive('\n').next().unwrap_or_default();
+        let line = memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..=end]);
         let after = text.len() - rest.len() + line.len();
         match line.trim_end() {
             "" => parts.extend(start.replace(after).map(|start| &text[start..at])),
@@ -121,19 +121,25 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Option<Vec<&'a str>> {
 /// Up to the first empty line, and after it.
 fn head_and_body(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches(['\r', '\n']);
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        if matches!(line, "\r\n" | "\n") {
-            return (&text[..at], &text[at + line.len()..]);
+    let mut start = 0;
+    for end in memchr_iter(b'\n', text.as_bytes()) {
+        if matches!(&text[start..end], "" | "\r") {
+            return (&text[..start], &text[end + 1..]);
         }
-        at += line.len();
+        start = end + 1;
     }
     (text, "")
 }
 
 fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let mut pairs = head.lines().filter_map(|line| line.split_once(':'));
-    pairs.find(|(n, _)| n.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    let ends = memchr_iter(b'\n', head.as_bytes()).chain([head.len()]);
+    let mut start = 0;
+    let mut lines = ends.map(|end| &head[std::mem::replace(&mut start, end + 1).min(end)..end]);
+    lines.find_map(|line| {
+        let (found, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(':').filter(|_| found.eq_ignore_ascii_case(name))?;
+        Some(value.trim())
+    })
 }
 
 /// The boundary that a content type names.

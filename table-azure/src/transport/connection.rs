@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use azure_core::Bytes;
 use azure_core::http::Url;
@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use super::message::host;
+use super::relay::Relay;
 
 pub(super) type Message = Request<Full<Bytes>>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
@@ -29,6 +30,7 @@ pub(super) struct Connection {
 #[derive(Debug)]
 struct Wire {
     http: http1::Connection<Stream, Full<Bytes>>,
+    relay: Relay,
     ended: bool,
 }
 
@@ -42,7 +44,7 @@ pub(super) struct Unanswered {
 impl Connection {
     pub(super) async fn over(stream: Stream, url: &Url) -> hyper::Result<Self> {
         let (requests, http) = http1::handshake(stream).await?;
-        let wire = Wire { http, ended: false };
+        let wire = Wire { http, relay: Relay::new(), ended: false };
         Ok(Self { scheme: url.scheme().to_owned(), host: host(url).to_owned(), requests, wire })
     }
 
@@ -75,17 +77,12 @@ impl Connection {
 impl Wire {
     /// Waits for what comes over the wire, polling the wire itself meanwhile.
     async fn driven_for<F: Future>(&mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
+        let (mut future, relay) = (pin!(future), self.relay.clone());
         poll_fn(|cx| {
-            self.poll(cx);
-            match future.as_mut().poll(cx) {
-                // What was just asked for may be on its way only now.
-                Poll::Pending => {
-                    self.poll(cx);
-                    future.as_mut().poll(cx)
-                }
-                ready => ready,
-            }
+            relay.poll(cx, |cx| {
+                self.poll(cx);
+                future.as_mut().poll(cx)
+            })
         })
         .await
     }

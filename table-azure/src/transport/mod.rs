@@ -8,6 +8,7 @@ mod connection;
 mod connections;
 mod idle;
 mod message;
+mod relay;
 
 use std::sync::Arc;
 

@@ -1,14 +1,12 @@
 //! One entity, from JSON.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use table_core::Result;
 use table_core::model::{ETag, EdmType, Entity, Key, Properties, Ticks};
-use table_core::store::ErrorKind;
-use table_core::{Error, Result};
 
-use super::value::{ValueSeed, retype};
+use super::json::{self, Json, Scalar};
+use super::value::{push_value, retype};
 
 const TYPE: &str = "@odata.type";
 
@@ -28,90 +26,52 @@ const TYPE: &str = "@odata.type";
 /// # Ok::<(), table_core::Error>(())
 /// ```
 pub fn decode_entity(json: &[u8]) -> Result<Entity> {
-    from_slice(json, EntitySeed { capacity: json.len() })
-}
-
-/// Runs a seed over a whole document.
-pub(super) fn from_slice<'de, S: DeserializeSeed<'de>>(json: &'de [u8], seed: S) -> Result<S::Value> {
-    // Once for the document: cheaper than serde_json's check of every text in it.
-    let json = std::str::from_utf8(json).map_err(unreadable)?;
-    let mut deserializer = serde_json::Deserializer::from_str(json);
-    let value = seed.deserialize(&mut deserializer).map_err(unreadable)?;
-    deserializer.end().map_err(unreadable)?;
-    Ok(value)
-}
-
-fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Service("JSON that cannot be read".to_owned())).with_source(cause)
+    json::read(json, |document| entity(document, json.len()))
 }
 
 /// Reads an entity, with room for this many bytes of packed properties at first.
-pub(super) struct EntitySeed {
-    pub(super) capacity: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for EntitySeed {
-    type Value = Entity;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Entity, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for EntitySeed {
-    type Value = Entity;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an entity")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entity, A::Error> {
-        let mut parts = Parts { properties: Properties::with_capacity(self.capacity), ..Parts::default() };
-        while let Some(name) = map.next_key_seed(Text)? {
-            parts.read(name, &mut map)?;
-        }
-        parts.finish().map_err(A::Error::custom)
-    }
+pub(super) fn entity(json: &mut Json<'_>, capacity: usize) -> json::Result<Entity> {
+    let mut parts = Parts { properties: Properties::with_capacity(capacity), ..Parts::default() };
+    json.object(|json, name| parts.read(json, name))?;
+    parts.finish().map_err(|reason| json.broken(reason))
 }
 
 /// What has been read of an entity.
 #[derive(Default)]
-struct Parts<'de> {
-    partition: Option<Cow<'de, str>>,
-    row: Option<Cow<'de, str>>,
+struct Parts<'a> {
+    partition: Option<Cow<'a, str>>,
+    row: Option<Cow<'a, str>>,
     etag: Option<ETag>,
     timestamp: Option<Ticks>,
     properties: Properties,
     /// The annotation just read: services write each before its value.
-    next: Option<(Cow<'de, str>, EdmType)>,
+    next: Option<(Cow<'a, str>, EdmType)>,
     /// Annotations that were not followed by their values.
-    other: Vec<(Cow<'de, str>, EdmType)>,
+    other: Vec<(Cow<'a, str>, EdmType)>,
 }
 
-impl<'de> Parts<'de> {
-    fn read<A: MapAccess<'de>>(&mut self, name: Cow<'de, str>, map: &mut A) -> Result<(), A::Error> {
+impl<'a> Parts<'a> {
+    fn read(&mut self, json: &mut Json<'a>, name: Cow<'a, str>) -> json::Result<()> {
         match &*name {
-            "PartitionKey" => self.partition = Some(map.next_value_seed(Text)?),
-            "RowKey" => self.row = Some(map.next_value_seed(Text)?),
-            "Timestamp" => self.timestamp = timestamp(map)?,
-            "odata.etag" => self.etag = Some(ETag::from(&*map.next_value_seed(Text)?)),
+            "PartitionKey" => self.partition = Some(json.text()?),
+            "RowKey" => self.row = Some(json.text()?),
+            "Timestamp" => self.timestamp = timestamp(json)?,
+            "odata.etag" => self.etag = Some(ETag::from(&*json.text()?)),
             other if other.ends_with(TYPE) => {
-                let edm_type = map.next_value_seed(TypeName)?;
+                let edm_type = type_name(json)?;
                 self.annotate(name, edm_type);
             }
-            other if other.starts_with("odata.") || other.contains('@') => {
-                map.next_value::<IgnoredAny>()?;
-            }
-            _ => {
-                let edm_type = self.type_of(&name);
-                let properties = &mut self.properties;
-                map.next_value_seed(ValueSeed { properties, name: &name, edm_type })?;
+            other if other.starts_with("odata.") || other.bytes().any(|b| b == b'@') => json.skip()?,
+            other => {
+                let edm_type = self.type_of(other);
+                let value = json.scalar().map_err(|e| e.of_property(other))?;
+                push_value(&mut self.properties, other, edm_type, &value).map_err(|e| json.broken(e))?;
             }
         }
         Ok(())
     }
 
-    fn annotate(&mut self, annotation: Cow<'de, str>, edm_type: EdmType) {
+    fn annotate(&mut self, annotation: Cow<'a, str>, edm_type: EdmType) {
         let length = annotation.len() - TYPE.len();
         let name = match annotation {
             Cow::Borrowed(text) => Cow::Borrowed(&text[..length]),
@@ -146,84 +106,16 @@ impl<'de> Parts<'de> {
     }
 }
 
-fn timestamp<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<Ticks>, A::Error> {
-    let Some(text) = map.next_value_seed(MaybeText)? else { return Ok(None) };
-    text.parse().map(Some).map_err(A::Error::custom)
-}
-
-/// A text, borrowed from the document where it has no escapes.
-pub(super) struct Text;
-
-impl<'de> DeserializeSeed<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_str(self)
+/// A moment or null.
+fn timestamp(json: &mut Json<'_>) -> json::Result<Option<Ticks>> {
+    match json.scalar()? {
+        Scalar::Null => Ok(None),
+        Scalar::Text(text) => text.parse().map(Some).map_err(|_| json.broken("the Timestamp is no time")),
+        _ => Err(json.broken("the Timestamp is no text")),
     }
 }
 
-impl<'de> Visitor<'de> for Text {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("text")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-}
-
-/// A text or null.
-struct MaybeText;
-
-impl<'de> DeserializeSeed<'de> for MaybeText {
-    type Value = Option<Cow<'de, str>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for MaybeText {
-    type Value = Option<Cow<'de, str>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("text or null")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        Text.deserialize(deserializer).map(Some)
-    }
-}
-
-/// The name of a type.
-struct TypeName;
-
-impl<'de> DeserializeSeed<'de> for TypeName {
-    type Value = EdmType;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<EdmType, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for TypeName {
-    type Value = EdmType;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of an Edm type")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<EdmType, E> {
-        EdmType::from_name(name).ok_or_else(|| E::custom(format_args!("unknown type {name:?}")))
-    }
+fn type_name(json: &mut Json<'_>) -> json::Result<EdmType> {
+    let name = json.text()?;
+    EdmType::from_name(&name).ok_or_else(|| json.broken(format!("unknown type {name:?}")))
 }

@@ -54,7 +54,12 @@ const JSON_KNOWS: [EdmType; 3] = [EdmType::Boolean, EdmType::Int32, EdmType::Str
 
 fn push_name(out: &mut Vec<u8>, name: &str) {
     out.push(b',');
-    json(out, name);
+    // Every name that a store takes is such a one, if it is of ASCII.
+    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        quoted(out, |out| out.extend_from_slice(name.as_bytes()));
+    } else {
+        json(out, name);
+    }
 }
 
 fn push_value(out: &mut Vec<u8>, value: ValueRef<'_>) {

@@ -9,6 +9,7 @@
 
 mod decode;
 mod encode;
+mod json;
 mod page;
 mod value;
 

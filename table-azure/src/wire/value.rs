@@ -1,91 +1,68 @@
 //! One property value, from JSON into [`Properties`].
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{DeserializeSeed, Deserializer, Error, Visitor};
 use table_core::model::{EdmType, Properties, ValueRef};
 use uuid::Uuid;
 
-/// Reads a value and appends it under its name. Null appends nothing: it is an absent property.
-pub(super) struct ValueSeed<'a> {
-    pub(super) properties: &'a mut Properties,
-    pub(super) name: &'a str,
-    /// The annotated type, if it came before the value.
-    pub(super) edm_type: Option<EdmType>,
+use super::json::Scalar;
+
+/// Appends a value under its name, with the annotated type if that came before it. Null appends nothing: it is
+/// an absent property.
+///
+/// # Errors
+/// The value cannot be of that type (a message without the value).
+pub(super) fn push_value(
+    properties: &mut Properties,
+    name: &str,
+    edm_type: Option<EdmType>,
+    value: &Scalar<'_>,
+) -> Result<(), String> {
+    let found = match value {
+        Scalar::Null => return Ok(()),
+        Scalar::Boolean(value) => only(EdmType::Boolean, edm_type, ValueRef::Boolean(*value)),
+        Scalar::Integer(value) => integer(*value, edm_type),
+        Scalar::Decimal(value) => only(EdmType::Double, edm_type, ValueRef::Double(*value)),
+        Scalar::Text(text) if edm_type == Some(EdmType::Binary) => {
+            let pushed = push_base64(properties, name, text);
+            return pushed.ok_or_else(|| mismatch(name, edm_type, value));
+        }
+        Scalar::Text(text) => from_text(text, edm_type.unwrap_or(EdmType::String)),
+    };
+    properties.push(name, found.ok_or_else(|| mismatch(name, edm_type, value))?, false);
+    Ok(())
 }
 
-impl ValueSeed<'_> {
-    fn push<E>(self, value: ValueRef<'_>) -> Result<(), E> {
-        self.properties.push(self.name, value, false);
-        Ok(())
-    }
-
-    fn mismatch<E: Error>(&self, found: &str) -> E {
-        let expected = self.edm_type.map_or("a value", EdmType::name);
-        E::custom(format_args!("property '{}': expected {expected}, found {found}", self.name))
-    }
+/// Most are short, and then need no buffer of their own.
+fn push_base64(properties: &mut Properties, name: &str, text: &str) -> Option<()> {
+    let (mut short, long);
+    let bytes = if text.len() <= 256 {
+        short = [0; 192];
+        let length = STANDARD.decode_slice(text, &mut short).ok()?;
+        &short[..length]
+    } else {
+        long = STANDARD.decode(text).ok()?;
+        &long[..]
+    };
+    properties.push(name, ValueRef::Binary(bytes), false);
+    Some(())
 }
 
-impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
+/// A value of this type, unless another one is annotated.
+fn only(of: EdmType, edm_type: Option<EdmType>, value: ValueRef<'_>) -> Option<ValueRef<'_>> {
+    edm_type.is_none_or(|annotated| annotated == of).then_some(value)
 }
 
-impl Visitor<'_> for ValueSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a value of the property '{}'", self.name)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        match self.edm_type {
-            None | Some(EdmType::Boolean) => self.push(ValueRef::Boolean(value)),
-            Some(_) => Err(self.mismatch("a Boolean")),
-        }
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<(), E> {
-        match integer(value, self.edm_type) {
-            Some(value) => self.push(value),
-            None => Err(self.mismatch("an integer")),
-        }
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
-        match i64::try_from(value) {
-            Ok(value) => self.visit_i64(value),
-            Err(_) => self.visit_f64(value as f64),
-        }
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        match self.edm_type {
-            None | Some(EdmType::Double) => self.push(ValueRef::Double(value)),
-            Some(_) => Err(self.mismatch("a number with decimals")),
-        }
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
-        let Some(edm_type) = self.edm_type else { return self.push(ValueRef::String(value)) };
-        if edm_type == EdmType::Binary {
-            let Ok(bytes) = STANDARD.decode(value) else { return Err(self.mismatch("other text")) };
-            return self.push(ValueRef::Binary(&bytes));
-        }
-        match from_text(value, edm_type) {
-            Some(value) => self.push(value),
-            None => Err(self.mismatch("other text")),
-        }
-    }
+fn mismatch(name: &str, edm_type: Option<EdmType>, found: &Scalar<'_>) -> String {
+    let expected = edm_type.map_or("a value", EdmType::name);
+    let found = match found {
+        Scalar::Null => "null",
+        Scalar::Boolean(_) => "a Boolean",
+        Scalar::Integer(_) => "an integer",
+        Scalar::Decimal(_) => "a number with decimals",
+        Scalar::Text(_) => "other text",
+    };
+    format!("property '{name}': expected {expected}, found {found}")
 }
 
 /// An integer of JSON as the annotated type, or as the smallest that holds it.

@@ -1,0 +1,101 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_util::task::AtomicWaker;
+
+/// Keeps what happens inside a poll from waking the task that is polling.
+///
+/// The two ends of a connection wake each other through channels. Both are polled by one task: it need not be
+/// scheduled again, perhaps on another thread, to be told what it just did; polling once more is enough.
+#[derive(Clone, Debug)]
+pub(super) struct Relay {
+    state: Arc<State>,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    flags: AtomicU8,
+    task: AtomicWaker,
+}
+
+const POLLING: u8 = 1;
+const WOKEN: u8 = 2;
+
+impl Relay {
+    pub(super) fn new() -> Self {
+        let state = Arc::new(State::default());
+        Self { waker: Waker::from(Arc::clone(&state)), state }
+    }
+
+    /// Polls until it is ready or nothing woke it meanwhile; from then on, the task is woken.
+    pub(super) fn poll<T>(
+        &self,
+        task: &Context<'_>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.state.task.register(task.waker());
+        loop {
+            self.state.flags.store(POLLING, Ordering::SeqCst);
+            if let Poll::Ready(value) = poll(&mut Context::from_waker(&self.waker)) {
+                self.state.flags.store(0, Ordering::SeqCst);
+                return Poll::Ready(value);
+            }
+            let quiet = self.state.flags.compare_exchange(POLLING, 0, Ordering::SeqCst, Ordering::SeqCst);
+            if quiet.is_ok() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Wake for State {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.flags.fetch_or(WOKEN, Ordering::SeqCst) == 0 {
+            self.task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_task_is_woken_from_outside_only() {
+        let (relay, task) = (Relay::new(), Arc::new(Task::default()));
+        let waker = Waker::from(Arc::clone(&task));
+        let context = Context::from_waker(&waker);
+        let (mut polls, mut inner) = (0, None);
+        let polled = relay.poll(&context, |cx| {
+            polls += 1;
+            inner = Some(cx.waker().clone());
+            if polls < 3 {
+                cx.waker().wake_by_ref();
+            }
+            Poll::<()>::Pending
+        });
+        assert_eq!((polled, polls, task.0.load(Ordering::SeqCst)), (Poll::Pending, 3, 0));
+        let inner = inner.unwrap();
+        inner.wake_by_ref();
+        inner.wake();
+        assert_eq!(task.0.load(Ordering::SeqCst), 1);
+        assert_eq!(relay.poll(&context, |_| Poll::Ready(5)), Poll::Ready(5));
+    }
+}
