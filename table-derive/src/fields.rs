@@ -37,6 +37,8 @@ pub(crate) struct Property {
     /// The type that implements `Codec`.
     pub(crate) codec: TokenStream,
     pub(crate) encrypt: bool,
+    /// The bytes over which the value leaves the row, if it may.
+    pub(crate) large: Option<usize>,
     /// The function that makes the value of an absent property.
     pub(crate) default: Option<TokenStream>,
 }
@@ -143,6 +145,7 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
         name: name(ident, attrs.rename.as_ref(), rules.rename_all),
         codec: codec(field, attrs, rules.krate),
         encrypt: attrs.encrypt.is_some(),
+        large: attrs.large.as_ref().map(|large| large.over),
         default,
     })
 }

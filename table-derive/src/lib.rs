@@ -18,7 +18,10 @@ use syn::{DeriveInput, parse_macro_input};
 
 /// Derives `TableEntity` and `FromEntity` for a struct, with `IndexedEntity` where it has `#[index(…)]`, or
 /// `FromEntity` for a projection.
-#[proc_macro_derive(TableEntity, attributes(entity, index, partition_key, row_key, encrypt, etag, timestamp))]
+#[proc_macro_derive(
+    TableEntity,
+    attributes(entity, index, partition_key, row_key, encrypt, large, etag, timestamp)
+)]
 pub fn table_entity(input: TokenStream) -> TokenStream {
     entity::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
@@ -30,7 +33,10 @@ pub fn entity_resolver(input: TokenStream) -> TokenStream {
 }
 
 /// Derives `PropertyGroup` for a struct that entities flatten.
-#[proc_macro_derive(PropertyGroup, attributes(entity, partition_key, row_key, encrypt, etag, timestamp))]
+#[proc_macro_derive(
+    PropertyGroup,
+    attributes(entity, partition_key, row_key, encrypt, large, etag, timestamp)
+)]
 pub fn property_group(input: TokenStream) -> TokenStream {
     group::derive(&parse_macro_input!(input as DeriveInput)).into()
 }

@@ -119,6 +119,10 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
             }
 
+            fn large() -> ::std::vec::Vec<&'static str> {
+                [#(<#all as #krate::typed::FromEntity>::large()),*].concat()
+            }
+
             fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
                 [#(<#all as #krate::typed::FromEntity>::indexes()),*].concat()
             }

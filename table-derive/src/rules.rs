@@ -12,7 +12,7 @@ use crate::fields::{Field, FieldRules, Owner, Role, is_option};
 type Present = (&'static str, TokenStream);
 
 /// Attributes that decide what a field is, what may stand beside each, and why nothing else.
-const ROLES: [(&str, &[&str], &str); 8] = [
+const ROLES: [(&str, &[&str], &str); 9] = [
     ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
     ("etag", &[], "the store sets the ETag"),
     ("timestamp", &[], "the store sets the timestamp"),
@@ -21,6 +21,7 @@ const ROLES: [(&str, &[&str], &str); 8] = [
     ("rest", &[], "the properties are kept as they are"),
     ("json", &["rename", "default", "encrypt"], "the field is stored as JSON"),
     ("with", &["rename", "default", "encrypt"], "the named codec stores the field"),
+    ("large", &["rename", "default", "encrypt"], "its value may be in a blob"),
 ];
 
 /// Reports attributes of one field that contradict each other or have no place in this struct.
@@ -38,6 +39,7 @@ fn present(attrs: &FieldAttrs) -> Vec<Present> {
         at("partition_key", attrs.partition_key.as_ref().map(|k| &k.at)),
         at("row_key", attrs.row_key.as_ref().map(|k| &k.at)),
         at("encrypt", attrs.encrypt.as_ref()),
+        at("large", attrs.large.as_ref().map(|l| &l.at)),
         at("etag", attrs.etag.as_ref()),
         at("timestamp", attrs.timestamp.as_ref()),
         at("rename", attrs.rename.as_ref()),
@@ -64,11 +66,11 @@ fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
     let (banned, why): (&[&str], _) = match owner {
         Owner::Entity | Owner::Wide => return,
         Owner::Projection => (
-            &["flatten", "rest", "skip"],
+            &["flatten", "rest", "skip", "large"],
             "a projection lists the properties that it reads; name them as fields of their own",
         ),
         Owner::Group => (
-            &["partition_key", "row_key", "etag", "timestamp", "rest"],
+            &["partition_key", "row_key", "etag", "timestamp", "rest", "large"],
             "only the entity has it; put the field there",
         ),
     };

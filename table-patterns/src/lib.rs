@@ -4,6 +4,7 @@
 //! Each module documents the problem, the key layout, the guarantees, the failure windows and the
 //! cost in requests. `docs/cookbook.md` maps the guide's sections to them.
 
+mod blob;
 pub mod bulk;
 pub mod clock;
 pub mod compound;
@@ -11,6 +12,7 @@ mod conflict;
 pub mod heterogeneous;
 pub mod index;
 pub mod journal;
+pub mod large;
 pub mod log_tail;
 pub mod queue;
 pub mod relationship;

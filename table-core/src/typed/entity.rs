@@ -23,6 +23,11 @@ pub trait FromEntity: Sized + Send + 'static {
     /// The properties that are encrypted in the store: a table of this type needs an encrypting one.
     fn encrypted() -> Vec<&'static str>;
 
+    /// The properties whose values may be in blobs: a table that does not know of blobs refuses such a type.
+    fn large() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// The declared indexes of the entities, which writes must keep in step.
     fn indexes() -> Vec<&'static IndexSchema> {
         Vec::new()

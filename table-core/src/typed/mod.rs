@@ -6,6 +6,7 @@ pub mod derived;
 mod entity;
 mod field;
 mod index;
+mod large_field;
 mod operand;
 mod prefix_builder;
 mod property;
@@ -23,6 +24,7 @@ pub use index::{
     EntriesOf, IndexEntries, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness,
     IndexedEntity, ManyEntries, OneEntry, PartRange,
 };
+pub use large_field::LargeField;
 pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};
 pub use record::Record;

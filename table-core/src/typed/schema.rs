@@ -56,4 +56,6 @@ pub struct PropertySchema {
     pub optional: bool,
     /// Whether it carries the *encrypt* mark.
     pub encrypted: bool,
+    /// For a large property, the bytes over which its value leaves the row: `#[large(over = …)]`.
+    pub large: Option<usize>,
 }

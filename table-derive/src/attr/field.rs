@@ -9,6 +9,7 @@ pub(crate) struct FieldAttrs {
     pub(crate) partition_key: Option<KeyAttr>,
     pub(crate) row_key: Option<KeyAttr>,
     pub(crate) encrypt: Option<Path>,
+    pub(crate) large: Option<LargeAttr>,
     pub(crate) etag: Option<Path>,
     pub(crate) timestamp: Option<Path>,
     pub(crate) rename: Option<LitStr>,
@@ -24,6 +25,13 @@ pub(crate) struct FieldAttrs {
 pub(crate) struct KeyAttr {
     pub(crate) at: Path,
     pub(crate) format: Option<LitStr>,
+}
+
+/// `#[large]` or `#[large(over = 4096)]`.
+pub(crate) struct LargeAttr {
+    pub(crate) at: Path,
+    /// The bytes over which a value leaves the row.
+    pub(crate) over: usize,
 }
 
 /// `default` or `default = path`.
@@ -43,6 +51,7 @@ impl FieldAttrs {
                 Some("partition_key") => once(&mut out.partition_key, key(attr, errors), attr, errors),
                 Some("row_key") => once(&mut out.row_key, key(attr, errors), attr, errors),
                 Some("encrypt") => once(&mut out.encrypt, bare(attr, errors), attr, errors),
+                Some("large") => once(&mut out.large, large(attr, errors), attr, errors),
                 Some("etag") => once(&mut out.etag, bare(attr, errors), attr, errors),
                 Some("timestamp") => once(&mut out.timestamp, bare(attr, errors), attr, errors),
                 Some("entity") => items(attr, errors).iter().for_each(|i| out.take(i, errors)),
@@ -91,6 +100,23 @@ fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
         }
     }
     Some(KeyAttr { at: attr.path().clone(), format })
+}
+
+/// What a large field keeps in the row unless it says otherwise.
+const LARGE_OVER: usize = 32_768;
+
+fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {
+    let mut over = None;
+    for item in items(attr, errors) {
+        match item.name().as_str() {
+            "over" => set(&mut over, item.integer(errors), &item, errors),
+            _ => item.unknown(&["over"], errors),
+        }
+    }
+    let over = over.map_or(Ok(LARGE_OVER), |literal| {
+        literal.base10_parse().map_err(|_| errors.push(&literal, "a number of bytes, such as `over = 4096`"))
+    });
+    Some(LargeAttr { at: attr.path().clone(), over: over.ok()? })
 }
 
 fn once<T>(slot: &mut Option<T>, value: Option<T>, attr: &Attribute, errors: &Errors) {

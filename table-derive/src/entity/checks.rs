@@ -6,8 +6,8 @@ use quote::{quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use super::model::{Entity, stop};
-use crate::fields::Role;
+use super::model::{Entity, mentions, stop};
+use crate::fields::{Field, Role};
 use crate::template::{Part, Segment, Template, plain};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -16,7 +16,26 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let indexes = crate::index::checks(entity);
     let flattened = flattened(entity);
     let previous = previous(entity);
-    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous)
+    let large = large(entity);
+    quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)*)
+}
+
+/// Only text and bytes leave the row, and what stays must fit a property.
+fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let check = |field: &Field| {
+        let property = field.property()?;
+        let (over, ty, codec) = (property.large?, &field.ty, &property.codec);
+        let problem = format!(
+            "{}.{}: a large field is text or bytes (`String`, `Vec<u8>`, or an `Option` of one), and keeps at most \
+             32768 or 65536 bytes in the row",
+            entity.rust_name(),
+            field.ident
+        );
+        Some(quote_spanned!(ty.span()=> const _: () = ::core::assert!(
+            #krate::__private::can_be_large(<#codec as #krate::typed::Codec<#ty>>::TYPE, #over), "{}", #problem);))
+    };
+    entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
 }
 
 pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {

@@ -84,6 +84,10 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
                 #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
 
+            fn large() -> ::std::vec::Vec<&'static str> {
+                #krate::__private::large(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
+            }
+
             #indexes
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
@@ -191,9 +195,13 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
         let codec = quote_spanned!(span=> <#codec as #krate::typed::Codec<#ty>>);
         let optional =
             if property.default.is_some() { quote!(true) } else { quote_spanned!(span=> #codec::OPTIONAL) };
+        let large = match property.large {
+            None => quote!(::core::option::Option::None),
+            Some(over) => quote!(::core::option::Option::Some(#over)),
+        };
         Some(quote_spanned! {span=>
             #krate::typed::PropertySchema {
-                name: #name, edm_type: #codec::TYPE, optional: #optional, encrypted: #encrypted
+                name: #name, edm_type: #codec::TYPE, optional: #optional, encrypted: #encrypted, large: #large
             }
         })
     };

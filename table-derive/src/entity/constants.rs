@@ -30,6 +30,14 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
     let (vis, ident, ty) = (&field.vis, field.constant(), &field.ty);
     let typed = quote!(#krate::typed);
     Some(match &field.role {
+        Role::Property(property) if property.large.is_some() => {
+            let name = &property.name;
+            let doc = format!("The large property `{name}`, for streams.");
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::LargeField<Self> = #typed::LargeField::new(#name);
+            }
+        }
         Role::Property(property) if property.encrypt => {
             let name = &property.name;
             let doc = format!("The encrypted property `{name}`: it cannot be compared.");

@@ -93,9 +93,13 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// The fields that a patch has: a merge of one that an index holds would leave its entry stale.
+/// The fields that a patch has: a merge of one that an index holds would leave its entry stale, and a large
+/// one is written with its blob.
 fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
-    let stored = entity.fields.iter().filter(|f| matches!(f.role, Role::Property(_) | Role::Flatten));
+    let stored = entity.fields.iter().filter(|f| match &f.role {
+        Role::Property(property) => property.large.is_none(),
+        role => matches!(role, Role::Flatten),
+    });
     stored.filter(|field| !entity.indexes.iter().any(|index| index.holds(field)))
 }
 

@@ -76,6 +76,9 @@ fn checks(projection: &Projection<'_>) -> TokenStream {
         let other = format!("{at}: the entity stores `{name}` as another type");
         let optional =
             format!("{at}: the entity may lack `{name}`; make the field an `Option` or give it a `default`");
+        let large = format!(
+            "{at}: the entity's `{name}` is large and may be in a blob; read the whole entity, or stream the field"
+        );
         let mark = format!("{at}: the field must be `#[encrypt]` exactly if the entity's `{name}` is");
         quote_spanned! {field.ty.span()=>
             match #krate::__private::projected(<#of as #krate::typed::TableEntity>::SCHEMA, (#properties)[0]) {
@@ -83,6 +86,7 @@ fn checks(projection: &Projection<'_>) -> TokenStream {
                 #krate::__private::Projected::Missing => ::core::panic!("{}", #missing),
                 #krate::__private::Projected::OtherType => ::core::panic!("{}", #other),
                 #krate::__private::Projected::Optional => ::core::panic!("{}", #optional),
+                #krate::__private::Projected::Large => ::core::panic!("{}", #large),
                 #krate::__private::Projected::OtherMark => ::core::panic!("{}", #mark),
             }
         }

@@ -13,6 +13,11 @@ macro_rules! pattern_tests {
                 scans_cover_every_partition
                 copies_go_there_and_back
             }
+            large {
+                values_outgrow_their_rows
+                writers_of_one_entity_keep_it_whole
+                orphans_are_collected
+            }
             heterogeneous {
                 rows_are_read_as_what_they_are
                 rows_are_read_by_closures

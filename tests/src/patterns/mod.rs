@@ -9,6 +9,7 @@ pub mod denormalization;
 pub mod heterogeneous;
 pub mod index_lists;
 pub mod index_shapes;
+pub mod large;
 mod list;
 pub mod log_tail;
 pub mod relationship;

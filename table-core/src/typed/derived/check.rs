@@ -4,7 +4,7 @@ use crate::model::EdmType;
 use crate::typed::{Discriminator, PropertySchema, Schema};
 
 const EMPTY: PropertySchema =
-    PropertySchema { name: "", edm_type: EdmType::String, optional: false, encrypted: false };
+    PropertySchema { name: "", edm_type: EdmType::String, optional: false, encrypted: false, large: None };
 
 /// The properties of several groups as one array of `N`, their total.
 pub const fn joined<const N: usize>(groups: &[&[PropertySchema]]) -> [PropertySchema; N] {
@@ -75,6 +75,8 @@ pub enum Projected {
     Optional,
     /// One is encrypted, the other not.
     OtherMark,
+    /// The value may not be in the row.
+    Large,
 }
 
 /// Compares a field of a projection with the entity's property of that name.
@@ -94,10 +96,23 @@ const fn compare(property: PropertySchema, field: PropertySchema) -> Projected {
     if property.edm_type as u8 != field.edm_type as u8 {
         return Projected::OtherType;
     }
+    if property.large.is_some() {
+        return Projected::Large;
+    }
     if property.encrypted != field.encrypted {
         return Projected::OtherMark;
     }
     if property.optional && !field.optional { Projected::Optional } else { Projected::Fits }
+}
+
+/// Whether a large property of this type can leave the row, and one of `over` bytes can stay: a String
+/// holds 32 Ki UTF-16 units, of which none has less than a byte.
+pub const fn can_be_large(edm_type: EdmType, over: usize) -> bool {
+    match edm_type {
+        EdmType::String => over <= crate::store::limits::STRING_UNITS,
+        EdmType::Binary => over <= crate::store::limits::BINARY_BYTES,
+        _ => false,
+    }
 }
 
 /// Whether a version and its previous one describe the same rows.

@@ -8,13 +8,13 @@ mod index;
 mod resolve;
 mod upgrade;
 
-pub use check::{Projected, distinct, is_distinct_from, joined, projected, same_type};
+pub use check::{Projected, can_be_large, distinct, is_distinct_from, joined, projected, same_type};
 pub use decode::Slots;
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;
 pub use index::{entry_key, indexes};
 pub use resolve::{
-    check_projected, encrypted, filter_all, is_a, is_told, no_text, no_variant, select, select_all,
+    check_projected, encrypted, filter_all, is_a, is_told, large, no_text, no_variant, select, select_all,
 };
 pub use upgrade::upgrade;
 

@@ -88,8 +88,8 @@ impl<T: FromEntity> Table<T> {
     /// An `Arc<dyn TableStore>` is shared as it is, any other store is wrapped in one.
     ///
     /// # Errors
-    /// The name breaks the rules of [`TableName`], or `T` has encrypted properties and the store
-    /// does not encrypt.
+    /// The name breaks the rules of [`TableName`]; `T` has encrypted properties and the store does not
+    /// encrypt; `T` has large fields (`#[large]`), which may be in blobs.
     pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
@@ -110,7 +110,7 @@ impl<T: FromEntity> Table<T> {
     /// The same table read as another type: a projection, an enum over several types, one of them.
     ///
     /// # Errors
-    /// `U` has encrypted properties and the store does not encrypt.
+    /// `U` has encrypted properties and the store does not encrypt, or large fields.
     pub fn view<U: FromEntity>(&self) -> Result<Table<U>> {
         Table::open((*self.shared).clone())
     }
@@ -122,6 +122,13 @@ impl<T: FromEntity> Table<T> {
                 shared.name
             );
             return Err(Error::unsupported(shared.store.profile().name, what));
+        }
+        if let Some(property) = T::large().first() {
+            let name = &shared.name;
+            return Err(Error::invalid_request(format!(
+                "the values of '{property}' in '{name}' may be in blobs: open it as a table of large entities \
+                 (`LargeTable` of the pattern library)"
+            )));
         }
         let shared = Shared { select: T::select(), type_filter: T::type_filter(), ..shared };
         Ok(Self { shared: Arc::new(shared), of: PhantomData })

@@ -32,6 +32,10 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::encrypted()
     }
 
+    fn large() -> Vec<&'static str> {
+        T::large()
+    }
+
     fn indexes() -> Vec<&'static IndexSchema> {
         T::indexes()
     }

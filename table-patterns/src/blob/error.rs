@@ -1,0 +1,15 @@
+use object_store::Error as BlobError;
+use table_core::store::{Error, ErrorKind};
+
+/// What a blob store's error means here. Its outcome is that of the row, which was not touched yet.
+pub(crate) fn blob_error(error: BlobError) -> Error {
+    let text = format!("blob store: {error}");
+    let kind = match &error {
+        BlobError::NotFound { .. } | BlobError::InvalidPath { .. } => ErrorKind::Storage(text),
+        BlobError::Unauthenticated { .. } => ErrorKind::Unauthorized(text),
+        BlobError::PermissionDenied { .. } => ErrorKind::Forbidden(text),
+        BlobError::NotSupported { .. } | BlobError::NotImplemented { .. } => ErrorKind::Service(text),
+        _ => ErrorKind::Transport(text),
+    };
+    Error::new(kind).with_source(error)
+}

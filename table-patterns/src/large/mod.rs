@@ -1,0 +1,75 @@
+//! Large entities: chosen fields that outgrow a row are kept in blobs, and come back by themselves.
+//!
+//! # Problem
+//! An entity holds 1 MiB, a property 64 KiB. A document, a picture or a file does not fit, and would
+//! be read with every query if it did. It belongs in a blob store, but then two stores must agree.
+//!
+//! Mark a `String` or `Vec<u8>` field with `#[large]`, or `#[large(over = 4096)]`, and open the table with
+//! [`LargeTable`]: a value of more bytes than that (32,768 unless said otherwise) goes to the blob store,
+//! a smaller one stays in the row. [`Table`](table_core::typed::Table) refuses such a type.
+//!
+//! # Key layout
+//! The row is the entity's own. A property that moved out holds a *reference* of the other type, so that nobody
+//! takes it for the value: a Binary where the field is a String, a String where it is a Binary:
+//! `blob1 id=… size=… stored=… sha256=… codec=…`.
+//!
+//! A blob's name is `{root}/{table}/p{PartitionKey}/r{RowKey}/{property}/{write id}`, escaped. Every write makes a new
+//! id: blobs are never changed and never shared, so that **the row alone decides** which one counts.
+//!
+//! # Guarantees
+//! - A write puts its blobs first and the row last; a reader sees the whole old value or the whole new one.
+//! - Content is compared with the size and SHA-256 in the row; other bytes are an error, never a value.
+//! - Replacing and deleting is bound to the version that was read, so that the blobs removed afterwards are those
+//!   that nobody refers to. A reader that was about to fetch one reads the row again.
+//! - Streams in and out ([`LargeTable::put_stream`], [`LargeTable::read_stream`]) hold two parts of 8 MiB
+//!   in memory at most.
+//!
+//! # Failure windows
+//! A process that dies, or an answer that is lost, can leave blobs without a row: never a row without its
+//! blob. [`LargeTable::collect`] removes them. It leaves blobs alone that are younger than a grace period, by the clock
+//! of the blob store, since their row may be on its way; a write that takes longer than
+//! [`LargeOptions::write_deadline`] between its first blob and its row is given up. **The grace period must
+//! be longer than that deadline** and than the longest time a request to the table can be under way.
+//!
+//! # Cost in requests
+//!
+//! | call | table | blob store |
+//! |---|---|---|
+//! | insert | 1 | 1 per large value up to 8 MiB; above, 1 per 8 MiB and 2 more |
+//! | get, a row of a query | 1 (a page) | 1 per large value |
+//! | replace, update, upsert, delete | 2 | as insert; 1 delete per value replaced |
+//! | put_stream, read_stream | 2, 1 | as above |
+//! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
+//! | scrub | 1 per page of rows | 1 per large value |
+//!
+//! # Limits, and when not to use it
+//! A key, escaped, has at most 199 bytes in each part (upper-case letters and signs count three). One directory
+//! of blobs belongs to one table of one store: another store with the same table would take its blobs for orphans.
+//! Large fields cannot be compared in filters, patched or projected. Keep their names from one schema
+//! version to the next. A marked (`#[encrypt]`) large field needs a [`BlobCodec`] that encrypts. Values of some
+//! 10 KiB that are always read with the row are cheaper inline; many properties are a wide entity.
+
+mod codec;
+mod collect;
+mod commit;
+mod options;
+mod place;
+mod prepare;
+mod read;
+mod reference;
+mod row;
+mod scrub;
+mod stream;
+mod table;
+
+pub use crate::blob::ByteStream;
+pub use codec::{BlobCodec, BlobContext, PlainBlobs};
+pub use collect::{CollectMode, Collected};
+pub use options::LargeOptions;
+pub use row::LargeRow;
+pub use scrub::{LargeScrub, MissingBlob};
+pub use stream::LargeContent;
+pub use table::LargeTable;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path;
+
+use super::{BlobCodec, PlainBlobs};
+
+/// How a [`LargeTable`](super::LargeTable) keeps its blobs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LargeOptions {
+    /// The directory that holds a directory for each table; `large` unless told otherwise.
+    pub root: Path,
+    /// What values go through; [`PlainBlobs`] unless told otherwise.
+    pub codec: Arc<dyn BlobCodec>,
+    /// The longest time between the first blob of a write and its row; an hour unless told otherwise.
+    pub write_deadline: Duration,
+    /// Blobs that are read at once; 8 unless told otherwise.
+    pub concurrency: usize,
+    /// Times that a write without a version tries when others are faster; 10 unless told otherwise.
+    pub attempts: u32,
+}
+
+impl Default for LargeOptions {
+    fn default() -> Self {
+        Self {
+            root: Path::from("large"),
+            codec: Arc::new(PlainBlobs),
+            write_deadline: Duration::from_secs(3600),
+            concurrency: 8,
+            attempts: 10,
+        }
+    }
+}
+
+impl LargeOptions {
+    /// Another directory.
+    #[must_use]
+    pub fn with_root(mut self, root: Path) -> Self {
+        self.root = root;
+        self
+    }
+
+    /// Another codec. Values that another one wrote cannot be read.
+    #[must_use]
+    pub fn with_codec(mut self, codec: Arc<dyn BlobCodec>) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Another deadline; the grace period of every collection must be longer.
+    #[must_use]
+    pub const fn with_write_deadline(mut self, deadline: Duration) -> Self {
+        self.write_deadline = deadline;
+        self
+    }
+}

@@ -1,0 +1,65 @@
+use std::marker::PhantomData;
+
+use table_core::model::Entity;
+use table_core::query::{Filter, Select};
+use table_core::store::Result;
+use table_core::typed::{FromEntity, IndexSchema, PropertySchema, TableEntity};
+
+use super::reference::Reference;
+
+/// A row of a [`LargeTable`](super::LargeTable) as it is stored: its large values may be in blobs. Load it
+/// with [`LargeTable::load`](super::LargeTable::load).
+#[derive(Debug)]
+pub struct LargeRow<T> {
+    pub(super) entity: Entity,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> LargeRow<T> {
+    /// The properties as they are stored.
+    pub const fn entity(&self) -> &Entity {
+        &self.entity
+    }
+}
+
+impl<T: TableEntity> FromEntity for LargeRow<T> {
+    fn select() -> Option<Select> {
+        T::select()
+    }
+
+    fn type_filter() -> Option<Filter> {
+        T::type_filter()
+    }
+
+    fn encrypted() -> Vec<&'static str> {
+        T::encrypted()
+    }
+
+    fn indexes() -> Vec<&'static IndexSchema> {
+        T::indexes()
+    }
+
+    fn from_entity(entity: Entity) -> Result<Self> {
+        Ok(Self { entity, of: PhantomData })
+    }
+}
+
+/// The large properties of a type.
+pub(super) fn large<T: TableEntity>() -> impl Iterator<Item = &'static PropertySchema> {
+    T::SCHEMA.properties.iter().filter(|property| property.large.is_some())
+}
+
+/// The values of an entity that are in blobs.
+pub(super) fn references<T: TableEntity>(
+    entity: &Entity,
+) -> Result<Vec<(&'static PropertySchema, Reference)>> {
+    let mut found = Vec::new();
+    for property in large::<T>() {
+        if let Some(value) = entity.get(property.name)
+            && let Some(reference) = Reference::read(entity.key(), property, value)?
+        {
+            found.push((property, reference));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,282 @@
+use std::fmt;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use table_core::model::{ETag, IfMatch, Key, TableName};
+use table_core::store::{Error, Operation, Outcome, Result, TableStore, Written};
+use table_core::typed::{KeyOf, Table, TableEntity, TableQuery};
+
+use super::commit::is_lost;
+use super::row::large;
+use super::{LargeOptions, LargeRow};
+
+/// A table of entities whose large fields are in blobs. See the [module](super).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::sync::Arc;
+/// use object_store::memory::InMemory;
+/// use table_core::{memory::MemoryStore, prelude::*};
+/// use table_patterns::large::LargeTable;
+///
+/// #[derive(Debug, TableEntity)]
+/// #[entity(rename_all = "PascalCase")]
+/// struct Report {
+///     #[partition_key]
+///     department: String,
+///     #[row_key]
+///     number: u32,
+///     title: String,
+///     #[large(over = 100)]
+///     text: String,
+/// }
+///
+/// let blobs = Arc::new(InMemory::new());
+/// let reports = LargeTable::<Report>::open(Arc::new(MemoryStore::new()), "Reports", blobs)?;
+/// reports.create_if_missing().await?;
+/// let text = "a long story. ".repeat(1_000_000);
+/// let report = Report { department: "Sales".into(), number: 1, title: "2013".into(), text };
+/// reports.insert(&report).await?;
+///
+/// let read = reports.get_existing(Report::key("Sales", 1u32)?).await?;
+/// assert_eq!(read.text.len(), 14_000_000);
+/// # Ok(())
+/// # }
+/// ```
+pub struct LargeTable<T> {
+    table: Table<LargeRow<T>>,
+    blobs: Arc<dyn ObjectStore>,
+    options: LargeOptions,
+}
+
+impl<T: TableEntity> LargeTable<T> {
+    /// Opens a table with the default options. No request.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open<N>(store: Arc<dyn TableStore>, name: N, blobs: Arc<dyn ObjectStore>) -> Result<Self>
+    where
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        Self::open_with(store, name, blobs, LargeOptions::default())
+    }
+
+    /// Opens a table. No request.
+    ///
+    /// # Errors
+    /// The name is not legal; `T` has encrypted fields and the store does not encrypt, or an encrypted large
+    /// field and the codec does not; `T` declares indexes, which this table would not maintain.
+    pub fn open_with<N>(
+        store: Arc<dyn TableStore>,
+        name: N,
+        blobs: Arc<dyn ObjectStore>,
+        options: LargeOptions,
+    ) -> Result<Self>
+    where
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let table = Table::new(store, name)?;
+        if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
+            let what = format!("the encrypted large property '{}': give it a codec that encrypts", open.name);
+            return Err(Error::unsupported("the blob codec", what));
+        }
+        if let Some(index) = T::indexes().first() {
+            let (name, index) = (T::SCHEMA.rust_name, index.name);
+            return Err(Error::invalid_request(format!(
+                "{name} declares the index '{index}', which a table of large entities does not maintain: keep the \
+                 large fields in a type of their own"
+            )));
+        }
+        Ok(Self { table, blobs, options })
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.table.create_if_missing().await
+    }
+
+    /// The rows as they are stored, to narrow down, and then to [`load`](Self::load) or to project. Keys of `T`
+    /// need a `cast()`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// # use object_store::memory::InMemory;
+    /// # use table_core::{memory::MemoryStore, prelude::*};
+    /// # use table_patterns::large::LargeTable;
+    /// # #[derive(Debug, TableEntity)]
+    /// # struct Report { #[partition_key] department: String, #[row_key] number: u32, #[large] text: String }
+    /// # let reports =
+    /// #     LargeTable::<Report>::open(Arc::new(MemoryStore::new()), "Reports", Arc::new(InMemory::new()))?;
+    /// # reports.create_if_missing().await?;
+    /// use futures_util::TryStreamExt;
+    /// let sales = reports.rows().partition(Report::partition("Sales")?.cast());
+    /// let texts: Vec<Report> = reports.load(sales.stream()).try_collect().await?;
+    /// # assert!(texts.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rows(&self) -> TableQuery<LargeRow<T>> {
+        self.table.query()
+    }
+
+    /// Adds an entity that must not exist. One request, and one for each blob.
+    ///
+    /// # Errors
+    /// The entity exists; a value or a key cannot be stored; the blob store's.
+    pub async fn insert(&self, value: &T) -> Result<Written> {
+        let prepared = self.prepare(value.to_entity()?).await?;
+        self.commit(&prepared, Operation::Insert(prepared.entity.clone())).await
+    }
+
+    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. Two requests, and
+    /// the blobs.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag.
+    pub async fn replace(&self, value: &T) -> Result<Written> {
+        let etag: &ETag = value.etag().ok_or_else(|| {
+            let name = T::SCHEMA.rust_name;
+            Error::invalid_request(format!("the {name} carries no ETag: name the version (`replace_if`)"))
+        })?;
+        self.replace_if(value, etag).await
+    }
+
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests and
+    /// the blobs; with any version, from the start for each writer that comes in between.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
+        let (new, version) = (value.to_entity()?, version.into());
+        let mut left = self.options.attempts;
+        loop {
+            let old = self.existing(new.key()).await?;
+            self.check_version(&old, &version)?;
+            match self.replace_read(&old, new.clone()).await {
+                Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Writes the entity, whatever was there. Two requests and the blobs, from the start for each writer that
+    /// comes in between.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt.
+    pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
+        let new = value.to_entity()?;
+        let mut left = self.options.attempts;
+        loop {
+            let attempt = match self.row(new.key()).await? {
+                Some(old) => self.replace_read(&old, new.clone()).await,
+                None => self.insert(value).await,
+            };
+            match attempt {
+                Err(error) if is_lost(&error) && left > 1 => left -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
+    /// if another writer was faster. Returns what was stored. Two requests and the blobs.
+    ///
+    /// # Errors
+    /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
+    /// last attempt.
+    pub async fn update(
+        &self,
+        key: impl KeyOf<T>,
+        mut change: impl FnMut(&mut T) -> Result<()>,
+    ) -> Result<T> {
+        let key: Key = key.into_key();
+        let mut left = self.options.attempts;
+        loop {
+            let old = self.existing(&key).await?;
+            let Some(mut value) = self.hydrate_or_again(old.clone()).await? else { continue };
+            change(&mut value)?;
+            let new = value.to_entity()?;
+            if *new.key() != key {
+                let name = T::SCHEMA.rust_name;
+                return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
+            }
+            match self.replace_read(&old, new.clone()).await {
+                Err(error) if is_lost(&error) && left > 1 => left -= 1,
+                Err(error) => return Err(error),
+                Ok(written) => {
+                    let stored = T::from_entity(new.with_system(written.etag, None));
+                    return stored.map_err(|error| error.with_outcome(Outcome::Applied));
+                }
+            }
+        }
+    }
+
+    /// Removes the entity if it is in this version, with its blobs; [`IfMatch::Any`] asks for any. Two
+    /// requests, and one for each blob.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found.
+    pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
+        let (key, version): (Key, IfMatch) = (key.into_key(), version.into());
+        let mut left = self.options.attempts;
+        loop {
+            let old = self.existing(&key).await?;
+            self.check_version(&old, &version)?;
+            match self.delete_read(&old).await {
+                Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Removes the entity in any version, if it is there; whether it was.
+    ///
+    /// # Errors
+    /// The stores'.
+    pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
+        match self.delete(key, IfMatch::Any).await {
+            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &TableName {
+        self.table.name()
+    }
+
+    /// The store of the rows.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        self.table.store()
+    }
+
+    /// The store of the large values.
+    pub fn blobs(&self) -> &Arc<dyn ObjectStore> {
+        &self.blobs
+    }
+
+    pub(super) const fn options(&self) -> &LargeOptions {
+        &self.options
+    }
+}
+
+impl<T> Clone for LargeTable<T> {
+    fn clone(&self) -> Self {
+        let (table, blobs) = (self.table.clone(), Arc::clone(&self.blobs));
+        Self { table, blobs, options: self.options.clone() }
+    }
+}
+
+impl<T> fmt::Debug for LargeTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("LargeTable");
+        debug.field("table", &self.table).field("blobs", &self.blobs).finish_non_exhaustive()
+    }
+}
