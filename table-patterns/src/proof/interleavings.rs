@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::choose::{Bounds, Random, Systematic};
 use super::scene::Scene;
 use super::stage::Action;
-use super::world::{BOTH, LEASE, PLAIN, UNIQUE};
+use super::world::{BOTH, LEASE, LISTED, PLAIN, UNIQUE};
 
 /// Everything that can go wrong: also pauses to the end of a lease, and beyond a worker's recovery.
 pub(super) const FAULTS: &[Action] = &[
@@ -91,6 +91,39 @@ fn two_entities_that_want_one_value_and_a_fault_with_one_switch() {
     let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
     let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
     scene.explore(Systematic::new(bounds)).assert_right("one value for two, a fault, one switch", 1500);
+}
+
+#[test]
+fn two_writers_and_lists_in_every_order() {
+    for writes in [
+        &[("x", Some("b")), ("x", Some("c"))],
+        &[("x", Some("b")), ("x", None)],
+        &[("x", Some("b")), ("y", Some("b"))],
+        &[("x", None), ("y", Some("a"))],
+    ] {
+        let scene = Scene::new(LISTED, START, writes).without_queue();
+        scene.explore(Systematic::new(Bounds::all_orders())).assert_right("two writers and lists", 2);
+    }
+}
+
+#[test]
+fn writers_of_lists_with_any_fault_and_a_worker() {
+    let bounds = Bounds::all_orders().with_faults(1, FAULTS).switching(1);
+    let scene = Scene::new(LISTED, START, &[("x", Some("b"))]).with_workers(1);
+    scene.explore(Systematic::new(bounds)).assert_right("a writer of lists and a worker", 100);
+    let scene = Scene::new(LISTED, START, &[("x", Some("b")), ("y", Some("b"))]);
+    scene.explore(Systematic::new(bounds)).assert_right("two in one list, a fault, one switch", 500);
+}
+
+#[test]
+fn crowds_in_lists_by_chance() {
+    const CROWD: &[super::scene::Write] =
+        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    let bounds = Bounds::all_orders().with_faults(3, FAULTS);
+    let crowd = Scene::new(LISTED, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
+    crowd.explore(Random::new(bounds, 1000, 300)).assert_right("a crowd in lists", 300);
+    let swept = crowd.without_queue().with_sweepers(1);
+    swept.explore(Random::new(bounds, 5000, 300)).assert_right("a crowd in lists and sweepers", 300);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod choose;
 mod explore;
 mod footprint;
 mod interleavings;
+mod lists;
 mod mutations;
 mod queue;
 mod scene;

@@ -12,6 +12,7 @@ use table_core::query::Query;
 use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
 use tokio::time::sleep;
 
+use super::lists::{LISTS, check_lists};
 use super::queue::{Messages, StagedQueue};
 use super::stage::Stage;
 use super::store::{MARK, StagedStore};
@@ -21,18 +22,20 @@ use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing, is_pe
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 const REQUEST: Duration = Duration::from_millis(100);
 const VALUE: &str = "Value";
-const TABLES: [&str; 3] = ["Names", "Cities", "People"];
+const TABLES: [&str; 4] = ["Names", "Cities", "People", LISTS];
 
-/// Which entries the value of an entity has: one in a unique index, one in another.
+/// Which entries the value of an entity has: one in a unique index, one in another, a place in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct People {
     pub(super) unique: bool,
     pub(super) plain: bool,
+    pub(super) listed: bool,
 }
 
-pub(super) const PLAIN: People = People { unique: false, plain: true };
-pub(super) const UNIQUE: People = People { unique: true, plain: false };
-pub(super) const BOTH: People = People { unique: true, plain: true };
+pub(super) const PLAIN: People = People { unique: false, plain: true, listed: false };
+pub(super) const UNIQUE: People = People { unique: true, plain: false, listed: false };
+pub(super) const BOTH: People = People { unique: true, plain: true, listed: false };
+pub(super) const LISTED: People = People { unique: false, plain: false, listed: true };
 
 #[async_trait]
 impl Maintainer for People {
@@ -44,6 +47,10 @@ impl Maintainer for People {
         }
         if self.plain {
             entries.push(entry(entity, "Cities", Key::new(value, entity.key().partition())?, false)?);
+        }
+        if self.listed {
+            let own = entry(entity, LISTS, Key::new(value, "")?, false)?;
+            entries.push(Entry { shape: Shape::LIST, ..own });
         }
         Ok(entries)
     }
@@ -239,7 +246,7 @@ impl World {
         }
         let mut wanted = BTreeMap::new();
         for entity in &entities {
-            for entry in self.people.entries(entity)? {
+            for entry in self.people.entries(entity)?.into_iter().filter(|e| !e.shape.is_shared()) {
                 if wanted.insert(entry.location.clone(), entry.owner).is_some() {
                     return Ok(Err(format!("two entities have the entry {}", entry.location.key)));
                 }
@@ -253,7 +260,10 @@ impl World {
                 return Ok(Err(format!("the row {} should not be there: {row:?}", at.key)));
             }
         }
-        Ok(wanted.pop_first().map_or(Ok(()), |(at, owner)| Err(format!("{owner} has no entry {}", at.key))))
+        if let Some((at, owner)) = wanted.pop_first() {
+            return Ok(Err(format!("{owner} has no entry {}", at.key)));
+        }
+        check_lists(&self.store, self.people, &entities).await
     }
 
     async fn index_rows(&self) -> Result<Vec<(Location, Entity)>> {
