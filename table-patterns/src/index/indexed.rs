@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::catalog::{Catalog, CatalogEntry};
 use super::definition::Index;
+use super::entry::Maintainer as _;
 use super::set::IndexSet;
 use super::state::IndexState;
 use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Timing};
@@ -30,10 +31,16 @@ pub struct IndexOptions {
     pub acknowledge: Acknowledge,
     /// Where lists are kept that an index puts into blobs, below `{table}/{index}/`.
     pub blobs: Option<Arc<dyn ObjectStore>>,
+    /// Entities read at once when references are followed.
+    pub concurrency: usize,
+    /// Indexes that are left absent in a new table, to be built once it is loaded: writes do not maintain
+    /// them until then.
+    pub built_later: Vec<String>,
 }
 
 impl Default for IndexOptions {
-    /// States cached for 30 seconds, 10 attempts, no queue, an answer when entries are in step.
+    /// States cached for 30 seconds, 10 attempts, no queue, an answer when entries are in step, 16
+    /// reads at once, every index from the start.
     fn default() -> Self {
         Self {
             timing: Timing::default(),
@@ -42,6 +49,8 @@ impl Default for IndexOptions {
             queue: None,
             acknowledge: Acknowledge::Applied,
             blobs: None,
+            concurrency: 16,
+            built_later: Vec::new(),
         }
     }
 }
@@ -100,7 +109,9 @@ impl IndexedEntities {
 
     async fn register(&self) -> Result<()> {
         let known = self.catalog().load().await?;
-        let missing: Vec<_> = self.set.indexes().iter().filter(|i| !known.contains_key(i.name())).collect();
+        let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
+        let missing = self.set.indexes().iter().filter(|i| !known.contains_key(i.name()) && !later(i));
+        let missing: Vec<_> = missing.collect();
         if !missing.is_empty() && self.catalog().is_empty_table().await? {
             for index in missing {
                 self.catalog().insert(index, IndexState::Readable).await?;
@@ -135,6 +146,11 @@ impl IndexedEntities {
     /// As for [`open`](Self::open).
     pub async fn refresh(&self) -> Result<()> {
         self.set.refresh(&*self.store).await
+    }
+
+    /// Makes sure that the states of indexes may be acted upon.
+    pub(super) async fn prepare(&self) -> Result<()> {
+        self.set.prepare(&*self.store).await.map(drop)
     }
 
     pub(super) fn catalog(&self) -> Catalog<'_> {

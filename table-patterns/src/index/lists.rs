@@ -14,9 +14,6 @@ use super::lookup::IndexQuery;
 use super::shape::Shape;
 use super::shared::Summary;
 
-/// Entities read at once when references are followed.
-const IN_PARALLEL: usize = 16;
-
 impl IndexedEntities {
     /// The keys of the entities in a list, in their order, as the list has them. One request; for a list
     /// that is longer than a list entity, one more for each of its parts, at once.
@@ -29,7 +26,8 @@ impl IndexedEntities {
     }
 
     /// The entities of a list, in the order of their keys. One request for the list, then one for each
-    /// entity, 16 at a time: two round trips for 16 entities. Entities that have left the list are left out.
+    /// entity, as many at once as [`IndexOptions::concurrency`](super::IndexOptions) says: two round trips for
+    /// 16 entities. Entities that have left the list are left out.
     ///
     /// # Errors
     /// As for [`references`](Self::references).
@@ -110,7 +108,11 @@ impl IndexedEntities {
             let Some(entity) = self.get(&key).await? else { return Ok(None) };
             Ok(self.is_at(index, &entity, at)?.then_some(entity))
         });
-        reads.buffered(IN_PARALLEL).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+        reads
+            .buffered(self.options.concurrency.max(1))
+            .try_filter_map(|found| async move { Ok(found) })
+            .try_collect()
+            .await
     }
 
     /// Whether an entity's entry is at a location.

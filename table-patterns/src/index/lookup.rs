@@ -1,6 +1,6 @@
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, Properties, ValueRef};
-use table_core::query::{Continuation, Filter, Page, Query};
+use table_core::query::{Continuation, Filter, KeyBounds, Page, Query, Range};
 use table_core::store::{Error, Result};
 
 use super::definition::{Index, Payload, Placement};
@@ -21,9 +21,6 @@ pub enum Trust {
     Entity,
 }
 
-/// Entities read at once when references are followed.
-const IN_PARALLEL: usize = 16;
-
 impl IndexedEntities {
     /// The entity whose entry has this key. One request for an index that holds the properties, two for
     /// references or with [`Trust::Entity`].
@@ -43,7 +40,8 @@ impl IndexedEntities {
     }
 
     /// A page of the entities whose entries are in a partition of the index and match a filter on
-    /// RowKey, in the order of the entries. One request, and one per reference, 16 at a time.
+    /// RowKey, in the order of the entries. One request, and one per reference, as many at once as
+    /// [`IndexOptions::concurrency`](super::IndexOptions) says.
     ///
     /// Stale references are left out, so that a page may be short.
     ///
@@ -64,8 +62,9 @@ impl IndexedEntities {
             let items = self.follow_lists(index, page.items).await?;
             return Ok(Page { items, continuation: page.continuation });
         }
-        let resolved =
-            stream::iter(page.items).map(|entry| self.resolve(index, entry, trust)).buffered(IN_PARALLEL);
+        let resolved = stream::iter(page.items)
+            .map(|entry| self.resolve(index, entry, trust))
+            .buffered(self.options.concurrency.max(1));
         let items = resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await?;
         Ok(Page { items, continuation: page.continuation })
     }
@@ -177,6 +176,14 @@ impl IndexQuery {
         self
     }
 
+    /// Those whose row keys are in this range.
+    #[must_use]
+    pub fn rows(mut self, rows: &Range) -> Self {
+        let rows = KeyBounds { partition: Range::ALL, row: rows.clone() }.to_filter();
+        self.rows = Filter::and_maybe(self.rows.take(), rows);
+        self
+    }
+
     /// At most this many in a page.
     #[must_use]
     pub const fn top(mut self, top: usize) -> Self {
@@ -193,7 +200,7 @@ impl IndexQuery {
 }
 
 /// The entity as its entry shows it: without an ETag, since it is a copy.
-fn payload(index: &Index, entry: Entity) -> Result<Entity> {
+pub(super) fn payload(index: &Index, entry: Entity) -> Result<Entity> {
     let owner = Entry::owner_of(&entry)?;
     let (_, mut properties): (Key, Properties) = entry.into_parts();
     properties

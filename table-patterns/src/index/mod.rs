@@ -49,11 +49,13 @@
 
 mod build;
 mod build_shared;
+mod bulk;
 mod catalog;
 mod definition;
 mod drop;
 mod entry;
 mod fan_out;
+mod held;
 mod indexed;
 mod lists;
 mod lookup;
@@ -69,6 +71,7 @@ mod totals;
 mod typed;
 
 pub use build::{BuildProgress, IndexBuild};
+pub use bulk::{BulkInsert, InsertSummary, Inserted};
 pub use catalog::CatalogEntry;
 pub(crate) use catalog::is_indexed;
 pub use definition::{Index, Payload, Placement, Uniqueness};
@@ -80,7 +83,7 @@ pub use shape::{Overflow, Shape};
 pub use shards::Shards;
 pub use shared::Summary;
 pub use state::IndexState;
-pub use typed::IndexedTable;
+pub use typed::{IndexedGroup, IndexedTable, Lookup};
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,26 @@ macro_rules! pattern_tests {
                 writers_of_one_entity_keep_it_whole
                 orphans_are_collected
             }
+            declared_bulk {
+                groups_hold_entities_with_their_entries
+                one_that_fails_is_alone
+                an_index_is_built_after_the_load
+            }
+            declared_indexes {
+                entries_in_the_partition_cost_nothing
+                entries_elsewhere_cost_what_is_said
+                an_update_moves_entries_and_an_absent_value_has_none
+                writes_need_the_version_that_was_read
+                a_merge_leaves_entries_alone
+                a_group_is_all_or_nothing
+                unique_values_have_one_owner
+                racing_writers_have_one_winner
+                lookups_take_prefixes_and_ranges
+                lookups_are_read_by_pages
+                projections_are_read_from_entries
+                a_stale_entry_is_no_fact
+                writers_that_know_less_are_refused
+            }
             heterogeneous {
                 rows_are_read_as_what_they_are
                 rows_are_read_by_closures

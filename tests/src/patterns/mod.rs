@@ -5,6 +5,8 @@
 mod bent;
 pub mod bulk;
 pub mod compound;
+pub mod declared_bulk;
+pub mod declared_indexes;
 pub mod denormalization;
 pub mod heterogeneous;
 pub mod index_lists;

@@ -1,4 +1,3 @@
 mod collisions;
 mod entities;
 mod shapes;
-mod typed;

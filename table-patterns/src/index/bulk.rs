@@ -1,0 +1,258 @@
+//! New entities in bulk, with their entries.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, Key, PartitionKey};
+use table_core::store::{Error, Outcome, Result, Written};
+
+use super::entry::{Entry, Location, Maintainer as _};
+use super::indexed::IndexedEntities;
+use crate::journal::{Change, Entries};
+
+/// How much a bulk insert does at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BulkInsert {
+    /// Groups being written.
+    pub parallelism: usize,
+    /// Entities that are read before their groups are formed. More of them make fuller groups where many
+    /// partitions come mixed, and fewer requests where entries elsewhere share partitions.
+    pub window: usize,
+}
+
+impl Default for BulkInsert {
+    /// 16 groups at once, from 10,000 entities.
+    fn default() -> Self {
+        Self { parallelism: 16, window: 10_000 }
+    }
+}
+
+impl BulkInsert {
+    /// Other groups at once; at least 1.
+    #[must_use]
+    pub fn with_parallelism(mut self, groups: usize) -> Self {
+        self.parallelism = groups.max(1);
+        self
+    }
+
+    /// Another window; at least 1.
+    #[must_use]
+    pub fn with_window(mut self, entities: usize) -> Self {
+        self.window = entities.max(1);
+        self
+    }
+}
+
+/// What became of one entity of a bulk insert.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Inserted {
+    /// The entity.
+    pub key: Key,
+    /// The number of its group, from 0: what shares it was written atomically, with all entries in the
+    /// partition. Nothing else was.
+    pub group: u64,
+    /// Its version, and whether its entries elsewhere are in step; or the error, whose
+    /// [`outcome`](Error::outcome) says whether it may have been written all the same.
+    pub result: Result<(Written, Entries)>,
+}
+
+/// What became of all of them.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct InsertSummary {
+    /// Entities written.
+    pub written: u64,
+    /// Those of them whose entries elsewhere a worker or sweep will bring into step.
+    pub pending: u64,
+    /// Entities certainly not written.
+    pub failed: u64,
+    /// Entities whose answer was lost.
+    pub ambiguous: u64,
+    /// Groups sent, refused ones included.
+    pub groups: u64,
+    /// The first 100 that were not simply written.
+    pub failures: Vec<Inserted>,
+}
+
+impl InsertSummary {
+    /// Failures that are kept.
+    const KEPT: usize = 100;
+
+    /// Drives a bulk insert to its end, and counts.
+    ///
+    /// # Errors
+    /// Of the input. What was read before is written nonetheless.
+    pub async fn of(outcomes: impl Stream<Item = Result<Inserted>>) -> Result<Self> {
+        let add = |mut summary: Self, outcome| async move {
+            summary.add(outcome);
+            Ok(summary)
+        };
+        outcomes.try_fold(Self::default(), add).await
+    }
+
+    /// Counts one more.
+    pub fn add(&mut self, outcome: Inserted) {
+        self.groups = self.groups.max(outcome.group + 1);
+        match outcome.result.as_ref().map_err(Error::outcome) {
+            Ok((_, Entries::Applied)) | Err(Outcome::Applied) => self.written += 1,
+            Ok((_, Entries::Pending)) => (self.written, self.pending) = (self.written + 1, self.pending + 1),
+            Err(Outcome::NotApplied) => self.failed += 1,
+            Err(Outcome::Ambiguous) => self.ambiguous += 1,
+        }
+        if outcome.result.is_err() && self.failures.len() < Self::KEPT {
+            self.failures.push(outcome);
+        }
+    }
+
+    /// The entities written, if all were.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn into_result(self) -> Result<u64> {
+        match self.failures.into_iter().next().map(|failure| failure.result) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(self.written),
+        }
+    }
+}
+
+impl IndexedEntities {
+    /// Adds entities while it is polled; an outcome for each, in the order of the answers.
+    ///
+    /// Entities of one partition are written together: a group holds each with all its entries of the
+    /// partition, up to 100 operations. In a partition they are taken in the order of their entries
+    /// elsewhere, so that a group touches few partitions.
+    ///
+    /// Requests: one for each group; with entries elsewhere those of one write (see the
+    /// [`journal`](crate::journal)) and a read for each entity. A group that cannot be written is halved until
+    /// the entity that fails is alone: about 2 more for each halving.
+    ///
+    /// # Errors
+    /// As items: of the input, last, and of reading the states of indexes.
+    pub fn insert_all<'a, S>(
+        &'a self,
+        entities: S,
+        options: BulkInsert,
+    ) -> impl Stream<Item = Result<Inserted>> + Send + use<'a, S>
+    where
+        S: Stream<Item = Result<Entity>> + Send + 'a,
+    {
+        let windows = entities.try_chunks(options.window);
+        let numbers = Arc::new(AtomicU64::new(0));
+        windows.flat_map(move |read| {
+            let (entities, error) = match read {
+                Ok(entities) => (entities, None),
+                Err(stopped) => (stopped.0, Some(stopped.1)),
+            };
+            let numbers = Arc::clone(&numbers);
+            let written = stream::once(self.grouped(entities)).map_ok(move |groups| {
+                let numbers = Arc::clone(&numbers);
+                let settle = move |group| self.settle(group, Arc::clone(&numbers));
+                let settled = stream::iter(groups).map(settle).buffer_unordered(options.parallelism);
+                settled.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)))
+            });
+            written.try_flatten().chain(stream::iter(error.map(Err)))
+        })
+    }
+
+    /// The groups of a window.
+    async fn grouped(&self, entities: Vec<Entity>) -> Result<Vec<Group>> {
+        self.prepare().await?;
+        let mut partitions: BTreeMap<PartitionKey, Vec<Weighed>> = BTreeMap::new();
+        let mut unsound = Vec::new();
+        for entity in entities {
+            match self.set.entries(&entity) {
+                Ok(entries) => {
+                    let partition = entity.key().partition_key();
+                    partitions.entry(partition).or_default().push(self.weighed(entity, entries));
+                }
+                Err(error) => unsound.push(Group::Unsound(entity.key().clone(), error)),
+            }
+        }
+        let most = self.store().profile().group_operations;
+        let sound = partitions.into_values().flat_map(|weighed| fill(weighed, most));
+        Ok(unsound.into_iter().chain(sound).collect())
+    }
+
+    fn weighed(&self, entity: Entity, entries: Vec<Entry>) -> Weighed {
+        let partition = entity.key().partition();
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|e| e.location.is_within(self.table(), partition));
+        let elsewhere = elsewhere.into_iter().map(|e| e.location).next();
+        Weighed { elsewhere, operations: 1 + here.len(), entity }
+    }
+
+    async fn settle(&self, group: Group, numbers: Arc<AtomicU64>) -> Vec<Inserted> {
+        let mut settled = Vec::new();
+        let mut left = vec![group];
+        while let Some(group) = left.pop() {
+            let number = numbers.fetch_add(1, Ordering::Relaxed);
+            let mut changes = match group {
+                Group::Unsound(key, error) => {
+                    settled.push(Inserted { key, group: number, result: Err(error) });
+                    continue;
+                }
+                Group::Sound(changes) => changes,
+            };
+            let wanted: Vec<Change> = changes.iter().map(|(_, change)| change.clone()).collect();
+            match self.write(&wanted).await {
+                Err(error) if changes.len() > 1 && is_of_one(&error) => {
+                    let second = changes.split_off(changes.len() / 2);
+                    left.extend([Group::Sound(second), Group::Sound(changes)]);
+                }
+                Err(error) => settled.extend(changes.into_iter().map(|(key, _)| Inserted {
+                    key,
+                    group: number,
+                    result: Err(error.clone()),
+                })),
+                Ok(done) => {
+                    let each = changes.into_iter().zip(done.written);
+                    settled.extend(each.map(|((key, _), written)| Inserted {
+                        key,
+                        group: number,
+                        result: Ok((written, done.entries)),
+                    }));
+                }
+            }
+        }
+        settled
+    }
+}
+
+/// An entity with what it takes in a group, and where its first entry elsewhere goes.
+struct Weighed {
+    elsewhere: Option<Location>,
+    operations: usize,
+    entity: Entity,
+}
+
+enum Group {
+    Sound(Vec<(Key, Change)>),
+    /// An entity whose entries cannot be made.
+    Unsound(Key, Error),
+}
+
+/// Fills groups of one partition, each with a place for its journal row.
+fn fill(mut weighed: Vec<Weighed>, most: usize) -> Vec<Group> {
+    weighed.sort_by(|a, b| a.elsewhere.cmp(&b.elsewhere));
+    let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 1);
+    for Weighed { operations: more, entity, .. } in weighed {
+        if operations + more > most && !group.is_empty() {
+            groups.push(Group::Sound(std::mem::take(&mut group)));
+            operations = 1;
+        }
+        operations += more;
+        group.push((entity.key().clone(), Change::insert(entity)));
+    }
+    groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Sound));
+    groups
+}
+
+/// Whether a group failed for one of its entities, so that the others are written without it.
+fn is_of_one(error: &Error) -> bool {
+    error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found()
+}

@@ -1,0 +1,46 @@
+//! Entities as their entries show them, nothing followed.
+
+use table_core::model::{Entity, Key};
+use table_core::query::{Continuation, Page};
+use table_core::store::Result;
+
+use super::definition::Index;
+use super::indexed::IndexedEntities;
+use super::lookup::{IndexQuery, Trust, payload};
+use crate::journal::is_pending;
+
+impl IndexedEntities {
+    /// A page of what entries hold. One request, and one for each reservation among them.
+    pub(super) async fn page_held(
+        &self,
+        index: &str,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let index = self.readable(index).await?;
+        let page = self.store().query(&self.index_table(index), &query.to_query(index), from).await?;
+        let mut items = Vec::with_capacity(page.items.len());
+        for entry in page.items {
+            items.extend(self.held(index, entry).await?);
+        }
+        Ok(Page { items, continuation: page.continuation })
+    }
+
+    /// What the entry with this key holds. One request.
+    pub(super) async fn find_held(&self, index: &str, key: &Key) -> Result<Option<Entity>> {
+        let index = self.readable(index).await?;
+        let at = self.location(index, key);
+        match self.store().get(&at.table, &at.key, None).await? {
+            Some(entry) => self.held(index, entry).await,
+            None => Ok(None),
+        }
+    }
+
+    /// A reservation is no fact yet: the entity tells.
+    async fn held(&self, index: &Index, entry: Entity) -> Result<Option<Entity>> {
+        if is_pending(&entry) {
+            return self.resolve(index, entry, Trust::Entity).await;
+        }
+        payload(index, entry).map(Some)
+    }
+}

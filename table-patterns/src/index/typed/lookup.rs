@@ -1,0 +1,207 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use futures_util::{Stream, TryStreamExt as _, stream};
+use table_core::model::Key;
+use table_core::query::{Continuation, Page};
+use table_core::store::{Error, Result};
+use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry};
+
+use super::read::{Reading, counting, list_of, query, reading};
+use super::table::IndexedTable;
+use crate::index::lookup::{IndexQuery, Trust};
+
+/// A lookup of entities of `T` by an index, as `R`: made by [`IndexedTable::by`], then run.
+///
+/// What cannot be encoded is reported when the lookup is run. It can be run more than once.
+///
+/// # Cost
+/// One request for a page of entries. Where the entries do not hold what `R` needs, one more for each
+/// entity, as many at once as [`IndexOptions::concurrency`](super::super::IndexOptions) says.
+///
+/// # Consistency
+/// An entry in the entity's own partition is never stale. One elsewhere can be, while the write that
+/// moves it is under way: where the entity is read, it must still have the entry, and is left out
+/// otherwise. What entries hold is taken as it is, unless [`verified`](Self::verified).
+#[must_use = "a lookup does nothing until it is run"]
+pub struct Lookup<'a, T, R = T, K = ManyEntries> {
+    table: &'a IndexedTable<T>,
+    entries: Result<IndexEntries<T>>,
+    trust: Trust,
+    limit: Option<usize>,
+    page_size: Option<usize>,
+    of: PhantomData<fn() -> (R, K)>,
+}
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    /// Looks entities up by an index: `T::by_…(…)` names the entries, with as many parts of their keys
+    /// as are known. The whole key of a unique index finds one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use table_core::prelude::*;
+    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(type = "Flight", rename_all = "PascalCase", row_key = "{year:04}_{number:04}")]
+    /// # #[index(plane, partition_key = "plane_{plane}", row_key = "{year:04}_{carrier}_{number:04}")]
+    /// # struct Flight { #[partition_key] carrier: String, year: u32, number: u32, plane: Option<String> }
+    /// # let flights = IndexedTable::<Flight>::open(MemoryStore::new(), "Flights", IndexOptions::local()).await?;
+    /// # for year in 2010..2015 {
+    /// #     let (carrier, plane) = ("UA".to_owned(), Some("N14228".to_owned()));
+    /// #     flights.insert(&Flight { carrier, year, number: 1, plane }).await?;
+    /// # }
+    /// let of_plane = Flight::by_plane("N14228");
+    /// assert_eq!(flights.by(of_plane.clone()).all().await?.len(), 5);
+    /// assert_eq!(flights.by(of_plane.clone().year_in(2011..=2013)).count().await?, 3);
+    /// assert_eq!(flights.by(of_plane.year(2012).carrier("UA")).first().await?.map(|f| f.number), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<'_, T, T, E::Kind> {
+        let entries = entries.into_entries();
+        Lookup { table: self, entries, trust: Trust::Entry, limit: None, page_size: None, of: PhantomData }
+    }
+}
+
+impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
+    /// Reads every entity, which must still have the entry: one request more for each, never stale.
+    pub fn verified(mut self) -> Self {
+        self.trust = Trust::Entity;
+        self
+    }
+
+    /// Returns another type: a projection of `T`. Where the entries hold every property of it, or it has
+    /// nothing but parts of the key, no entity is read.
+    pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
+        let Self { table, entries, trust, limit, page_size, .. } = self;
+        Lookup { table, entries, trust, limit, page_size, of: PhantomData }
+    }
+
+    /// Returns at most this many: the first in the order of the entries, from a store that sorts.
+    pub const fn limit(mut self, entities: usize) -> Self {
+        self.limit = Some(entities);
+        self
+    }
+
+    /// Asks for at most this many entries in a page.
+    pub const fn page_size(mut self, entries: usize) -> Self {
+        self.page_size = Some(entries);
+        self
+    }
+
+    /// One page, from the start or from where another ended. Entities that no longer have their entry are
+    /// left out, so that a page may be short, and even empty.
+    ///
+    /// # Errors
+    /// A key part cannot be encoded; the index is not readable; the storage's.
+    pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
+        self.page_of(from, self.limit).await
+    }
+
+    /// All of them, collected.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page).
+    pub async fn all(&self) -> Result<Vec<R>> {
+        self.stream().try_collect().await
+    }
+
+    /// All of them, a page at a time.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page), as an item.
+    pub fn stream(&self) -> impl Stream<Item = Result<R>> + Send + use<'_, T, R, K> {
+        let start = Some((None, self.limit)).filter(|_| self.limit != Some(0));
+        let pages = stream::try_unfold(start, move |at| async move {
+            let Some((from, left)) = at else { return Ok::<_, Error>(None) };
+            let mut page = self.page_of(from.as_ref(), left).await?;
+            page.items.truncate(left.unwrap_or(usize::MAX));
+            let left = left.map(|left| left - page.items.len());
+            let next = page.continuation.filter(|_| left != Some(0)).map(|from| (Some(from), left));
+            Ok(Some((stream::iter(page.items.into_iter().map(Ok)), next)))
+        });
+        pages.try_flatten()
+    }
+
+    /// The first in the order of the entries.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page).
+    pub async fn first(&self) -> Result<Option<R>> {
+        let mut from = None;
+        loop {
+            let page = self.page_of(from.as_ref(), Some(1)).await?;
+            from = page.continuation;
+            match page.items.into_iter().next() {
+                None if from.is_some() => {}
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// How many there are, by their entries alone unless [`verified`](Self::verified). One request a page; lists
+    /// that are not named by their whole key are followed.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page).
+    pub async fn count(&self) -> Result<usize> {
+        let (entries, mut from, mut count) = (self.entries.clone()?, None, 0);
+        if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry) {
+            let count = self.table.entities.references(entries.index(), &list).await?.len();
+            return Ok(self.limit.map_or(count, |limit| count.min(limit)));
+        }
+        let reading = counting::<T>(entries.index(), self.trust);
+        loop {
+            let page = self.table.read(&entries, reading, &self.query(&entries, None), from.as_ref()).await?;
+            count += page.items.len();
+            from = page.continuation;
+            if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
+                return Ok(self.limit.map_or(count, |limit| count.min(limit)));
+            }
+        }
+    }
+
+    async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
+        let entries = self.entries.clone()?;
+        let reading = reading::<T, R>(entries.index(), self.trust);
+        let page = self.table.read(&entries, reading, &self.query(&entries, left), from).await?;
+        page.try_map(R::from_entity)
+    }
+
+    fn query(&self, entries: &IndexEntries<T>, left: Option<usize>) -> IndexQuery {
+        let query = query(entries);
+        match (self.page_size, left) {
+            (Some(size), Some(left)) => query.top(size.min(left)),
+            (Some(top), None) | (None, Some(top)) => query.top(top),
+            (None, None) => query,
+        }
+    }
+}
+
+impl<T: IndexedEntity, R: FromEntity> Lookup<'_, T, R, OneEntry> {
+    /// The entity, or `None`. One request where the entry holds what `R` needs, otherwise two.
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page).
+    pub async fn get(&self) -> Result<Option<R>> {
+        let entries = self.entries.clone()?;
+        let row = entries.rows().as_single().unwrap_or_default();
+        let key = Key::new(entries.partition().as_str(), row)?;
+        let found = match reading::<T, R>(entries.index(), self.trust) {
+            Reading::Held => self.table.entities.find_held(entries.index(), &key).await?,
+            Reading::Entry => self.table.entities.find(entries.index(), &key, Trust::Entry).await?,
+            Reading::Entity => self.table.entities.find(entries.index(), &key, Trust::Entity).await?,
+        };
+        found.map(R::from_entity).transpose()
+    }
+}
+
+impl<T, R, K> fmt::Debug for Lookup<'_, T, R, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookup")
+            .field("entries", &self.entries)
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
+    }
+}

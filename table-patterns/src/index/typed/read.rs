@@ -1,0 +1,93 @@
+//! How a lookup reads: what entries hold, or the entities they name.
+
+use table_core::model::{Entity, Key};
+use table_core::query::{Continuation, Page};
+use table_core::store::Result;
+use table_core::typed::{
+    Discriminator, FromEntity, IndexEntries, IndexPayload, IndexShape, IndexedEntity, Schema,
+};
+
+use super::table::IndexedTable;
+use crate::index::lookup::{IndexQuery, Trust};
+
+/// What a lookup reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Nothing but entries.
+    Held,
+    /// Entries, and the entities of references.
+    Entry,
+    /// Every entity.
+    Entity,
+}
+
+/// What to read to count: a row for each entity, or lists of them.
+pub(super) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
+    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
+    let rows = schema.is_some_and(|s| s.shape == IndexShape::Row);
+    if rows && trust == Trust::Entry { Reading::Held } else { Reading::Entity }
+}
+
+/// What to read for an `R`.
+pub(super) fn reading<T: IndexedEntity, R: FromEntity>(index: &str, trust: Trust) -> Reading {
+    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
+    let Some(schema) = schema.filter(|_| trust == Trust::Entry) else { return Reading::Entity };
+    match schema.payload {
+        IndexPayload::Full => Reading::Entry,
+        IndexPayload::Fields(names) if holds::<T, R>(names) => Reading::Entry,
+        IndexPayload::Fields(_) => Reading::Entity,
+        IndexPayload::Reference if is_of_key::<T, R>() && schema.shape == IndexShape::Row => Reading::Held,
+        IndexPayload::Reference => Reading::Entry,
+    }
+}
+
+/// Whether a projection needs nothing beside these properties.
+fn holds<T: IndexedEntity, R: FromEntity>(names: &[&str]) -> bool {
+    let told = |name: &str| match T::SCHEMA.discriminator {
+        Discriminator::Property(property) => name == property,
+        _ => false,
+    };
+    let known = |name: &str| names.contains(&name) || told(name) || name == Schema::VERSION_PROPERTY;
+    R::select().is_some_and(|select| select.names().all(known))
+}
+
+/// Whether a projection needs nothing beside the key. A later schema version is told by a property.
+fn is_of_key<T: IndexedEntity, R: FromEntity>() -> bool {
+    T::SCHEMA.version == 1 && holds::<T, R>(&[])
+}
+
+/// The key of a list, if the entries are one.
+pub(super) fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
+    let schema = T::SCHEMA.indexes.iter().find(|i| i.name == entries.index());
+    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|s| s.shape != IndexShape::Row));
+    row.map(|row| Key::new(entries.partition().as_str(), row)).transpose()
+}
+
+/// The query for the entries.
+pub(super) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
+    IndexQuery::partition(entries.partition().as_str()).rows(entries.rows())
+}
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    pub(super) async fn read(
+        &self,
+        entries: &IndexEntries<T>,
+        reading: Reading,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        if entries.rows().is_empty() {
+            return Ok(Page { items: Vec::new(), continuation: None });
+        }
+        let index = entries.index();
+        if let Some(list) = list_of(entries)? {
+            let items = self.entities.list(index, &list).await?;
+            return Ok(Page { items, continuation: None });
+        }
+        match reading {
+            Reading::Held => self.entities.page_held(index, query, from).await,
+            Reading::Entry => self.entities.page(index, query, from, Trust::Entry).await,
+            Reading::Entity => self.entities.page(index, query, from, Trust::Entity).await,
+        }
+    }
+}

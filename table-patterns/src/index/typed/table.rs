@@ -1,0 +1,106 @@
+use std::fmt;
+use std::sync::Arc;
+
+use table_core::model::TableName;
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
+use table_core::typed::{IndexedEntity, Table};
+
+use super::declared::declared;
+use crate::index::definition::Placement;
+use crate::index::indexed::{IndexOptions, IndexedEntities};
+
+/// A table of entities with declared indexes: every write keeps their entries in step, and every index
+/// can be read by.
+///
+/// There is no way to write here that leaves an entry stale: a write knows the old value, because the
+/// caller has it or because it is read first, and a patch has no field that an index holds. A plain
+/// [`Table`] of such a type refuses to write.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use table_core::prelude::*;
+/// use table_patterns::index::{IndexOptions, IndexedTable};
+///
+/// #[derive(Clone, Debug, PartialEq, TableEntity)]
+/// #[entity(type = "Employee", rename_all = "PascalCase")]
+/// #[index(email, row_key = "email_{email}", unique = "partition", payload = full)]
+/// #[index(surname, partition_key = "surname_{last_name}", row_key = "{department}_{id:06}")]
+/// struct Employee {
+///     #[partition_key]
+///     department: String,
+///     #[row_key(format = "empid_{:06}")]
+///     id: u32,
+///     last_name: String,
+///     email: Option<String>,
+/// }
+///
+/// let employees =
+///     IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+/// let (department, last_name) = ("Sales".to_owned(), "Kwok".to_owned());
+/// let ken = Employee { department, id: 1, last_name, email: Some("ken@x".to_owned()) };
+/// employees.insert(&ken).await?; // 1 request in the partition, 4 for the entry elsewhere
+///
+/// let found = employees.by(Employee::by_email("Sales").email("ken@x")).get().await?; // 1 request
+/// assert_eq!(found, Some(ken));
+/// let kwoks = employees.by(Employee::by_surname("Kwok")).all().await?; // 1 + 1 for each reference
+/// assert_eq!(kwoks.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cost
+/// Each method says how many requests it adds to those of the [`journal`](crate::journal): a write whose
+/// entries are all in the entity's partition is 1.
+pub struct IndexedTable<T> {
+    table: Table<T>,
+    pub(super) entities: IndexedEntities,
+}
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    /// Opens a table with the indexes of `T`, and makes the tables that are missing. Requests: one per
+    /// table, and those of [`IndexedEntities::open`].
+    ///
+    /// # Errors
+    /// An index of the table that `T` does not declare, or declares otherwise: a write would leave it stale.
+    pub async fn open<S, N>(store: S, name: N, options: IndexOptions) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let table = Table::<T>::new(store, name)?;
+        let store = Arc::clone(table.store());
+        table.create_if_missing().await?;
+        let indexes = T::SCHEMA.indexes.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
+        let indexes = indexes.collect::<Result<Vec<_>>>()?;
+        for index in &indexes {
+            if let Placement::OtherTable(other) = index.placement() {
+                store.create_table_if_missing(other).await?;
+            }
+        }
+        let entities = IndexedEntities::open(store, table.name().clone(), indexes, options).await?;
+        Ok(Self { table, entities })
+    }
+
+    /// The table, to read by key and to query; it refuses to write.
+    pub const fn table(&self) -> &Table<T> {
+        &self.table
+    }
+
+    /// The entities with their indexes, to build, scrub and recover.
+    pub const fn entities(&self) -> &IndexedEntities {
+        &self.entities
+    }
+}
+
+impl<T> Clone for IndexedTable<T> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), entities: self.entities.clone() }
+    }
+}
+
+impl<T> fmt::Debug for IndexedTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexedTable").field("entities", &self.entities).finish_non_exhaustive()
+    }
+}

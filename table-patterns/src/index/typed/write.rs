@@ -1,0 +1,140 @@
+//! Writes.
+
+use table_core::model::{Entity, IfMatch, Key};
+use table_core::store::{Error, ErrorKind, Result, Written};
+use table_core::typed::{IndexedEntity, KeyOf};
+
+use super::table::IndexedTable;
+use crate::journal::{Change, Committed};
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    /// Adds an entity.
+    ///
+    /// # Errors
+    /// It exists already; a unique value is taken.
+    pub async fn insert(&self, entity: &T) -> Result<Committed> {
+        self.entities.insert(entity.to_entity()?).await
+    }
+
+    /// Writes the entity whatever was there: the old value is read first. One request more.
+    ///
+    /// # Errors
+    /// A unique value is taken; still in conflict after all attempts.
+    pub async fn upsert(&self, entity: &T) -> Result<Committed> {
+        self.entities.upsert(entity.to_entity()?).await
+    }
+
+    /// Replaces an entity that was read with its ETag: the old value decides which entries go. No request
+    /// more than the write's.
+    ///
+    /// # Errors
+    /// It has no ETag; it was changed meanwhile; a unique value is taken; the keys differ.
+    pub async fn replace(&self, old: &T, new: &T) -> Result<Committed> {
+        self.entities.replace(versioned(old)?, new.to_entity()?).await
+    }
+
+    /// Reads, changes and writes an entity, again when others interfere, as often as the options say. One
+    /// request more, and all of them again for each conflict.
+    ///
+    /// # Errors
+    /// It does not exist; what `change` returns; a unique value is taken; still in conflict after all
+    /// attempts.
+    pub async fn update(
+        &self,
+        key: impl KeyOf<T>,
+        mut change: impl FnMut(&mut T) -> Result<()> + Send,
+    ) -> Result<Committed> {
+        let key = key.into_key();
+        let missing = |key: &Key| ErrorKind::EntityNotFound {
+            table: self.entities.table().to_string(),
+            key: key.to_string(),
+        };
+        self.entities
+            .modify(&key, |old| {
+                let old = old.ok_or_else(|| Error::new(missing(&key)))?;
+                let mut value = T::from_entity(old.clone())?;
+                change(&mut value)?;
+                value.to_entity().map(Some)
+            })
+            .await
+    }
+
+    /// Writes the fields that the patch sets over those of the entity, if it is in this version;
+    /// [`IfMatch::Any`] asks for any. The patch has no field that an index holds, so the entries stay as they
+    /// are. One request; two for a type in schema version 2 or later.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use table_core::prelude::*;
+    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(type = "Employee", rename_all = "PascalCase")]
+    /// # #[index(email, row_key = "email_{email}", unique = "partition")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     email: String,
+    /// #     age: i32,
+    /// # }
+    /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+    /// # let ken = Employee { department: "Sales".into(), id: 1, email: "ken@x".into(), age: 41 };
+    /// # employees.insert(&ken).await?;
+    /// let older = Employee::patch().age(42); // and no `.email(…)`: an index holds it
+    /// employees.merge(Employee::key("Sales", 1)?, &older, IfMatch::Any).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing.
+    pub async fn merge(
+        &self,
+        key: impl KeyOf<T>,
+        patch: &T::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<Written> {
+        self.entities.prepare().await?;
+        self.table().clone().ignoring_indexes().merge(key, patch, version).await
+    }
+
+    /// Removes an entity, reading it first; `None` if it was not there. One request more.
+    ///
+    /// # Errors
+    /// Still in conflict after all attempts.
+    pub async fn delete(&self, key: impl KeyOf<T>) -> Result<Option<Committed>> {
+        let key = key.into_key();
+        let done = self.entities.modify(&key, |_| Ok(None)).await?;
+        Ok(Some(done).filter(|done| !done.written.is_empty()))
+    }
+
+    /// Removes an entity that was read with its ETag. No request more than the write's.
+    ///
+    /// # Errors
+    /// It has no ETag; it was changed meanwhile.
+    pub async fn delete_entity(&self, old: &T) -> Result<Committed> {
+        self.entities.delete(versioned(old)?).await
+    }
+
+    /// Adds entities of one partition, in one group transaction with their entries there.
+    ///
+    /// # Errors
+    /// As for [`insert`](Self::insert), for any of them; the group is over a limit. Nothing is written.
+    pub async fn insert_group(&self, entities: &[T]) -> Result<Committed> {
+        let changes = entities.iter().map(|e| e.to_entity().map(Change::insert));
+        self.entities.write(&changes.collect::<Result<Vec<_>>>()?).await
+    }
+}
+
+/// An entity that was read, as it was.
+pub(super) fn versioned<T: IndexedEntity>(entity: &T) -> Result<Entity> {
+    let etag = entity.etag().cloned();
+    if etag.is_none() {
+        let (name, key) = (T::SCHEMA.rust_name, entity.entity_key()?);
+        return Err(Error::invalid_request(format!(
+            "the {name} {key} carries no ETag: read it into a type with an #[etag] field, or change it with \
+             `update`"
+        )));
+    }
+    Ok(entity.to_entity()?.with_system(etag, None))
+}

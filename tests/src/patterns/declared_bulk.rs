@@ -1,0 +1,117 @@
+//! Entities with declared indexes in bulk, before and after an index is built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::index::{
+    BulkInsert, IndexOptions, IndexState, IndexedTable, InsertSummary, Inserted, ScrubMode,
+};
+use table_patterns::journal::{Entries, Timing};
+
+use crate::Harness;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Flight", rename_all = "PascalCase", row_key = "flight_{number:06}")]
+#[index(delay, row_key = "delay_{delay}_{number:06}", payload = fields(plane))]
+#[index(plane, partition_key = "plane_{plane}", row_key = "{carrier}_{number:06}")]
+#[index(gate, row_key = "gate_{gate:06}", unique = "partition")]
+struct Flight {
+    #[partition_key]
+    carrier: String,
+    number: u32,
+    plane: Option<String>,
+    delay: i32,
+    gate: Option<u32>,
+}
+
+/// The planes of every carrier are three.
+fn flight(number: u32) -> Flight {
+    let carrier = if number.is_multiple_of(2) { "UA" } else { "DL" }.to_owned();
+    let plane = Some(format!("{carrier}{}", number % 3));
+    Flight { carrier, number, plane, delay: (number % 7) as i32 - 3, gate: None }
+}
+
+async fn open(h: &Harness, table: TableName, built_later: &[&str]) -> (IndexedTable<Flight>, RequestMeter) {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+    let mut options = IndexOptions::default();
+    let request = Duration::from_millis(100);
+    options.timing = Timing::new(Duration::from_secs(60), request).expect("a long lease");
+    options.cache = Duration::from_millis(if built_later.is_empty() { 10_000 } else { 200 });
+    options.built_later = built_later.iter().map(|name| (*name).to_owned()).collect();
+    (IndexedTable::open(store, table, options).await.expect("a table"), meter)
+}
+
+async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> InsertSummary {
+    let outcomes = flights.insert_all(stream::iter(all.into_iter().map(Ok)), BulkInsert::default());
+    InsertSummary::of(outcomes).await.expect("the input is sound")
+}
+
+async fn assert_in_step(flights: &IndexedTable<Flight>, entries: usize) {
+    for index in ["delay", "plane"] {
+        let report = flights.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
+        assert_eq!((report.entries, report.dangling, report.missing), (entries, 0, 0), "{index}");
+    }
+}
+
+/// Groups are as full as they can be, and touch few partitions elsewhere.
+pub async fn groups_hold_entities_with_their_entries(h: &Harness) {
+    let (flights, meter) = open(h, h.unused_name(), &[]).await;
+    let before = meter.total();
+    let summary = insert(&flights, (0..196).map(flight).collect()).await;
+    assert_eq!((summary.written, summary.pending, summary.groups), (196, 0, 4), "{summary:?}");
+    // 98 flights of each carrier, 49 in a group with their entries: 99 operations and a journal row. The
+    // three planes of a carrier are spread over two groups, one of them over both.
+    let elsewhere = 2 * 4;
+    assert_eq!(meter.total() - before, 4 + elsewhere + 196 + 4);
+    assert_in_step(&flights, 196).await;
+    let early = flights.by(Flight::by_delay("UA").delay_in(..0)).count().await.expect("entries");
+    assert_eq!(early, (0..196).map(flight).filter(|f| f.carrier == "UA" && f.delay < 0).count());
+}
+
+/// An entity that cannot be written does not keep the others from it.
+pub async fn one_that_fails_is_alone(h: &Harness) {
+    let (flights, _) = open(h, h.unused_name(), &[]).await;
+    let taken = |number, gate| Flight { gate: Some(gate), ..flight(number) };
+    flights.insert(&taken(1000, 7)).await.expect("a new flight");
+    let mut all: Vec<_> = (0..40).map(|n| flight(2 * n)).collect();
+    all.push(flight(1000));
+    all.push(taken(1002, 7));
+    let summary = insert(&flights, all).await;
+    assert_eq!((summary.written, summary.failed, summary.ambiguous), (40, 2, 0), "{summary:?}");
+    let failed = |failure: &Inserted| (failure.key.row().to_owned(), failure.result.clone().unwrap_err());
+    let mut failures: Vec<_> = summary.failures.iter().map(failed).collect();
+    failures.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(failures[0].0, "flight_001000");
+    assert!(failures[0].1.is_already_exists(), "{}", failures[0].1);
+    assert_eq!(failures[1].0, "flight_001002");
+    assert!(failures[1].1.is_unique_violation(), "{}", failures[1].1);
+    assert_in_step(&flights, 41).await;
+}
+
+/// An index that is left for later is built while writers go on.
+pub async fn an_index_is_built_after_the_load(h: &Harness) {
+    let (flights, _) = open(h, h.unused_name(), &["plane"]).await;
+    assert_eq!(flights.entities().state("plane"), IndexState::Absent);
+    let summary = insert(&flights, (0..60).map(flight).collect()).await;
+    assert_eq!((summary.written, summary.groups), (60, 2), "{summary:?}");
+    let absent = flights.by(Flight::by_plane("UA0")).all().await.unwrap_err();
+    assert!(absent.to_string().contains("build it first"), "{absent}");
+
+    let mut states = Vec::new();
+    let build = flights.entities().build("plane").expect("a declared index");
+    let build = build.on_progress(|progress| states.push(progress.state));
+    let (done, late) = tokio::join!(build.run(), async {
+        // Writers go on.
+        flights.insert(&flight(60)).await
+    });
+    assert_eq!(late.expect("a new flight").entries, Entries::Applied);
+    assert!(done.expect("a build").entries >= 60);
+    assert_eq!(states.last(), Some(&IndexState::Readable));
+    let of_plane = flights.by(Flight::by_plane("UA0")).all().await.expect("entries");
+    assert_eq!(of_plane.len(), (0..=60).map(flight).filter(|f| f.plane.as_deref() == Some("UA0")).count());
+    assert_in_step(&flights, 61).await;
+}

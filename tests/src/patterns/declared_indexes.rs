@@ -1,0 +1,432 @@
+//! Declared indexes: writes that keep their entries in step, and lookups by their keys.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::journal::{Committed, Entries};
+
+use crate::Harness;
+
+/// Found by e-mail address in its department, by surname everywhere, by badge in the whole company.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(email, row_key = "email_{email}", unique = "partition", payload = full)]
+#[index(surname, partition_key = "surname_{last_name}", row_key = "{hired:04}_{department}_{id:06}")]
+#[index(badge, partition_key = "badge_{badge:04}", row_key = "badge", unique = "table", payload = fields(last_name))]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    last_name: String,
+    hired: u32,
+    email: Option<String>,
+    badge: Option<u32>,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+#[derive(Debug, PartialEq, TableEntity)]
+#[entity(projection_of = Employee, rename_all = "PascalCase")]
+struct Surname {
+    last_name: String,
+}
+
+#[derive(Debug, PartialEq, TableEntity)]
+#[entity(projection_of = Employee)]
+struct Id {
+    #[row_key]
+    id: u32,
+}
+
+fn employee(id: u32, last_name: &str) -> Employee {
+    let (department, last_name) = ("Sales".to_owned(), last_name.to_owned());
+    Employee { department, id, last_name, hired: 2000 + id, email: None, badge: None, etag: None }
+}
+
+fn with_email(id: u32, email: &str) -> Employee {
+    Employee { email: Some(email.to_owned()), ..employee(id, "Kwok") }
+}
+
+fn with_badge(id: u32, badge: u32) -> Employee {
+    Employee { badge: Some(badge), ..employee(id, "Kwok") }
+}
+
+fn key(id: u32) -> EntityKey<Employee> {
+    Employee::key("Sales", id).expect("a legal key")
+}
+
+struct Company {
+    employees: IndexedTable<Employee>,
+    meter: RequestMeter,
+}
+
+impl Company {
+    async fn open(h: &Harness) -> Self {
+        let meter = RequestMeter::new();
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+        let table = h.unused_name();
+        let employees = IndexedTable::open(store, table, IndexOptions::default()).await.expect("a new table");
+        Self { employees, meter }
+    }
+
+    /// Requests of a piece of work.
+    async fn cost<T>(&self, work: impl Future<Output = table_core::Result<T>>) -> (T, u64) {
+        let before = self.meter.total();
+        let done = work.await.expect("it succeeds");
+        (done, self.meter.total() - before)
+    }
+
+    /// Requests of a write whose entries are in step afterwards.
+    async fn applied(&self, work: impl Future<Output = table_core::Result<Committed>>) -> u64 {
+        let (done, requests) = self.cost(work).await;
+        assert_eq!(done.entries, Entries::Applied);
+        requests
+    }
+
+    async fn insert_all(&self, employees: impl IntoIterator<Item = Employee>) {
+        for employee in employees {
+            self.employees.insert(&employee).await.expect("a new employee");
+        }
+    }
+
+    async fn read(&self, id: u32) -> Employee {
+        self.employees.table().get_existing(key(id)).await.expect("the employee")
+    }
+
+    async fn ids_by_surname(&self, name: &str) -> Vec<u32> {
+        let found = self.employees.by(Employee::by_surname(name)).all().await.expect("the entries");
+        found.into_iter().map(|employee| employee.id).collect()
+    }
+
+    async fn id_by_badge(&self, badge: u32) -> Option<u32> {
+        let found = self.employees.by(Employee::by_badge(badge)).verified().get().await;
+        found.expect("the entry").map(|employee| employee.id)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Flight", rename_all = "PascalCase", row_key = "flight_{number:04}")]
+#[index(plane, row_key = "plane_{plane}_{number:04}", payload = full)]
+struct Flight {
+    #[partition_key]
+    carrier: String,
+    number: u32,
+    plane: Option<String>,
+    delay: i32,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+/// A write and its entries in the partition are one request, a lookup of full copies is one.
+pub async fn entries_in_the_partition_cost_nothing(h: &Harness) {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+    let flights = IndexedTable::<Flight>::open(store, h.unused_name(), IndexOptions::default()).await;
+    let company = (flights.expect("a new table"), meter);
+    let (flights, meter) = &company;
+    let of = |plane: &str, number| Flight {
+        carrier: "UA".to_owned(),
+        number,
+        plane: Some(plane.to_owned()),
+        delay: 0,
+        etag: None,
+    };
+    let cost = |before: u64| meter.total() - before;
+
+    let before = meter.total();
+    flights.insert(&of("N1", 1)).await.expect("a new flight");
+    assert_eq!(cost(before), 1, "an insert");
+
+    let before = meter.total();
+    let found = flights.by(Flight::by_plane("UA").plane("N1").number(1u32)).all().await.expect("entries");
+    assert_eq!((found.len(), cost(before)), (1, 1), "a lookup of full copies");
+
+    let read = flights.table().get_existing(Flight::key("UA", 1u32).unwrap()).await.expect("the flight");
+    let before = meter.total();
+    flights.replace(&read, &of("N2", 1)).await.expect("nobody else wrote");
+    assert_eq!(cost(before), 1, "a replacement of a known value");
+
+    let before = meter.total();
+    flights
+        .update(Flight::key("UA", 1u32).unwrap(), |f| {
+            f.delay = 7;
+            Ok(())
+        })
+        .await
+        .expect("an update");
+    assert_eq!(cost(before), 2, "a read-modify-write");
+
+    let before = meter.total();
+    assert!(flights.delete(Flight::key("UA", 1u32).unwrap()).await.expect("a removal").is_some());
+    assert_eq!(cost(before), 2, "a removal");
+    assert_eq!(flights.by(Flight::by_plane("UA")).count().await.expect("no entries"), 0);
+}
+
+/// Entries in other partitions cost what the journal documents.
+pub async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
+    let company = Company::open(h).await;
+    let of = &company.employees;
+    // Group, entry, read, journal row.
+    assert_eq!(company.applied(of.insert(&employee(1, "Kwok"))).await, 4);
+    let old = company.read(1).await;
+    let new = Employee { last_name: "Lee".to_owned(), ..old.clone() };
+    assert_eq!(company.applied(of.replace(&old, &new)).await, 5, "two partitions elsewhere");
+    // Reserve and settle.
+    assert_eq!(company.applied(of.insert(&with_badge(2, 7))).await, 6);
+    let with_address = |e: &mut Employee| {
+        e.email = Some("e@x".to_owned());
+        Ok(())
+    };
+    let (_, requests) = company.cost(of.update(key(2), with_address)).await;
+    assert_eq!(requests, 1 + 1, "what lies elsewhere does not change");
+    let old = company.read(1).await;
+    assert_eq!(company.applied(of.delete_entity(&old)).await, 4);
+}
+
+/// Entries follow their entity, and go with the value.
+pub async fn an_update_moves_entries_and_an_absent_value_has_none(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([employee(1, "Kwok"), employee(2, "Kwok"), with_email(3, "c@x")]).await;
+    let change = |e: &mut Employee| {
+        (e.last_name, e.email) = ("Lee".to_owned(), Some("lee@x".to_owned()));
+        Ok(())
+    };
+    company.employees.update(key(2), change).await.expect("an update");
+    assert_eq!(company.ids_by_surname("Kwok").await, [1, 3]);
+    assert_eq!(company.ids_by_surname("Lee").await, [2]);
+    company
+        .employees
+        .update(key(3), |e| {
+            e.email = None;
+            Ok(())
+        })
+        .await
+        .expect("an update");
+    let emails = company.employees.by(Employee::by_email("Sales"));
+    let found: Vec<_> = emails.all().await.expect("entries").into_iter().filter_map(|e| e.email).collect();
+    assert_eq!(found, ["lee@x"]);
+    company.employees.upsert(&employee(2, "Park")).await.expect("an upsert");
+    assert_eq!(company.ids_by_surname("Park").await, [2]);
+    assert!(company.ids_by_surname("Lee").await.is_empty());
+    assert_eq!(emails.count().await.expect("no entries"), 0);
+}
+
+/// A known old value is bound to its version.
+pub async fn writes_need_the_version_that_was_read(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([employee(1, "Kwok")]).await;
+    let old = company.read(1).await;
+    let lee = Employee { last_name: "Lee".to_owned(), ..old.clone() };
+    company.employees.replace(&old, &lee).await.expect("nobody else wrote");
+    assert!(company.employees.replace(&old, &lee).await.unwrap_err().is_precondition_failed());
+    assert!(company.employees.delete_entity(&old).await.unwrap_err().is_precondition_failed());
+    let unread = company.employees.replace(&employee(1, "Lee"), &lee).await.unwrap_err();
+    assert!(unread.to_string().contains("ETag"), "{unread}");
+    let moved = Employee { id: 2, ..company.read(1).await };
+    assert!(company.employees.replace(&company.read(1).await, &moved).await.is_err());
+    let missing = company.employees.update(key(9), |_| Ok(())).await.unwrap_err();
+    assert!(missing.is_entity_not_found(), "{missing}");
+    assert!(company.employees.delete(key(9)).await.expect("nothing to do").is_none());
+    assert_eq!(company.ids_by_surname("Lee").await, [1]);
+}
+
+/// A patch cannot touch what an index holds, so a merge is one request.
+pub async fn a_merge_leaves_entries_alone(h: &Harness) {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+    let flights = IndexedTable::<Sparse>::open(store, h.unused_name(), IndexOptions::default()).await;
+    let flights = flights.expect("a new table");
+    let flight = Sparse { carrier: "UA".to_owned(), number: 1, plane: Some("N1".to_owned()), delay: 0 };
+    flights.insert(&flight).await.expect("a new flight");
+    let before = meter.total();
+    let key = Sparse::key("UA", 1u32).unwrap();
+    flights.merge(&key, &Sparse::patch().delay(9), IfMatch::Any).await.expect("a merge");
+    assert_eq!(meter.total() - before, 1);
+    let found = flights.by(Sparse::by_plane("UA").plane("N1")).first().await.expect("an entry");
+    assert_eq!(found, Some(Sparse { delay: 9, ..flight }));
+}
+
+/// Its patch has a field: the entries are references.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Sparse", rename_all = "PascalCase", row_key = "flight_{number:04}")]
+#[index(plane, row_key = "plane_{plane}_{number:04}")]
+struct Sparse {
+    #[partition_key]
+    carrier: String,
+    number: u32,
+    plane: Option<String>,
+    delay: i32,
+}
+
+/// Changes of several entities commit together with their entries.
+pub async fn a_group_is_all_or_nothing(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([with_email(1, "ken@x"), employee(2, "Lee")]).await;
+    let (ken, lee) = (company.read(1).await, company.read(2).await);
+    let mut group = company.employees.group(Employee::partition("Sales").unwrap());
+    // The address goes from one to the other within the group.
+    group.delete(&ken).unwrap();
+    group.replace(&lee, &Employee { email: Some("ken@x".to_owned()), ..lee.clone() }).unwrap();
+    group.insert(&employee(3, "Park")).unwrap();
+    let other = Employee { department: "Marketing".to_owned(), ..employee(4, "Kwok") };
+    assert!(group.insert(&other).unwrap_err().to_string().contains("'Sales'"));
+    assert_eq!(group.len(), 3);
+    let done = group.commit().await.expect("all of it");
+    assert_eq!((done.written.len(), done.entries), (3, Entries::Applied));
+    let by_email = Employee::by_email("Sales").email("ken@x");
+    assert_eq!(company.employees.by(by_email).get().await.expect("an entry").map(|e| e.id), Some(2));
+    assert!(company.ids_by_surname("Kwok").await.is_empty());
+
+    let mut group = company.employees.group(Employee::partition("Sales").unwrap());
+    group.insert(&employee(5, "Kwok")).unwrap();
+    group.insert(&with_email(6, "ken@x")).unwrap();
+    assert!(group.commit().await.unwrap_err().is_unique_violation());
+    assert!(company.ids_by_surname("Kwok").await.is_empty());
+}
+
+/// A value that is taken is a named error, in the partition and in the table.
+pub async fn unique_values_have_one_owner(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([with_email(1, "ken@x"), with_badge(2, 7)]).await;
+    let error = company.employees.insert(&with_email(3, "ken@x")).await.unwrap_err();
+    assert!(error.is_unique_violation() && error.to_string().contains("email"), "{error}");
+    let error = company.employees.insert(&with_badge(3, 7)).await.unwrap_err();
+    assert!(error.is_unique_violation() && error.to_string().contains("badge"), "{error}");
+    assert!(company.employees.table().get(key(3)).await.expect("a read").is_none());
+    // The address is unique in its department alone.
+    let elsewhere = Employee { department: "Marketing".to_owned(), ..with_email(3, "ken@x") };
+    company.employees.insert(&elsewhere).await.expect("another department");
+    company.employees.delete(key(2)).await.expect("a removal");
+    company.employees.insert(&with_badge(3, 7)).await.expect("the badge is free again");
+    assert_eq!(company.id_by_badge(7).await, Some(3));
+}
+
+/// Of writers that race for a value exactly one gets it, and only its entity is there.
+pub async fn racing_writers_have_one_winner(h: &Harness) {
+    let company = Company::open(h).await;
+    let writers = (0..4).map(|id| {
+        let employees = company.employees.clone();
+        tokio::spawn(async move { employees.insert(&with_badge(id, 7)).await })
+    });
+    let mut winners = Vec::new();
+    for (id, writer) in (0..).zip(writers.collect::<Vec<_>>()) {
+        match writer.await.expect("no panic") {
+            Ok(_) => winners.push(id),
+            Err(error) => assert!(error.is_unique_violation() || error.is_precondition_failed(), "{error}"),
+        }
+    }
+    assert_eq!(winners.len(), 1, "{winners:?}");
+    assert_eq!(company.id_by_badge(7).await, winners.first().copied());
+    let all = company.employees.table().query().count().await.expect("a query");
+    assert_eq!(all, 1);
+}
+
+/// Parts of a key, ranges and prefixes select entries.
+pub async fn lookups_take_prefixes_and_ranges(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
+    let kwoks = || Employee::by_surname("Kwok");
+    let ids = |found: Vec<Employee>| found.into_iter().map(|e| e.id).collect::<Vec<_>>();
+    let employees = &company.employees;
+    assert_eq!(ids(employees.by(kwoks().hired_in(2002..2004)).all().await.unwrap()), [2, 3]);
+    assert_eq!(ids(employees.by(kwoks().hired_in(2002..=2004)).all().await.unwrap()), [2, 3, 4]);
+    assert_eq!(ids(employees.by(kwoks().hired_in(2004..)).all().await.unwrap()), [4, 5]);
+    assert_eq!(ids(employees.by(kwoks().hired(2003u32)).all().await.unwrap()), [3]);
+    assert_eq!(ids(employees.by(kwoks().hired(2003u32).department_starting("Sa")).all().await.unwrap()), [3]);
+    let (late, early) = (2004, 2002);
+    assert!(employees.by(kwoks().hired_in(late..early)).all().await.unwrap().is_empty());
+    let key = kwoks().hired(2003u32).department("Sales").id(3u32);
+    assert_eq!(employees.by(key).first().await.unwrap().map(|e| e.id), Some(3));
+    let none = kwoks().hired(1999u32).department("Sales");
+    assert_eq!(employees.by(none).first().await.unwrap(), None);
+}
+
+/// Pages, streams, limits and counts of a lookup, with their requests.
+pub async fn lookups_are_read_by_pages(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
+    let kwoks = company.employees.by(Employee::by_surname("Kwok")).page_size(2);
+    let mut from = None;
+    let mut pages = Vec::new();
+    loop {
+        let (page, requests) = company.cost(kwoks.page(from.as_ref())).await;
+        assert_eq!(requests, 1 + page.items.len() as u64, "a page of entries, and its references");
+        pages.push(page.items.iter().map(|e| e.id).collect::<Vec<_>>());
+        from = page.continuation;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages.concat(), [1, 2, 3, 4, 5]);
+    assert!(pages.iter().all(|page| page.len() <= 2));
+    let streamed: Vec<Employee> = kwoks.stream().try_collect().await.expect("all of them");
+    assert_eq!(streamed.len(), 5);
+    let three = company.employees.by(Employee::by_surname("Kwok")).limit(3);
+    assert_eq!(three.all().await.expect("three").len(), 3);
+    assert_eq!(three.count().await.expect("a count"), 3);
+    let (count, requests) = company.cost(company.employees.by(Employee::by_surname("Kwok")).count()).await;
+    assert_eq!((count, requests), (5, 1), "entries are counted, not followed");
+}
+
+/// What entries hold is read from them, in one request.
+pub async fn projections_are_read_from_entries(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([with_badge(1, 7)]).await;
+    let badge = || company.employees.by(Employee::by_badge(7u32));
+    let (name, requests) = company.cost(badge().project::<Surname>().get()).await;
+    assert_eq!((name, requests), (Some(Surname { last_name: "Kwok".to_owned() }), 1));
+    let (whole, requests) = company.cost(badge().get()).await;
+    assert_eq!((whole.map(|e| e.hired), requests), (Some(2001), 2), "an entry does not hold all of it");
+    let (name, requests) = company.cost(badge().verified().project::<Surname>().get()).await;
+    assert_eq!((name.is_some(), requests), (true, 2));
+    let surname = company.employees.by(Employee::by_surname("Kwok"));
+    let (ids, requests) = company.cost(surname.project::<Id>().all()).await;
+    assert_eq!((ids, requests), (vec![Id { id: 1 }], 1), "every entry holds its owner's key");
+}
+
+/// An entry whose entity has moved on is not followed.
+pub async fn a_stale_entry_is_no_fact(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([employee(1, "Kwok")]).await;
+    // As a writer leaves it that dies between its commit and the entry.
+    let (store, table) = (company.employees.table().store(), company.employees.table().name());
+    let entry = Key::new("surname_Kwok", "2001_Sales_000001").unwrap();
+    let stale = store.get_existing(table, &entry).await.expect("the entry");
+    let moved = stale.with_key(Key::new("surname_Lee", "2001_Sales_000001").unwrap());
+    store.write(table, Operation::Insert(moved)).await.expect("a row");
+    let lees = company.employees.by(Employee::by_surname("Lee"));
+    assert!(lees.all().await.expect("no Lee").is_empty());
+    assert_eq!(lees.first().await.expect("no Lee"), None);
+    assert_eq!(lees.count().await.expect("a count"), 1, "a count of entries counts it");
+    assert_eq!(lees.verified().count().await.expect("a count"), 0);
+}
+
+/// The same rows, by a program that does not know the indexes.
+#[derive(Debug, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(hired, row_key = "hired_{hired:04}_{id:06}")]
+struct Other {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    hired: u32,
+}
+
+/// A program that does not know an index, or a plain table, does not write.
+pub async fn writers_that_know_less_are_refused(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([employee(1, "Kwok")]).await;
+    let (store, table) = (h.store().clone(), company.employees.table().name().clone());
+    let unknown = IndexedTable::<Other>::open(store, table, IndexOptions::default()).await.unwrap_err();
+    assert!(unknown.to_string().contains("does not know"), "{unknown}");
+    let plain = company.employees.table();
+    let refused = plain.insert(&employee(2, "Kwok")).await.unwrap_err();
+    assert!(refused.to_string().contains("IndexedTable"), "{refused}");
+    assert!(plain.delete(key(1), IfMatch::Any).await.is_err());
+    assert_eq!(company.ids_by_surname("Kwok").await, [1]);
+}
