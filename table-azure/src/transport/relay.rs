@@ -20,6 +20,9 @@ struct State {
     task: AtomicWaker,
 }
 
+/// How often one poll is repeated. What still is not done then takes its turn like every other task: a task that
+/// used up its share of time on the runtime is woken without end until it gives way.
+const ROUNDS: usize = 4;
 const POLLING: u8 = 1;
 const WOKEN: u8 = 2;
 
@@ -29,14 +32,14 @@ impl Relay {
         Self { waker: Waker::from(Arc::clone(&state)), state }
     }
 
-    /// Polls until it is ready or nothing woke it meanwhile; from then on, the task is woken.
+    /// Polls until it is ready or nothing woke it meanwhile, a few times at most; from then on, the task is woken.
     pub(super) fn poll<T>(
         &self,
         task: &Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         self.state.task.register(task.waker());
-        loop {
+        for _ in 0..ROUNDS {
             self.state.flags.store(POLLING, Ordering::SeqCst);
             if let Poll::Ready(value) = poll(&mut Context::from_waker(&self.waker)) {
                 self.state.flags.store(0, Ordering::SeqCst);
@@ -47,6 +50,9 @@ impl Relay {
                 return Poll::Pending;
             }
         }
+        self.state.flags.store(0, Ordering::SeqCst);
+        task.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -97,5 +103,10 @@ mod tests {
         inner.wake();
         assert_eq!(task.0.load(Ordering::SeqCst), 1);
         assert_eq!(relay.poll(&context, |_| Poll::Ready(5)), Poll::Ready(5));
+        let endless = relay.poll(&context, |cx| {
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        assert_eq!((endless, task.0.load(Ordering::SeqCst)), (Poll::Pending, 2));
     }
 }

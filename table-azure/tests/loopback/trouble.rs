@@ -115,3 +115,14 @@ async fn in_flight_requests_are_bounded_and_a_dropped_one_makes_room() {
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
     assert_eq!(server.asked().len(), 2);
 }
+
+/// More requests in one task than the runtime lets it do at a stretch.
+#[tokio::test]
+async fn many_requests_of_one_task_give_way_to_each_other() {
+    let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
+    let store = store(&server);
+    let requests = (0..500).map(|_| run(&store, OperationKind::Replace));
+    let done = futures_util::future::join_all(requests).await;
+    assert!(done.iter().all(Result::is_ok));
+    assert_eq!(server.asked().len(), 500);
+}
