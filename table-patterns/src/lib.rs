@@ -9,6 +9,7 @@ pub mod bulk;
 pub mod clock;
 pub mod compound;
 mod conflict;
+pub mod eventual;
 pub mod heterogeneous;
 pub mod index;
 pub mod journal;

@@ -25,13 +25,15 @@
 //! services differ: limits, order, case of table names. Where a backend is known to behave otherwise
 //! than the documented service, it lists a [`Deviation`], and the suite says which assertion it left out.
 //!
-//! Work queues, patterns and encryption have suites of their own: [`queues`], [`patterns`], [`encryption`].
+//! Work queues, patterns, transactions and encryption have suites of their own: [`queues`], [`patterns`],
+//! [`eventual`], [`encryption`].
 //!
 //! The package of the tests needs `tokio` with the features `macros` and `rt-multi-thread`.
 
 pub mod azurite;
 mod conformance;
 pub mod encryption;
+pub mod eventual;
 #[cfg(test)]
 mod listing;
 pub mod patterns;

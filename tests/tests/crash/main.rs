@@ -3,18 +3,40 @@
 //! the entities say.
 
 mod check;
+mod elsewhere;
 mod paths;
 mod process;
 mod run;
+mod transactions;
 
 use std::sync::Arc;
 
+use conformance::azurite::Azurite;
+use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
-use table_core::store::Result;
+use table_core::store::{Result, TableStore};
 use table_embedded::{Durability, EmbeddedStore};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
+use crate::elsewhere::Elsewhere;
 use crate::paths::PATHS;
+use crate::process::Names;
 use crate::run::{Recover, crash_everywhere, crash_sometimes};
+use crate::transactions::{Places, trouble_everywhere, trouble_in_discarding, trouble_sometimes};
+
+async fn on_disk(directory: &TempDir) -> Result<Arc<EmbeddedStore>> {
+    let builder = EmbeddedStore::builder(directory.path().join("store"));
+    Ok(Arc::new(builder.durability(Durability::Relaxed).open().await?))
+}
+
+/// The emulator, under the virtual time of the tests, and the runtime of its requests.
+fn emulated() -> Result<(Arc<Elsewhere>, Runtime)> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let text = Azurite::shared().connection_string();
+    let store = Arc::new(AzureTableStore::from_connection_string(&text, None)?);
+    Ok((Arc::new(Elsewhere { store, runtime: runtime.handle().clone() }), runtime))
+}
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
@@ -35,10 +57,69 @@ async fn crashes_in_memory_with_recovery_by_a_sweep() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    let builder = EmbeddedStore::builder(directory.path().join("store"));
-    let store = Arc::new(builder.durability(Durability::Relaxed).open().await?);
-    let crashes = crash_sometimes(&PATHS, store, 7, 60).await?;
+    let crashes = crash_sometimes(&PATHS, on_disk(&directory).await?, 7, 60).await?;
     eprintln!("{crashes} crashes in the embedded store");
     assert!(crashes >= 30, "only {crashes}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn crashes_in_azurite() -> Result<()> {
+    let (store, runtime) = emulated()?;
+    let crashes = crash_sometimes(&PATHS, store, 11, 24).await?;
+    runtime.shutdown_background();
+    eprintln!("{crashes} crashes in Azurite");
+    assert!(crashes >= 12, "only {crashes}");
+    Ok(())
+}
+
+fn in_memory(_: usize) -> Places {
+    Places {
+        current: Arc::new(MemoryStore::new()),
+        archive: Arc::new(MemoryStore::new()),
+        names: Names::new(0),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn troubled_transactions_in_memory() -> Result<()> {
+    let troubles = trouble_everywhere(in_memory).await?;
+    eprintln!("{troubles} troubles of transactions");
+    assert!(troubles > 500, "only {troubles}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn troubled_discarding_in_memory() -> Result<()> {
+    let troubles = trouble_in_discarding(in_memory).await?;
+    eprintln!("{troubles} troubles of discarding");
+    assert!(troubles > 30, "only {troubles}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (current, archive) = (Arc::new(MemoryStore::new()), on_disk(&directory).await?);
+    let places = |n| Places { current: current.clone(), archive: archive.clone(), names: Names::new(n) };
+    let troubles = trouble_sometimes(places, 3, 80).await?;
+    eprintln!("{troubles} troubles of transactions into the embedded store");
+    assert!(troubles > 40, "only {troubles}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn troubled_transactions_from_the_embedded_store_to_azurite() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (current, (archive, runtime)) = (on_disk(&directory).await?, emulated()?);
+    let places = |n| Places {
+        current: current.clone(),
+        archive: archive.clone() as Arc<dyn TableStore>,
+        names: Names::new(1000 + n),
+    };
+    let troubles = trouble_sometimes(places, 5, 40).await?;
+    runtime.shutdown_background();
+    eprintln!("{troubles} troubles of transactions into Azurite");
+    assert!(troubles > 20, "only {troubles}");
     Ok(())
 }

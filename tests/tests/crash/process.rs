@@ -41,6 +41,10 @@ impl Names {
         Self { number, clock: TokioClock::starting_at(Ticks::now()) }
     }
 
+    pub(crate) const fn clock(self) -> TokioClock {
+        self.clock
+    }
+
     pub(crate) fn table(self, name: &str) -> TableName {
         TableName::new(format!("{name}{}", self.number)).expect("a legal name")
     }

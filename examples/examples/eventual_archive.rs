@@ -1,0 +1,94 @@
+//! The guide's archive: employees who left go from the table *Current* to the table *Archive*, in another
+//! store. A message says so; a worker does it, and another goes on where the first died.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
+use table_core::memory::MemoryStore;
+use table_core::model::{Key, TableName};
+use table_core::prelude::*;
+use table_core::store::TableStore;
+use table_embedded::EmbeddedStore;
+use table_patterns::eventual::{
+    Coordinator, EventualTransaction, Place, Progress, Resources, TransactionStatus,
+};
+use table_patterns::journal::{Acknowledge, Timing};
+use table_patterns::queue::TableQueue;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "{:06}")]
+    id: u32,
+    name: String,
+}
+
+/// A process: what it calls the stores, and the queue that all processes share.
+async fn process(
+    current: Arc<dyn TableStore>,
+    archive: Arc<dyn TableStore>,
+    photos: Arc<dyn ObjectStore>,
+) -> table_core::Result<Coordinator> {
+    let queue = Arc::new(TableQueue::open(current.clone(), "Work", "archive").await?);
+    let resources = Resources::new()
+        .with_store("current", current.clone())
+        .with_store("archive", archive)
+        .with_blobs("photos", photos);
+    let coordinator = Coordinator::open(current, "Transactions", queue, resources).await?;
+    // No request to a store of this process lives long: a claim need not either.
+    Ok(coordinator.with_timing(Timing::new(Duration::from_millis(400), Duration::from_millis(100))?))
+}
+
+/// Ken leaves: his photograph goes, his entity moves.
+fn archiving(key: &Key) -> table_core::Result<EventualTransaction> {
+    let from = Place::new("current", TableName::new("Current")?, key.clone());
+    let to = Place::new("archive", TableName::new("Archive")?, key.clone());
+    Ok(EventualTransaction::new().delete_blob("photos", "sales/456.png").move_entity(from, to))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = tempfile::tempdir()?;
+    let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let archive: Arc<dyn TableStore> = Arc::new(EmbeddedStore::open(directory.path().join("archive")).await?);
+    let photos: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let employees = Table::<Employee>::new(current.clone(), "Current")?;
+    let archived = Table::<Employee>::new(archive.clone(), "Archive")?;
+    employees.create_if_missing().await?;
+    archived.create_if_missing().await?;
+    let ken = Employee { department: "Sales".to_owned(), id: 456, name: "Ken".to_owned() };
+    employees.insert(&ken).await?;
+    photos.put(&Path::from("sales/456.png"), "a photograph".into()).await?;
+
+    // Once the message is in the queue it will be done: one request.
+    let client = process(current.clone(), archive.clone(), photos.clone()).await?;
+    let transaction = archiving(&ken.entity_key()?.into())?;
+    let submitted = client.submit(&transaction, Acknowledge::Committed).await?;
+    assert_eq!(submitted.progress, Progress::Pending);
+
+    // A worker dies after it has written the archive, before it removes the original.
+    let faults = FaultInjector::new(0);
+    let faulty = Arc::new(Faulty::new(archive.clone(), faults.clone()));
+    let dying = process(current.clone(), faulty, photos.clone()).await?;
+    faults.crash_at(1, CrashPoint::After);
+    let half_done = tokio::time::timeout(Duration::from_millis(100), dying.run_once(1)).await;
+    assert!(half_done.is_err() || faults.is_crashed());
+    assert!(employees.get(ken.entity_key()?).await?.is_some());
+
+    // Another takes over, and comes to the same result.
+    let worker = process(current, archive, photos.clone()).await?;
+    while worker.status(submitted.id).await? != TransactionStatus::Applied {
+        worker.run_once(1).await?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(employees.get(ken.entity_key()?).await?, None);
+    assert_eq!(archived.get(ken.entity_key()?).await?, Some(ken));
+    assert!(photos.get(&Path::from("sales/456.png")).await.is_err());
+    Ok(())
+}

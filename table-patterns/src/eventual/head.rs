@@ -1,0 +1,132 @@
+//! Head rows: what is known of a transaction.
+
+use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, ValueRef};
+use table_core::store::{Error, Result};
+use uuid::Uuid;
+
+use super::plan::TransactionId;
+
+pub(super) const ROW: &str = "head";
+pub(super) const STATE: &str = "TransactionState";
+const STEPS: &str = "Steps";
+const NEXT: &str = "NextStep";
+const PIECES: &str = "Pieces";
+const PLAN: &str = "PlanHash";
+const CLAIM: &str = "Claim";
+const ERROR: &str = "LastError";
+
+/// Characters of an error that are kept.
+const ERROR_CHARS: usize = 1000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    Applied,
+    Aborted,
+    Discarded,
+}
+
+impl State {
+    const ALL: [Self; 4] = [Self::Running, Self::Applied, Self::Aborted, Self::Discarded];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Applied => "applied",
+            Self::Aborted => "aborted",
+            Self::Discarded => "discarded",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    pub(super) id: TransactionId,
+    pub(super) state: State,
+    pub(super) steps: usize,
+    pub(super) next: usize,
+    /// Rows that hold the plan; none where a message does.
+    pub(super) pieces: usize,
+    pub(super) plan: i64,
+    /// Who applies it now.
+    pub(super) claim: Option<Uuid>,
+    pub(super) error: Option<String>,
+    pub(super) etag: Option<ETag>,
+}
+
+/// The partition of a transaction.
+pub(super) fn partition(id: TransactionId) -> String {
+    format!("{SYSTEM_PREFIX}t_{id}")
+}
+
+/// The transaction of a partition.
+pub(super) fn id_in(partition: &str) -> Option<TransactionId> {
+    let text = partition.strip_prefix(SYSTEM_PREFIX)?.strip_prefix("t_")?;
+    Uuid::try_parse(text).ok().map(TransactionId::from_uuid)
+}
+
+impl Head {
+    /// A transaction of which nothing is done.
+    pub(super) const fn new(id: TransactionId, steps: usize, pieces: usize, plan: i64) -> Self {
+        let (state, claim) = (State::Running, None);
+        Self { id, state, steps, next: 0, pieces, plan, claim, error: None, etag: None }
+    }
+
+    pub(super) fn key(&self) -> Result<Key> {
+        Key::new(partition(self.id), ROW)
+    }
+
+    /// Keeps the beginning of an error.
+    pub(super) fn blame(&mut self, error: &Error) {
+        self.error = Some(error.to_string().chars().take(ERROR_CHARS).collect());
+    }
+
+    pub(super) fn to_entity(&self) -> Result<Entity> {
+        let int = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+        let mut entity = Entity::from(self.key()?)
+            .with(STATE, self.state.name())
+            .with(STEPS, int(self.steps))
+            .with(NEXT, int(self.next))
+            .with(PIECES, int(self.pieces))
+            .with(PLAN, self.plan);
+        if let Some(claim) = self.claim {
+            entity.properties_mut().set(CLAIM, claim);
+        }
+        if let Some(error) = &self.error {
+            entity.properties_mut().set(ERROR, error.as_str());
+        }
+        Ok(entity)
+    }
+
+    pub(super) fn read(row: &Entity) -> Result<Self> {
+        let damaged = |name: &str| {
+            Error::decode("transaction", row.key(), name, "a transaction's value", "something else")
+        };
+        let text = |name: &str| match row.get(name) {
+            Some(ValueRef::String(text)) => Some(text),
+            _ => None,
+        };
+        let count = |name: &str| match row.get(name) {
+            Some(ValueRef::Int32(n)) => usize::try_from(n).map_err(|_| damaged(name)),
+            _ => Err(damaged(name)),
+        };
+        let state = State::ALL.into_iter().find(|state| text(STATE) == Some(state.name()));
+        let Some(ValueRef::Int64(plan)) = row.get(PLAN) else { return Err(damaged(PLAN)) };
+        let claim = match row.get(CLAIM) {
+            Some(ValueRef::Guid(claim)) => Some(claim),
+            None => None,
+            Some(_) => return Err(damaged(CLAIM)),
+        };
+        Ok(Self {
+            id: id_in(row.key().partition()).ok_or_else(|| damaged("PartitionKey"))?,
+            state: state.ok_or_else(|| damaged(STATE))?,
+            steps: count(STEPS)?,
+            next: count(NEXT)?,
+            pieces: count(PIECES)?,
+            plan,
+            claim,
+            error: text(ERROR).map(str::to_owned),
+            etag: row.etag().cloned(),
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The table of the transactions: heads, and the pieces of plans that no message can carry.
+
+use std::sync::Arc;
+
+use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
+use table_core::query::{Filter, Query};
+use table_core::store::limits::BINARY_BYTES;
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
+
+use super::head::{Head, ROW, partition};
+use super::plan::TransactionId;
+
+/// Bytes in a piece: 11 properties, less than a mebibyte also as base64, which is what Azurite measures.
+const PIECE: usize = 11 * BINARY_BYTES;
+const PREFIX: &str = "c_";
+
+/// How many rows a plan takes.
+pub(super) const fn pieces(bytes: usize) -> usize {
+    bytes.div_ceil(PIECE)
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) table: TableName,
+}
+
+impl Ledger {
+    pub(super) async fn read(&self, id: TransactionId) -> Result<Option<Head>> {
+        let row = self.store.get(&self.table, &Key::new(partition(id), ROW)?, None).await?;
+        row.as_ref().map(Head::read).transpose()
+    }
+
+    /// Adds a head; `None` if there is one. An answer in doubt is an error.
+    pub(super) async fn insert(&self, head: Head) -> Result<Option<Head>> {
+        match self.store.write(&self.table, Operation::Insert(head.to_entity()?)).await {
+            Ok(written) => Ok(Some(Head { etag: written.etag, ..head })),
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Changes a head that was read; `None` if anyone else did, or may have done so.
+    pub(super) async fn replace(&self, head: Head) -> Result<Option<Head>> {
+        let Some(etag) = head.etag.clone() else { return Ok(None) };
+        match self.store.write(&self.table, Operation::Replace(head.to_entity()?, etag.into())).await {
+            Ok(written) => Ok(Some(Head { etag: written.etag, ..head })),
+            Err(e) if e.is_ambiguous() || e.is_precondition_failed() || e.is_entity_not_found() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) async fn put_piece(&self, id: TransactionId, n: usize, plan: &str) -> Result<()> {
+        let bytes = plan.as_bytes();
+        let piece = &bytes[n * PIECE..bytes.len().min((n + 1) * PIECE)];
+        let mut row = Entity::from(piece_key(id, n)?);
+        for (m, chunk) in piece.chunks(BINARY_BYTES).enumerate() {
+            row.properties_mut().set(&format!("P{m}"), chunk);
+        }
+        self.store.write(&self.table, Operation::InsertOrReplace(row)).await.map(drop)
+    }
+
+    /// The stored plan; an error if a piece is missing.
+    pub(super) async fn plan(&self, head: &Head) -> Result<String> {
+        let of = Filter::eq(Filter::PARTITION_KEY, partition(head.id));
+        let filter = of.and(Filter::starts_with(Filter::ROW_KEY, PREFIX));
+        let mut rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
+        rows.sort_by(|a, b| a.key().row().cmp(b.key().row()));
+        let bytes = rows.iter().flat_map(bytes_of).collect();
+        let whole = rows.len() == head.pieces;
+        let text = String::from_utf8(bytes).ok().filter(|_| whole);
+        text.ok_or_else(|| {
+            Error::corrupt(format!("the stored plan of the transaction {} is damaged", head.id))
+        })
+    }
+
+    /// Removes what is there of a stored plan.
+    pub(super) async fn remove_pieces(&self, id: TransactionId, pieces: usize) -> Result<()> {
+        for n in 0..pieces {
+            self.delete(piece_key(id, n)?, IfMatch::Any).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a row if it is there in this version.
+    pub(super) async fn delete(&self, key: Key, condition: IfMatch) -> Result<()> {
+        match self.store.write(&self.table, Operation::Delete(key, condition)).await {
+            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+            deleted => deleted.map(drop),
+        }
+    }
+}
+
+fn piece_key(id: TransactionId, n: usize) -> Result<Key> {
+    Key::new(partition(id), format!("{PREFIX}{n:05}"))
+}
+
+fn bytes_of(row: &Entity) -> Vec<u8> {
+    let chunks = (0..).map_while(|m| match row.get(&format!("P{m}")) {
+        Some(ValueRef::Binary(chunk)) => Some(chunk),
+        _ => None,
+    });
+    chunks.flatten().copied().collect()
+}

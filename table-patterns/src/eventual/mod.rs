@@ -1,0 +1,92 @@
+//! Eventually consistent transactions: steps over tables, partitions, stores, blobs and handlers of your
+//! own, done in their order, whatever crashes.
+//!
+//! # Problem
+//! A group transaction covers one partition. Archiving an employee touches two tables, perhaps in two
+//! stores, a photograph in a blob and a mail; each may be done when the program dies, or not. The
+//! guide's answer: write down what is to be done, as a message in a queue, and let workers do it until
+//! all of it is done.
+//!
+//! # Key layout
+//! The transactions of a [`Coordinator`] have a table of their own:
+//!
+//! | row | PartitionKey | RowKey |
+//! |---|---|---|
+//! | head: state, next step, who works on it | `~~t_` + transaction id | `head` |
+//! | a piece of a plan that is larger than a message | the same | `c_` + number |
+//!
+//! # Protocol
+//! 1. A plan of at most [`MESSAGE_BYTES`](table_core::queue::MESSAGE_BYTES) is sent as one message: that
+//!    is the commit. For a larger one a message that points at it is sent first, then the pieces
+//!    are stored; inserting the head row is the commit.
+//! 2. Whoever applies it *claims* the head row, does a step, and records the next one in the head row under
+//!    its ETag, which is also the renewal of the claim.
+//! 3. After the last step the head row says *applied*; then the pieces go, then the message.
+//!
+//! A worker that finds a message to a plan without a head row inserts an *aborted* head row: the submitter
+//! can then never commit. One that finds a claimed head row goes on with it after it has watched it
+//! unchanged for a whole lease, on its own clock. An applier sends nothing that could take effect
+//! after its lease, and after an answer in doubt it stops and keeps the claim, so that nobody goes on
+//! before the request that was lost can no longer take effect.
+//!
+//! # Guarantees
+//! What is committed is applied, in the order of the steps, each at least once; a step that was recorded as
+//! done is not done again. While nobody else writes the same rows, the result is that of doing every step
+//! once. A redelivered message of a transaction that is done changes nothing. A transaction that is
+//! submitted again under its id is done once. One that answers *not applied* never is.
+//!
+//! # Failure windows
+//! There is no isolation: others see the state between two steps. Where a crash falls between a step and its
+//! record, the step is done again, also over what another program wrote to that row meanwhile. A process
+//! paused *inside* a request, or inside a handler that does not yield, for longer than a lease, can repeat
+//! the effect of a step behind later ones. Heads of finished transactions are evidence for as long as
+//! [`sweep`](Coordinator::sweep) keeps them: a message or a submission that comes later starts anew.
+//!
+//! # Cost in requests
+//! Of a transaction of n steps that one worker does without a fault:
+//!
+//! | what | requests |
+//! |---|---|
+//! | commit, as a message | 1 |
+//! | commit, as a stored plan | 3 (2 where the submitter applies it) + 1 per 704 KiB |
+//! | apply | 1 to read the head, 1 to claim it, then 2 per step: the step and its record |
+//! | a step that moves an entity | 4 with its record, 2 where it is gone |
+//! | a stored plan | + 1 to read it, + 1 per 704 KiB to remove it |
+//! | message | the queue's receive and delete; a renewal per third of a lease |
+//!
+//! A submitter that applies its own transaction saves the read of the head and the receive.
+//!
+//! # Limits, and when not to use it
+//! A plan is held in memory: at most [`PLAN_BYTES`]. Two requests a step are dear for bulk work. Within one
+//! partition use a group transaction. Entities of an indexed table must be written through it: use a
+//! handler. Properties marked *encrypt* are refused in a plan, which would hold them in the clear: move the
+//! entity, or use a handler.
+
+mod applier;
+mod coordinator;
+mod event;
+mod head;
+mod ledger;
+mod plan;
+mod poison;
+mod resources;
+mod run;
+mod status;
+mod step;
+mod submit;
+mod sweep;
+mod ticket;
+mod wire;
+mod worker;
+
+pub use coordinator::Coordinator;
+pub use event::{TransactionEvent, What};
+pub use plan::{EventualTransaction, PLAN_BYTES, TransactionId};
+pub use poison::PoisonedTransaction;
+pub use resources::{Resources, StepHandler, StepId};
+pub use status::TransactionStatus;
+pub use step::{Place, Step};
+pub use submit::{Progress, Submitted};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Forgetting what was finished long ago.
+
+use std::time::Duration;
+
+use table_core::model::{IfMatch, SYSTEM_PREFIX, Ticks};
+use table_core::query::{Filter, Query};
+use table_core::store::{Result, TableStoreExt as _};
+
+use super::coordinator::Coordinator;
+use super::head::{Head, ROW, State};
+use crate::clock::after;
+
+impl Coordinator {
+    /// Removes the heads of transactions that were finished longer ago than `keep`; how many. A head is the
+    /// evidence by which a message or submission that comes again is known to be done: keep it for days,
+    /// longer than any message can be hidden (its age is the one thing for which the clocks of the store
+    /// and of this machine meet).
+    ///
+    /// Cost: a scan of the table, and one request per head.
+    ///
+    /// # Errors
+    /// The storage's.
+    pub async fn sweep(&self, keep: Duration) -> Result<usize> {
+        let heads = Filter::starts_with(Filter::PARTITION_KEY, &format!("{SYSTEM_PREFIX}t_"));
+        let query = Query::new().with_filter(heads.and(Filter::eq(Filter::ROW_KEY, ROW)));
+        let mut removed = 0;
+        for row in self.ledger.store.query_all(&self.ledger.table, &query).await? {
+            let old = row.timestamp().is_some_and(|written| after(written, keep) <= Ticks::now());
+            let finished = Head::read(&row)?.state != State::Running;
+            if let (true, true, Some(etag)) = (old, finished, row.etag()) {
+                self.ledger.delete(row.key().clone(), IfMatch::from(etag)).await?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,64 @@
+/// Makes a test of every behaviour of eventually consistent transactions: `eventual_tests!(expression)`.
+///
+/// The expression, of a type that implements [`EventualBackend`](crate::eventual::EventualBackend), is
+/// evaluated in every test.
+#[macro_export]
+macro_rules! eventual_tests {
+    ($backend:expr) => {
+        $crate::eventual_tests! { @tests $backend;
+            archive {
+                is_filled_by_a_worker
+                is_filled_by_the_submitter
+                is_left_alone_where_nobody_is
+                gets_every_change_made_meanwhile
+            }
+            steps {
+                are_done_in_their_order
+                replace_only_what_exists
+                move_under_another_key
+                write_and_remove_blobs
+                call_handlers
+            }
+            plans {
+                larger_than_a_message_are_stored_until_done
+                larger_than_a_message_are_done_by_the_submitter
+                fit_a_message_to_the_byte
+                that_cannot_be_done_are_refused
+                submitted_twice_are_done_once
+            }
+            workers {
+                share_the_transactions
+                go_on_at_the_step_that_failed
+                tell_what_they_do
+            }
+            poison {
+                shows_where_and_why_it_failed
+                goes_on_when_put_back
+                is_never_done_once_discarded
+            }
+        }
+    };
+    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
+        mod $module {
+            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
+            use super::*;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $behaviour() {
+                    let backend = $backend;
+                    let world = $crate::eventual::World::new(&backend).await;
+                    $crate::eventual::$module::$behaviour(world).await;
+                }
+            )*
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_behaviour_is_listed() {
+        crate::listing::assert_complete("src/eventual", include_str!("list.rs"));
+    }
+}

@@ -1,0 +1,133 @@
+//! The conformance suite of eventually consistent transactions: what they must do between any two stores,
+//! with any queue. Give [`eventual_tests!`](crate::eventual_tests) an [`EventualBackend`], and it makes a
+//! test of each behaviour.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Filter, Query};
+use table_core::store::{Operation, TableStore, TableStoreExt};
+use table_patterns::eventual::{
+    Coordinator, EventualTransaction, Place, Resources, TransactionId, TransactionStatus,
+};
+use uuid::Uuid;
+
+use crate::queues::Queue;
+
+pub mod archive;
+mod list;
+pub mod plans;
+pub mod poison;
+mod recorder;
+pub mod steps;
+pub mod workers;
+
+use recorder::Recorder;
+
+/// Two stores and a queue for one behaviour: those of the backend may be shared, tables are not.
+#[derive(Debug)]
+pub struct World {
+    current: Arc<dyn TableStore>,
+    archive: Arc<dyn TableStore>,
+    queue: Queue,
+    blobs: Arc<InMemory>,
+    recorder: Arc<Recorder>,
+    tag: String,
+}
+
+/// What is tested: how to get at stores and a queue. It lives as long as the behaviour runs.
+#[async_trait]
+pub trait EventualBackend: Send + Sync {
+    /// The store of the entities that are in use and of the transactions; the archive; an empty queue.
+    async fn places(&self) -> (Arc<dyn TableStore>, Arc<dyn TableStore>, Queue);
+}
+
+impl World {
+    /// A world whose tables no other behaviour has.
+    pub async fn new(backend: &dyn EventualBackend) -> Self {
+        let (current, archive, queue) = backend.places().await;
+        let tag = Uuid::new_v4().simple().to_string();
+        let (blobs, recorder) = (Arc::new(InMemory::new()), Arc::new(Recorder::default()));
+        let world = Self { current, archive, queue, blobs, recorder, tag };
+        world.current.create_table(&world.table("current")).await.expect("a new table");
+        world.archive.create_table(&world.table("archive")).await.expect("a new table");
+        world
+    }
+
+    /// The table of employees in a store.
+    fn table(&self, store: &str) -> TableName {
+        TableName::new(format!("{store}{}", self.tag)).expect("a legal name")
+    }
+
+    fn place(&self, store: &str, row: &str) -> Place {
+        Place::new(store, self.table(store), Key::new("Sales", row).expect("a legal key"))
+    }
+
+    /// A process that takes part.
+    async fn process(&self) -> Coordinator {
+        let resources = Resources::new()
+            .with_store("current", self.current.clone())
+            .with_store("archive", self.archive.clone())
+            .with_blobs("photos", self.blobs.clone() as Arc<dyn ObjectStore>)
+            .with_handler("recorder", self.recorder.clone());
+        let table = self.table("Transactions");
+        let process =
+            Coordinator::open(self.current.clone(), table.as_str(), self.queue.clone(), resources).await;
+        process.expect("a table").with_retry_delay(Duration::ZERO)
+    }
+
+    async fn hire(&self, row: &str) -> Entity {
+        let employee = employee(row).with("Name", "Ken").with("Age", 30).with("Score", 0.5);
+        let written = self.current.write(&self.table("current"), Operation::Insert(employee.clone())).await;
+        written.expect("a new employee");
+        employee
+    }
+
+    async fn current(&self, row: &str) -> Option<Entity> {
+        let key = employee(row).key().clone();
+        self.current.get(&self.table("current"), &key, None).await.expect("the table")
+    }
+
+    async fn archived(&self, row: &str) -> Option<Entity> {
+        let key = employee(row).key().clone();
+        self.archive.get(&self.table("archive"), &key, None).await.expect("the table")
+    }
+
+    /// How many rows there are of stored plans.
+    async fn pieces(&self) -> usize {
+        let table = self.table("Transactions");
+        let query = Query::new().with_filter(Filter::ne(Filter::ROW_KEY, "head"));
+        self.current.query_all(&table, &query).await.expect("the table").len()
+    }
+
+    /// Moves an employee to the archive.
+    fn archiving(&self, row: &str) -> EventualTransaction {
+        EventualTransaction::new().move_entity(self.place("current", row), self.place("archive", row))
+    }
+}
+
+fn employee(row: &str) -> Entity {
+    Entity::new("Sales", row).expect("a legal key")
+}
+
+/// Works until the transaction is finished.
+async fn finish(process: &Coordinator, id: TransactionId) -> TransactionStatus {
+    loop {
+        process.run_once(8).await.expect("the queue");
+        let status = process.status(id).await.expect("the table");
+        if status.is_final() {
+            return status;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The properties of an entity, which is there.
+#[track_caller]
+fn properties(entity: Option<Entity>) -> table_core::model::Properties {
+    entity.expect("the entity is there").into_parts().1
+}

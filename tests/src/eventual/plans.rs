@@ -1,0 +1,102 @@
+//! Plans: how large they may be, and which are refused.
+
+use table_core::model::Key;
+use table_core::queue::MESSAGE_BYTES;
+use table_patterns::eventual::{EventualTransaction, Place, Progress, TransactionId, TransactionStatus};
+use table_patterns::journal::Acknowledge;
+use uuid::Uuid;
+
+use super::{World, employee, finish};
+
+fn large(world: &World) -> EventualTransaction {
+    // Several pieces of a megabyte, once as base64.
+    let bytes = (0..1_600_000u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect::<Vec<_>>();
+    EventualTransaction::new().put_blob("photos", "large", bytes).upsert(
+        "archive",
+        world.table("archive"),
+        employee("1").with("Large", true),
+    )
+}
+
+/// A plan that no message can carry is stored, done, and removed.
+pub async fn larger_than_a_message_are_stored_until_done(world: World) {
+    let process = world.process().await;
+    let transaction = large(&world);
+    let submitted = process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    assert_eq!(submitted.progress, Progress::Pending);
+    assert!(world.pieces().await > 1);
+    let pending = TransactionStatus::Pending { step: 0, steps: 2, error: None };
+    assert_eq!(process.status(transaction.id()).await.expect("the table"), pending);
+    assert_eq!(finish(&process, transaction.id()).await, TransactionStatus::Applied);
+    assert!(world.archived("1").await.is_some());
+    assert_eq!(world.pieces().await, 0);
+}
+
+/// The same, done by the process that submits it.
+pub async fn larger_than_a_message_are_done_by_the_submitter(world: World) {
+    let process = world.process().await;
+    let submitted = process.submit(&large(&world), Acknowledge::Applied).await.expect("a legal plan");
+    assert_eq!(submitted.progress, Progress::Applied);
+    assert_eq!(world.pieces().await, 0);
+    assert_eq!(process.run_once(9).await.expect("the queue"), 0);
+}
+
+/// A plan of as many bytes as a message can carry is one; a byte more is stored.
+pub async fn fit_a_message_to_the_byte(world: World) {
+    let process = world.process().await;
+    for stored in [false, true] {
+        let of = |n: usize| EventualTransaction::new().delete_blob("photos", "b".repeat(n));
+        // The text around the path, by a plan of one character.
+        let around = 100 + "photos".len();
+        let n = (MESSAGE_BYTES - around..MESSAGE_BYTES)
+            .find(|n| text_len(*n) == MESSAGE_BYTES)
+            .expect("a length");
+        process.submit(&of(n + usize::from(stored)), Acknowledge::Committed).await.expect("a legal plan");
+        assert_eq!(world.pieces().await > 0, stored);
+    }
+}
+
+fn text_len(path: usize) -> usize {
+    let around = r#"{"id":"00000000-0000-0000-0000-000000000000","steps":[{"do":"delete_blob","blobs":"photos","path":""}]}"#;
+    around.len() + path
+}
+
+/// Nothing is sent of what could never be done.
+pub async fn that_cannot_be_done_are_refused(world: World) {
+    let process = world.process().await;
+    let (table, here) = (world.table("current"), world.place("current", "1"));
+    let elsewhere = Place::new("elsewhere", table.clone(), Key::new("a", "b").expect("a legal key"));
+    let secret = employee("1").with_encrypted("Secret", "x");
+    let oversize = employee("1").with("Text", "x".repeat(40_000));
+    let new = EventualTransaction::new;
+    for (refused, reason) in [
+        (new(), "without a step"),
+        (new().delete_if_exists(elsewhere.clone()), "no store is named 'elsewhere'"),
+        (new().move_entity(here.clone(), elsewhere), "no store is named 'elsewhere'"),
+        (new().move_entity(here.clone(), here), "where it is"),
+        (new().handle("nobody", *b""), "no handler is named 'nobody'"),
+        (new().delete_blob("nowhere", "x"), "no blob store is named 'nowhere'"),
+        (new().delete_blob("photos", "a//b"), "no path of a blob"),
+        (new().upsert("current", table.clone(), secret), "Secret"),
+        (new().upsert("archive", table, oversize), "Text"),
+    ] {
+        let error = process.submit(&refused, Acknowledge::Committed).await.expect_err(reason);
+        assert!(error.to_string().contains(reason), "{reason}: {error}");
+    }
+    assert_eq!(world.queue.peek(9).await.expect("messages"), []);
+}
+
+/// Submitted again, a transaction is done once; another plan under its id is refused.
+pub async fn submitted_twice_are_done_once(world: World) {
+    let process = world.process().await;
+    let id = TransactionId::from_uuid(Uuid::new_v4());
+    let transaction = EventualTransaction::with_id(id).handle("recorder", *b"once");
+    for _ in 0..2 {
+        let submitted = process.submit(&transaction, Acknowledge::Applied).await.expect("a legal plan");
+        assert_eq!(submitted.progress, Progress::Applied);
+    }
+    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    process.run_once(9).await.expect("the queue");
+    assert_eq!(world.recorder.calls().len(), 1);
+    assert_eq!(world.queue.peek(9).await.expect("messages"), []);
+}

@@ -1,0 +1,65 @@
+//! Transactions that keep failing: set aside, looked at, put back or discarded.
+
+use table_patterns::eventual::{Coordinator, EventualTransaction, PoisonedTransaction, TransactionStatus};
+use table_patterns::journal::Acknowledge;
+
+use super::{World, employee, finish};
+
+/// A transaction whose second step fails until the queue sets it aside.
+async fn spoil(world: &World, process: &Coordinator, large: bool) -> PoisonedTransaction {
+    let payload = if large { vec![7; 100_000] } else { b"x".to_vec() };
+    let transaction = EventualTransaction::new()
+        .upsert("archive", world.table("archive"), employee("1"))
+        .handle("recorder", payload)
+        .upsert("archive", world.table("archive"), employee("2"));
+    world.recorder.fail(usize::MAX);
+    process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
+    loop {
+        process.run_once(1).await.expect("the queue");
+        if let Some(poisoned) = process.poison(9).await.expect("the queue").pop() {
+            assert_eq!(poisoned.id, Some(transaction.id()));
+            return poisoned;
+        }
+    }
+}
+
+/// Who looks at it sees what it was, how far it got and why it failed.
+pub async fn shows_where_and_why_it_failed(world: World) {
+    let process = world.process().await;
+    let poisoned = spoil(&world, &process, false).await;
+    let TransactionStatus::Pending { step: 1, steps: 3, error: Some(error) } = poisoned.status else {
+        panic!("{poisoned:?}")
+    };
+    assert!(error.contains("out of order"), "{error}");
+    assert!(world.archived("1").await.is_some() && world.archived("2").await.is_none());
+}
+
+/// Once the cause is mended, it is put back and goes on where it was.
+pub async fn goes_on_when_put_back(world: World) {
+    let process = world.process().await;
+    for large in [false, true] {
+        let poisoned = spoil(&world, &process, large).await;
+        world.recorder.fail(0);
+        process.requeue(&poisoned).await.expect("nobody else did");
+        let id = poisoned.id.expect("a transaction");
+        assert_eq!(finish(&process, id).await, TransactionStatus::Applied);
+    }
+    assert!(world.archived("2").await.is_some());
+    assert_eq!((world.recorder.calls().len(), world.pieces().await), (2, 0));
+}
+
+/// Discarded, it is never done; what was done stays.
+pub async fn is_never_done_once_discarded(world: World) {
+    let process = world.process().await;
+    for large in [false, true] {
+        let poisoned = spoil(&world, &process, large).await;
+        world.recorder.fail(0);
+        process.discard(&poisoned).await.expect("nobody else did");
+        let id = poisoned.id.expect("a transaction");
+        let status = process.status(id).await.expect("the table");
+        assert_eq!(status, TransactionStatus::Discarded { step: 1 });
+        assert_eq!(process.run_once(9).await.expect("the queue"), 0);
+    }
+    assert_eq!((world.recorder.calls().len(), world.pieces().await), (0, 0));
+    assert!(world.archived("1").await.is_some() && world.archived("2").await.is_none());
+}

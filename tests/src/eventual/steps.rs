@@ -1,0 +1,74 @@
+//! What each kind of step does, and in which order.
+
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+use table_core::model::ValueRef;
+use table_patterns::eventual::{EventualTransaction, Progress, StepId};
+use table_patterns::journal::Acknowledge;
+
+use super::{World, employee, properties};
+
+async fn apply(world: &World, transaction: &EventualTransaction) {
+    let submitted = world.process().await.submit(transaction, Acknowledge::Applied).await;
+    assert_eq!(submitted.expect("a legal plan").progress, Progress::Applied);
+}
+
+/// The last step has the last word.
+pub async fn are_done_in_their_order(world: World) {
+    let table = world.table("archive");
+    let write = |n: i32| employee("1").with("N", n);
+    let transaction = EventualTransaction::new()
+        .upsert("archive", table.clone(), write(1))
+        .delete_if_exists(world.place("archive", "1"))
+        .upsert("archive", table.clone(), write(2).with("Old", true))
+        .upsert("archive", table.clone(), write(3))
+        .upsert_merge("archive", table, employee("1").with("More", "x"));
+    apply(&world, &transaction).await;
+    let left = properties(world.archived("1").await);
+    assert_eq!((left.get("N"), left.get("More")), (Some(ValueRef::Int32(3)), Some(ValueRef::String("x"))));
+    assert_eq!(left.get("Old"), None);
+}
+
+/// What is there is replaced; what was deleted stays deleted.
+pub async fn replace_only_what_exists(world: World) {
+    world.hire("1").await;
+    let table = world.table("current");
+    let transaction = EventualTransaction::new()
+        .replace_if_exists("current", table.clone(), employee("1").with("Name", "Kim"))
+        .replace_if_exists("current", table, employee("2").with("Name", "Kim"));
+    apply(&world, &transaction).await;
+    let replaced = properties(world.current("1").await);
+    assert_eq!((replaced.len(), replaced.get("Name")), (1, Some(ValueRef::String("Kim"))));
+    assert!(world.current("2").await.is_none());
+}
+
+/// An entity can move within its table.
+pub async fn move_under_another_key(world: World) {
+    let ken = world.hire("1").await;
+    let (from, to) = (world.place("current", "1"), world.place("current", "2"));
+    apply(&world, &EventualTransaction::new().move_entity(from, to)).await;
+    assert!(world.current("1").await.is_none());
+    assert_eq!(properties(world.current("2").await), *ken.properties());
+}
+
+/// Blobs come and go, and what is not there is gone already.
+pub async fn write_and_remove_blobs(world: World) {
+    let photo = Path::from("photos/456.png");
+    let put = EventualTransaction::new()
+        .put_blob("photos", "photos/456.png", *b"first")
+        .put_blob("photos", "photos/456.png", *b"second")
+        .delete_blob("photos", "photos/none.png");
+    apply(&world, &put).await;
+    let stored = world.blobs.get(&photo).await.expect("a blob").bytes().await.expect("its bytes");
+    assert_eq!(&stored[..], b"second");
+    apply(&world, &EventualTransaction::new().delete_blob("photos", "photos/456.png")).await;
+    assert!(matches!(world.blobs.get(&photo).await, Err(object_store::Error::NotFound { .. })));
+}
+
+/// A handler is given its payload, and an id by which it can tell a repetition.
+pub async fn call_handlers(world: World) {
+    let transaction = EventualTransaction::new().handle("recorder", *b"a").handle("recorder", *b"\xFF");
+    apply(&world, &transaction).await;
+    let id = |step| StepId { transaction: transaction.id(), step };
+    assert_eq!(world.recorder.calls(), [(id(0), b"a".to_vec()), (id(1), b"\xFF".to_vec())]);
+}

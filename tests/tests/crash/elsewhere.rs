@@ -1,0 +1,80 @@
+//! Real stores under virtual time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+
+/// A store whose requests run in another runtime, in real time. A test whose time is paused waits for them
+/// without its time moving on: a blocking task keeps it from doing so.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    pub(crate) store: Arc<dyn TableStore>,
+    pub(crate) runtime: Handle,
+}
+
+impl Elsewhere {
+    async fn run<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let runtime = self.runtime.clone();
+        spawn_blocking(move || runtime.block_on(request)).await.expect("the request came to an end")
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl TableStore for Elsewhere {
+    fn profile(&self) -> &ServiceProfile {
+        self.store.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        let (store, table) = (self.store.clone(), table.clone());
+        self.run(async move { store.create_table(&table).await }).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let (store, table) = (self.store.clone(), table.clone());
+        self.run(async move { store.delete_table(&table).await }).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        let (store, prefix, from) = (self.store.clone(), prefix.map(str::to_owned), from.cloned());
+        self.run(async move { store.list_tables(prefix.as_deref(), from.as_ref()).await }).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let (store, table, key, select) = (self.store.clone(), table.clone(), key.clone(), select.cloned());
+        self.run(async move { store.get(&table, &key, select.as_ref()).await }).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let (store, table, query, from) = (self.store.clone(), table.clone(), query.clone(), from.cloned());
+        self.run(async move { store.query(&table, &query, from.as_ref()).await }).await
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let (store, table) = (self.store.clone(), table.clone());
+        self.run(async move { store.write(&table, operation).await }).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        let (store, table) = (self.store.clone(), table.clone());
+        self.run(async move { store.transact(&table, group).await }).await
+    }
+}

@@ -1,0 +1,118 @@
+//! The suite of eventually consistent transactions: within and between stores, with queues in tables and in
+//! Azure Queue Storage on Azurite.
+
+use std::sync::Arc;
+
+use conformance::async_trait;
+use conformance::azurite::Azurite;
+use conformance::eventual::EventualBackend;
+use conformance::eventual_tests;
+use conformance::queues::Queue;
+use table_azure::AzureTableStore;
+use table_core::memory::MemoryStore;
+use table_core::store::TableStore;
+use table_embedded::EmbeddedStore;
+use table_patterns::queue::TableQueue;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+type Places = (Arc<dyn TableStore>, Arc<dyn TableStore>, Queue);
+
+/// Stores in a directory of their own, which goes with it.
+struct Disk(TempDir);
+
+impl Disk {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    async fn store(&self, name: &str) -> Arc<dyn TableStore> {
+        let store = EmbeddedStore::builder(self.0.path().join(name)).open().await;
+        Arc::new(store.expect("a new store"))
+    }
+}
+
+async fn in_table(store: &Arc<dyn TableStore>) -> Queue {
+    let queue = Uuid::new_v4().to_string();
+    Arc::new(TableQueue::open(store.clone(), "Work", &queue).await.expect("a new queue"))
+}
+
+async fn connection_string() -> String {
+    let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
+    emulator.connection_string()
+}
+
+async fn emulated() -> Arc<dyn TableStore> {
+    let store = AzureTableStore::from_connection_string(&connection_string().await, None);
+    Arc::new(store.expect("the emulator's connection string"))
+}
+
+mod memory {
+    use super::*;
+
+    struct Memory;
+
+    #[async_trait]
+    impl EventualBackend for Memory {
+        async fn places(&self) -> Places {
+            let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+            (current.clone(), Arc::new(MemoryStore::new()), in_table(&current).await)
+        }
+    }
+
+    eventual_tests!(Memory);
+}
+
+mod memory_to_embedded {
+    use super::*;
+
+    struct ToDisk(Disk);
+
+    #[async_trait]
+    impl EventualBackend for ToDisk {
+        async fn places(&self) -> Places {
+            let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+            (current.clone(), self.0.store("archive").await, in_table(&current).await)
+        }
+    }
+
+    eventual_tests!(ToDisk(Disk::new()));
+}
+
+mod embedded_to_azurite {
+    use super::*;
+
+    struct ToCloud(Disk);
+
+    #[async_trait]
+    impl EventualBackend for ToCloud {
+        async fn places(&self) -> Places {
+            let current = self.0.store("current").await;
+            (current.clone(), emulated().await, in_table(&current).await)
+        }
+    }
+
+    eventual_tests!(ToCloud(Disk::new()));
+}
+
+mod azurite {
+    use table_azure::queue::AzureWorkQueue;
+
+    use super::*;
+
+    struct Cloud;
+
+    #[async_trait]
+    impl EventualBackend for Cloud {
+        async fn places(&self) -> Places {
+            let name = Uuid::new_v4().to_string();
+            let queue = AzureWorkQueue::from_connection_string(&connection_string().await, &name, None);
+            let queue = queue.expect("the emulator's connection string");
+            queue.create_if_missing().await.expect("a new queue");
+            let store = emulated().await;
+            (store.clone(), store, Arc::new(queue))
+        }
+    }
+
+    eventual_tests!(Cloud);
+}
