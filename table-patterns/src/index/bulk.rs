@@ -1,6 +1,6 @@
 //! New entities in bulk, with their entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -183,7 +183,9 @@ impl IndexedEntities {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| e.location.is_within(self.table(), partition));
         let elsewhere = elsewhere.into_iter().map(|e| e.location).next();
-        Weighed { elsewhere, operations: 1 + here.len(), entity }
+        let (shared, own): (Vec<_>, Vec<_>) = here.into_iter().partition(|e| e.shape.is_shared());
+        let shared = shared.into_iter().map(|e| e.location).collect();
+        Weighed { elsewhere, operations: 1 + own.len(), shared, entity }
     }
 
     async fn settle(&self, group: Group, numbers: Arc<AtomicU64>) -> Vec<Inserted> {
@@ -227,6 +229,8 @@ impl IndexedEntities {
 struct Weighed {
     elsewhere: Option<Location>,
     operations: usize,
+    /// Rows of the partition that entities of a group change together, once.
+    shared: Vec<Location>,
     entity: Entity,
 }
 
@@ -240,12 +244,16 @@ enum Group {
 fn fill(mut weighed: Vec<Weighed>, most: usize) -> Vec<Group> {
     weighed.sort_by(|a, b| a.elsewhere.cmp(&b.elsewhere));
     let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 1);
-    for Weighed { operations: more, entity, .. } in weighed {
+    let mut rows: BTreeSet<Location> = BTreeSet::new();
+    for Weighed { operations: own, shared, entity, .. } in weighed {
+        let more = own + shared.iter().filter(|row| !rows.contains(row)).count();
         if operations + more > most && !group.is_empty() {
             groups.push(Group::Sound(std::mem::take(&mut group)));
             operations = 1;
+            rows.clear();
         }
-        operations += more;
+        operations += own + shared.iter().filter(|row| !rows.contains(row)).count();
+        rows.extend(shared);
         group.push((entity.key().clone(), Change::insert(entity)));
     }
     groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Sound));

@@ -1,5 +1,6 @@
 //! Step 4: the group transaction that commits a write.
 
+use futures_util::{StreamExt as _, stream};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
 use tokio::time::sleep;
 
@@ -10,7 +11,7 @@ use super::plan::{Plan, violation};
 use super::row::Evidence;
 use super::rows::Own;
 use super::rules::Rule;
-use crate::index::shared::{Prepared, is_conflict};
+use crate::index::shared::{Merge, Prepared, is_conflict};
 
 /// What a group transaction came to.
 pub(super) enum Sent {
@@ -68,6 +69,9 @@ impl Draft {
     }
 }
 
+/// Shared rows read at once.
+const IN_PARALLEL: usize = 16;
+
 /// How often a group is sent again because a shared row was written by others.
 const SHARED_ROUNDS: usize = 100;
 
@@ -111,20 +115,24 @@ impl Journal {
 
     /// Reads the shared rows that were not read, or have changed since.
     async fn read_shared(&self, plan: &Plan, draft: &mut Draft) -> Result<()> {
-        for (merge, prepared) in plan.shared.iter().zip(&mut draft.shared) {
-            if prepared.is_some() {
-                continue;
-            }
-            let read = self.shared().prepare(merge).await?;
-            if read.without_target {
-                let (index, target) = (&merge.index, &merge.at.key);
-                return Err(Error::invalid_request(format!(
-                    "the index '{index}' copies into {target}, which does not exist: write that first, or with it"
-                )));
-            }
-            *prepared = Some(read);
+        let open: Vec<_> = (0..plan.shared.len()).filter(|n| draft.shared[*n].is_none()).collect();
+        let reads = open.iter().map(|n| self.read_one(&plan.shared[*n])).collect::<Vec<_>>();
+        for (n, read) in open.iter().zip(stream::iter(reads).buffered(IN_PARALLEL).collect::<Vec<_>>().await)
+        {
+            draft.shared[*n] = Some(read?);
         }
         Ok(())
+    }
+
+    async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
+        let read = self.shared().prepare(merge).await?;
+        if read.without_target {
+            let (index, target) = (&merge.index, &merge.at.key);
+            return Err(Error::invalid_request(format!(
+                "the index '{index}' copies into {target}, which does not exist: write that first, or with it"
+            )));
+        }
+        Ok(read)
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft) -> Result<Vec<Written>> {

@@ -7,6 +7,9 @@ mod world;
 
 use std::sync::Arc;
 
+use conformance::azurite::Azurite;
+use futures_util::future::try_join_all;
+use table_azure::AzureTableStore;
 use table_core::adapter::CrashPoint;
 use table_core::memory::MemoryStore;
 use table_core::store::{Result, TableStore};
@@ -51,6 +54,28 @@ async fn crashes_in_the_embedded_store() -> Result<()> {
     }
     eprintln!("{crashes} crashes in the embedded store");
     assert!(crashes >= 30, "only {crashes}");
+    Ok(())
+}
+
+/// Together, since they wait most of the time.
+#[tokio::test]
+async fn crashes_on_azurite() -> Result<()> {
+    let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
+    let store = AzureTableStore::from_connection_string(&emulator.connection_string(), None)?;
+    let store: Arc<dyn TableStore> = Arc::new(store);
+    let (forms, mut rng) = (forms(), fastrand::Rng::with_seed(5));
+    let cases: Vec<_> = (0..16)
+        .map(|n| (n, &forms[n % forms.len()], PATHS[rng.usize(..PATHS.len())], rng.u64(1..=5), rng.bool()))
+        .collect();
+    let crashes = cases.into_iter().map(|(number, form, path, request, before)| {
+        let store = store.clone();
+        let point = if before { CrashPoint::Before } else { CrashPoint::After };
+        async move { World::new(store, form, number).await?.slow().crash(path, request, point).await }
+    });
+    let crashes: Vec<bool> = try_join_all(crashes).await?;
+    let crashes = crashes.into_iter().filter(|crashed| *crashed).count();
+    eprintln!("{crashes} crashes on Azurite");
+    assert!(crashes >= 8, "only {crashes}");
     Ok(())
 }
 

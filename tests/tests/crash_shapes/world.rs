@@ -14,7 +14,7 @@ use table_core::store::{Operation, Result, TableStore, TableStoreExt};
 use table_patterns::index::{
     Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };
-use table_patterns::journal::Change;
+use table_patterns::journal::{Change, Timing};
 
 use crate::dead::Mortal;
 
@@ -72,6 +72,7 @@ pub(crate) struct World<'a> {
     number: usize,
     store: Arc<dyn TableStore>,
     blobs: Arc<InMemory>,
+    options: IndexOptions,
 }
 
 fn person(id: usize, city: &str) -> Result<Entity> {
@@ -85,9 +86,17 @@ fn key(id: usize) -> Result<Key> {
 impl<'a> World<'a> {
     /// A table with the index and people in it.
     pub(crate) async fn new(store: Arc<dyn TableStore>, form: &'a Form, number: usize) -> Result<Self> {
-        let world = Self { form, number, store, blobs: Arc::default() };
+        let world = Self { form, number, store, blobs: Arc::default(), options: IndexOptions::local() };
         world.store.create_table(&world.table()).await?;
         Ok(world)
+    }
+
+    /// The same where answers take their time.
+    pub(crate) fn slow(mut self) -> Self {
+        let timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1));
+        self.options.timing = timing.expect("consistent durations");
+        self.options.cache = Duration::from_secs(1);
+        self
     }
 
     fn table(&self) -> TableName {
@@ -107,7 +116,7 @@ impl<'a> World<'a> {
     }
 
     async fn open(&self, faults: &FaultInjector, indexed: bool) -> Result<IndexedEntities> {
-        let mut options = IndexOptions::local();
+        let mut options = self.options.clone();
         options.blobs = Some(Arc::new(Mortal { blobs: self.blobs.clone(), faults: faults.clone() }));
         let store: Arc<dyn TableStore> = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
         let indexes = if indexed { vec![self.index()?] } else { Vec::new() };

@@ -13,8 +13,8 @@ use table_core::query::Query;
 use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
 
 use crate::index::{
-    Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, Overflow, Payload, Placement, ScrubMode,
-    Shape, Shards, Summary, Trust,
+    BulkInsert, Index, IndexOptions, IndexQuery, IndexState, IndexedEntities, InsertSummary, Overflow,
+    Payload, Placement, ScrubMode, Shape, Shards, Summary, Trust,
 };
 use crate::journal::Change;
 
@@ -336,6 +336,18 @@ async fn summaries_are_exact_under_concurrent_writers() -> Result<()> {
     });
     futures_util::future::try_join_all(writers).await?;
     assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(80, 3200));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_insert_fills_groups_with_entities_that_share_a_summary() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![ages()]).await?;
+    let entities = (0..294).map(|id| person(id, "oslo"));
+    let outcomes = people.insert_all(futures_util::stream::iter(entities), BulkInsert::default());
+    let done = InsertSummary::of(outcomes).await?;
+    assert_eq!((done.written, done.groups), (294, 3), "98 entities, the summary, a place for a journal row");
+    assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(294, 294 * 40));
     Ok(())
 }
 

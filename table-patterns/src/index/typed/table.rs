@@ -6,7 +6,7 @@ use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{IndexedEntity, Table};
 
 use super::declared::declared;
-use crate::index::definition::Placement;
+use crate::index::definition::{Index, Placement};
 use crate::index::indexed::{IndexOptions, IndexedEntities};
 
 /// A table of entities with declared indexes: every write keeps their entries in step, and every index
@@ -68,11 +68,24 @@ impl<T: IndexedEntity> IndexedTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
+        Self::open_with(store, name, Vec::new(), options).await
+    }
+
+    /// The same with more indexes than `T` declares: summaries, copies, and whatever a program makes up. They
+    /// are read through [`entities`](Self::entities).
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub async fn open_with<S, N>(store: S, name: N, more: Vec<Index>, options: IndexOptions) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
         let table = Table::<T>::new(store, name)?;
         let store = Arc::clone(table.store());
         table.create_if_missing().await?;
         let indexes = T::SCHEMA.indexes.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
-        let indexes = indexes.collect::<Result<Vec<_>>>()?;
+        let indexes = indexes.chain(more.into_iter().map(Ok)).collect::<Result<Vec<_>>>()?;
         for index in &indexes {
             if let Placement::OtherTable(other) = index.placement() {
                 store.create_table_if_missing(other).await?;
