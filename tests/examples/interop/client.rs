@@ -29,6 +29,8 @@ pub(crate) struct Client<'a> {
     pub(crate) name: &'static str,
     program: &'static str,
     script: PathBuf,
+    /// Where its packages are, if not where those of the others are.
+    packages: Option<&'static str>,
     emulator: &'a Azurite,
     sample: &'a Path,
 }
@@ -38,8 +40,15 @@ impl<'a> Client<'a> {
     pub(crate) fn both(emulator: &'a Azurite, sample: &'a Path) -> [Self; 2] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop");
         [("Python", "python3", "client.py"), ("Node", "node", "client.mjs")].map(|(name, program, script)| {
-            Self { name, program, script: directory.join(script), emulator, sample }
+            Self { name, program, script: directory.join(script), packages: None, emulator, sample }
         })
+    }
+
+    /// The last Python client that encrypts.
+    pub(crate) fn legacy(emulator: &'a Azurite, sample: &'a Path) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/legacy.py");
+        let packages = Some("INTEROP_LEGACY_PACKAGES");
+        Self { name: "Legacy", program: "python3", script, packages, emulator, sample }
     }
 
     /// The emulator it talks to.
@@ -50,7 +59,11 @@ impl<'a> Client<'a> {
     /// Runs it; what it says is JSON.
     pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
         let (account, key) = self.emulator.account();
-        let output = Command::new(self.program)
+        let mut command = Command::new(self.program);
+        if let Some(packages) = self.packages {
+            command.env("PYTHONPATH", std::env::var(packages).map_err(|_| format!("{packages} is not set"))?);
+        }
+        let output = command
             .arg(&self.script)
             .args(arguments)
             .env("INTEROP_ENDPOINT", self.emulator.tables())

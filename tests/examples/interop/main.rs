@@ -1,7 +1,8 @@
 //! The Azure store beside the current Python and Node clients, on the emulator: each reads what the others
-//! wrote and uses what the others signed. Started by `interop/run`; `interop/README.md` says what it shows.
+//! wrote and uses what the others signed; and the legacy Python client, for what it encrypted. Started by `interop/run`; `interop/README.md` says what it shows.
 
 mod client;
+mod legacy;
 mod neutral;
 mod ours;
 mod report;
@@ -11,6 +12,7 @@ mod signatures;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use conformance::azurite::Azurite;
 use table_azure::AzureTableStore;
@@ -23,12 +25,14 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<ExitCode, Failure> {
     let emulator = Azurite::shared();
-    let sample =
-        PathBuf::from(std::env::args().nth(1).ok_or("usage: interop DIRECTORY")?).join("sample.json");
+    let directory = PathBuf::from(std::env::args().nth(1).ok_or("usage: interop DIRECTORY")?);
+    let sample = directory.join("sample.json");
     fs::write(&sample, serde_json::to_vec(&neutral::entities(&sample::entities()))?)?;
-    let store = AzureTableStore::from_connection_string(&emulator.connection_string(), None)?;
+    let store = Arc::new(AzureTableStore::from_connection_string(&emulator.connection_string(), None)?);
     let runtime = tokio::runtime::Runtime::new()?;
-    let report = runtime.block_on(run(&store, &Client::both(emulator, &sample)))?;
+    let mut report = runtime.block_on(run(&store, &Client::both(emulator, &sample)))?;
+    let old = Client::legacy(emulator, &sample);
+    runtime.block_on(legacy::run(&store, &old, &directory, &mut report))?;
     report.print()?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
