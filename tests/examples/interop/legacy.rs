@@ -16,8 +16,11 @@ use crate::report::Report;
 
 const KINDS: [&str; 2] = ["Aes", "Rsa"];
 
+/// Names and values that are encrypted.
+type Values = Vec<(&'static str, String)>;
+
 /// What `legacy.py` writes and expects: partition, row, and what is encrypted there.
-fn rows() -> Vec<(&'static str, &'static str, Vec<(&'static str, String)>)> {
+fn rows() -> Vec<(&'static str, &'static str, Values)> {
     let text = str::to_owned;
     vec![
         ("Sales", "223", vec![("Name", text("Ken")), ("Mail", text("jonesj@contoso.com"))]),

@@ -1,0 +1,162 @@
+//! A key that stays in a key vault: the official client behind `KeyWrap`. The vault itself is a stand-in in this process, which
+//! answers `wrapkey` and `unwrapkey` as Azure Key Vault (Managed HSM) does; only it is not real.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use azure_core::http::headers::{Headers, WWW_AUTHENTICATE};
+use azure_core::http::{AsyncRawResponse, ClientOptions, HttpClient, Request, StatusCode, Transport};
+use azure_core::time::OffsetDateTime;
+use azure_security_keyvault_keys::models::{
+    EncryptionAlgorithm, KeyClientWrapKeyOptions, KeyOperationParameters,
+};
+use azure_security_keyvault_keys::{KeyClient, KeyClientOptions};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, TableName};
+use table_core::query::Query;
+use table_core::store::{Error, ErrorKind, Operation, Result, TableStore, TableStoreExt};
+use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys};
+
+/// One version of a key in a vault.
+#[derive(Debug)]
+struct VaultKey {
+    client: KeyClient,
+    id: String,
+    name: &'static str,
+    version: &'static str,
+}
+
+impl VaultKey {
+    fn parameters(value: &[u8]) -> KeyOperationParameters {
+        KeyOperationParameters {
+            algorithm: Some(EncryptionAlgorithm::A256Kw),
+            value: Some(value.to_vec()),
+            ..KeyOperationParameters::default()
+        }
+    }
+}
+
+#[async_trait]
+impl KeyWrap for VaultKey {
+    fn key_id(&self) -> &str {
+        &self.id
+    }
+
+    fn algorithm(&self) -> &str {
+        "A256KW"
+    }
+
+    async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
+        let content = Self::parameters(key.expose()).try_into().map_err(unavailable)?;
+        let version =
+            KeyClientWrapKeyOptions { key_version: Some(self.version.to_owned()), ..Default::default() };
+        let answer = self.client.wrap_key(self.name, content, Some(version)).await.map_err(unavailable)?;
+        answer.into_model().map_err(unavailable)?.result.ok_or_else(empty)
+    }
+
+    async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
+        let content = Self::parameters(wrapped).try_into().map_err(unavailable)?;
+        match self.client.unwrap_key(self.name, self.version, content, None).await {
+            // The vault refuses what it did not wrap.
+            Err(e) if e.http_status() == Some(StatusCode::BadRequest) => {
+                Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
+            }
+            answer => {
+                let model = answer.map_err(unavailable)?.into_model().map_err(unavailable)?;
+                model.result.map(KeyBytes::from).ok_or_else(empty)
+            }
+        }
+    }
+}
+
+fn unavailable(error: azure_core::Error) -> Error {
+    Error::from(ErrorKind::Transport("the key vault cannot be used".to_owned())).with_source(error)
+}
+
+fn empty() -> Error {
+    ErrorKind::Service("a key vault's answer without a key".to_owned()).into()
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let vault =
+        Arc::new(StandIn { key: AesKeyWrap::new("", &KeyBytes::random(32)?)?, calls: AtomicUsize::new(0) });
+    let transport: Arc<dyn HttpClient> = vault.clone();
+    let client_options =
+        ClientOptions { transport: Some(Transport::new(transport)), ..ClientOptions::default() };
+    let options = KeyClientOptions { client_options, ..KeyClientOptions::default() };
+    let address = "https://contoso.managedhsm.azure.net";
+    let client = KeyClient::new(address, Arc::new(Nobody), Some(options)).map_err(unavailable)?;
+    let (name, version) = ("table-kek", "0123456789abcdef");
+    let key = Arc::new(VaultKey { client, id: format!("{address}/keys/{name}/{version}"), name, version });
+
+    let raw = Arc::new(MemoryStore::new());
+    let people = TableName::new("People")?;
+    let writer = EncryptedStore::new(Arc::clone(&raw), Keys::new(key.clone()))?;
+    writer.create_table(&people).await?;
+    for n in 0..500 {
+        let person = Entity::new("Sales", n.to_string())?.with_encrypted("NationalId", n);
+        writer.write(&people, Operation::Insert(person)).await?;
+    }
+    // One challenge and one wrap for 500 writes; one unwrap for 500 reads by another program.
+    assert_eq!(vault.calls.load(SeqCst), 2);
+    let reader = EncryptedStore::new(raw, Keys::new(key))?;
+    assert_eq!(reader.query_all(&people, &Query::new()).await?.len(), 500);
+    assert_eq!(vault.calls.load(SeqCst), 3);
+    Ok(())
+}
+
+/// Not a vault: answers its two requests with a local key.
+#[derive(Debug)]
+struct StandIn {
+    key: AesKeyWrap,
+    calls: AtomicUsize,
+}
+
+#[async_trait]
+impl HttpClient for StandIn {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        self.calls.fetch_add(1, SeqCst);
+        let mut headers = Headers::new();
+        let body = azure_core::Bytes::from(request.body());
+        if body.is_empty() {
+            let challenge =
+                "Bearer authorization=\"https://login.example\", resource=\"https://managedhsm.azure.net\"";
+            headers.insert(WWW_AUTHENTICATE, challenge);
+            return Ok(AsyncRawResponse::from_bytes(StatusCode::Unauthorized, headers, ""));
+        }
+        let asked: KeyOperationParameters = azure_core::json::from_json(&body)?;
+        let value = asked.value.unwrap_or_default();
+        let result = if request.url().path().ends_with("/wrapkey") {
+            self.key.wrap_key(&value.into()).await
+        } else {
+            self.key.unwrap_key(&value).await.map(|key| key.expose().to_vec())
+        };
+        Ok(match result {
+            Ok(bytes) => {
+                let value = azure_core::base64::encode_url_safe(bytes);
+                let json = format!(r#"{{"kid":"table-kek","value":"{value}"}}"#);
+                AsyncRawResponse::from_bytes(StatusCode::Ok, headers, json)
+            }
+            Err(_) => AsyncRawResponse::from_bytes(StatusCode::BadRequest, headers, ""),
+        })
+    }
+}
+
+/// In earnest: a credential of `azure_identity`.
+#[derive(Debug)]
+struct Nobody;
+
+#[async_trait]
+impl TokenCredential for Nobody {
+    async fn get_token(
+        &self,
+        _scopes: &[&str],
+        _options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        Ok(AccessToken::new("nobody's token", OffsetDateTime::now_utc() + Duration::from_secs(3600)))
+    }
+}
