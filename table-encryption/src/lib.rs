@@ -42,7 +42,7 @@
 //!
 //! `docs/encryption.md` helps to choose; `docs/encryption-format.md` has every byte, the threat model, and why.
 //!
-//! Features: `rsa` (default), for `RsaKeyWrap`.
+//! Features: `rsa` (default), for `RsaKeyWrap`; `patterns`, for [`BlobCipher`] as the codec of large entities in `table-patterns`.
 
 mod blind;
 mod blob;

@@ -1,6 +1,8 @@
 //! Values kept outside the table, encrypted as they stream: see "Blob" in `docs/encryption-format.md`.
 
 mod chunk;
+#[cfg(feature = "patterns")]
+mod codec;
 mod open;
 mod preamble;
 mod seal;

@@ -46,6 +46,10 @@ macro_rules! encryption_tests {
                 unique_blind_indexes_find_by_value
                 truncated_blind_indexes_check_again
             }
+            large {
+                marked_fields_are_encrypted_in_their_blobs
+                exchanged_blobs_are_refused
+            }
             moves {
                 plaintext_is_migrated_while_writers_go_on
                 keys_are_rotated_while_writers_go_on

@@ -10,6 +10,7 @@ use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 
 pub mod concurrency;
 pub mod indexes;
+pub mod large;
 mod list;
 pub mod moves;
 pub mod operations;

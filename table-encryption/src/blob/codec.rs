@@ -1,0 +1,28 @@
+use table_patterns::large::{BlobCodec, BlobContext, ByteStream};
+
+use super::{BlobCipher, BlobPlace};
+
+/// Large fields of entities, encrypted in their blobs: each is bound to its entity, its property and the write that made
+/// it.
+impl BlobCodec for BlobCipher {
+    fn name(&self) -> &'static str {
+        "tenc2"
+    }
+
+    fn encrypts(&self) -> bool {
+        true
+    }
+
+    fn encode(&self, context: &BlobContext, content: ByteStream) -> ByteStream {
+        Box::pin(self.seal_stream(place(context), content))
+    }
+
+    fn decode(&self, context: &BlobContext, stored: ByteStream) -> ByteStream {
+        Box::pin(self.open_stream(&place(context), stored))
+    }
+}
+
+fn place(context: &BlobContext) -> BlobPlace {
+    let name = format!("{}/{}", context.property, context.id.simple());
+    BlobPlace { table: context.table.clone(), key: context.key.clone(), name }
+}
