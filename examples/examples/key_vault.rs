@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::headers::{Headers, WWW_AUTHENTICATE};
 use azure_core::http::{AsyncRawResponse, ClientOptions, HttpClient, Request, StatusCode, Transport};
-use azure_core::time::OffsetDateTime;
+use azure_core::time::{Duration, OffsetDateTime};
 use azure_security_keyvault_keys::models::{
     EncryptionAlgorithm, KeyClientWrapKeyOptions, KeyOperationParameters,
 };
@@ -128,7 +127,7 @@ impl HttpClient for StandIn {
             headers.insert(WWW_AUTHENTICATE, challenge);
             return Ok(AsyncRawResponse::from_bytes(StatusCode::Unauthorized, headers, ""));
         }
-        let asked: KeyOperationParameters = azure_core::json::from_json(&body)?;
+        let asked: KeyOperationParameters = serde_json::from_slice(&body)?;
         let value = asked.value.unwrap_or_default();
         let result = if request.url().path().ends_with("/wrapkey") {
             self.key.wrap_key(&value.into()).await
@@ -157,6 +156,6 @@ impl TokenCredential for Nobody {
         _scopes: &[&str],
         _options: Option<TokenRequestOptions<'_>>,
     ) -> azure_core::Result<AccessToken> {
-        Ok(AccessToken::new("nobody's token", OffsetDateTime::now_utc() + Duration::from_secs(3600)))
+        Ok(AccessToken::new("nobody's token", OffsetDateTime::now_utc() + Duration::hours(1)))
     }
 }
