@@ -1,6 +1,6 @@
 //! Encrypted properties against the bare cipher: what the format, the keys of a write and the packing cost.
 //!
-//! `cargo bench -p conformance --bench encryption`
+//! `cargo bench -p table-encryption --no-default-features --bench cost`
 
 use std::hint::black_box;
 use std::sync::Arc;
