@@ -1,6 +1,7 @@
 //! A key that stays in a key vault: the official client behind `KeyWrap`. The vault itself is a stand-in in this process, which
 //! answers `wrapkey` and `unwrapkey` as Azure Key Vault (Managed HSM) does; only it is not real.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -20,7 +21,6 @@ use table_core::store::{Error, ErrorKind, Operation, Result, TableStore, TableSt
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys};
 
 /// One version of a key in a vault.
-#[derive(Debug)]
 struct VaultKey {
     client: KeyClient,
     id: String,
@@ -35,6 +35,12 @@ impl VaultKey {
             value: Some(value.to_vec()),
             ..KeyOperationParameters::default()
         }
+    }
+}
+
+impl fmt::Debug for VaultKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VaultKey").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
