@@ -32,8 +32,12 @@ pub(crate) enum Answer {
     Airlines(BTreeMap<String, u64>),
     /// The temperatures of a day's hours, °F.
     Weather { hours: Vec<Option<f64>> },
+    /// The days of a year with flights, and the busiest.
+    Days { days: u64, busiest: String, flights: u64 },
     /// How many flights there are.
     Count { flights: u64 },
+    /// How many flights are left.
+    Left { remaining: u64 },
 }
 
 impl Answered {
@@ -61,7 +65,11 @@ impl fmt::Display for Answer {
             Self::Latest { scheduled } => f.write_str(&ends(scheduled)),
             Self::Airlines(counts) => f.write_str(&largest(counts)),
             Self::Weather { hours } => f.write_str(&extent(hours)),
+            Self::Days { days, busiest, flights } => {
+                write!(f, "{days} days, the busiest {busiest} with {flights} flights")
+            }
             Self::Count { flights } => write!(f, "{flights} flights"),
+            Self::Left { remaining } => write!(f, "{remaining} flights left"),
         }
     }
 }

@@ -1,32 +1,41 @@
 //! From CSV rows to entities.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use chrono::NaiveDate;
+use chrono::{Datelike, NaiveDate};
 use table_core::model::Reverse;
-use table_core::model::{Entity, Properties};
+use table_core::model::{Entity, Properties, TableName};
 use table_core::typed::TableEntity;
+use table_patterns::series::SlotSet;
 
 use crate::Result;
 use crate::data::{DataFile, DataSet};
-use crate::model::{Airline, DEPARTURES, Departure, FLIGHTS, Flight, Plane, REFERENCE, WEATHER, WeatherDay};
+use crate::model::{
+    Airline, ClockHours, DEPARTURES, Departure, FLIGHTS, Flight, MonthFlight, Plane, REFERENCE, WEATHER,
+    WeatherDay,
+};
+use crate::months::Months;
 use crate::row::Row;
 
 /// An entity and the table it goes to.
-pub(crate) type Stored = (&'static str, Entity);
+pub(crate) type Stored = (TableName, Entity);
 
 /// Every entity of a data set.
-pub(crate) fn entities(data: &DataSet) -> Result<impl Iterator<Item = Result<Stored>>> {
+pub(crate) fn entities(data: &DataSet, months: &Months) -> Result<impl Iterator<Item = Result<Stored>>> {
     let airlines = data.airlines.rows()?.map(|row| stored(REFERENCE, &airline(&row?)?));
     let planes = data.planes.rows()?.map(|row| stored(REFERENCE, &plane(&row?)?));
     let weather = weather_days(&data.weather)?.into_iter().map(|day| stored(WEATHER, &day));
     let flights = data.flights.rows()?.map(|row| stored(FLIGHTS, &flight(&row?)?));
     let departures = data.flights.rows()?.map(|row| stored(DEPARTURES, &departure(&row?)?));
-    Ok(airlines.chain(planes).chain(weather).chain(flights).chain(departures))
+    let of_month = data.flights.rows()?.map(|row| {
+        let flight = month_flight(&row?)?;
+        Ok((months.table_name(flight.day())?, flight.to_entity()?))
+    });
+    Ok(airlines.chain(planes).chain(weather).chain(flights).chain(departures).chain(of_month))
 }
 
-fn stored(table: &'static str, entity: &impl TableEntity) -> Result<Stored> {
-    Ok((table, entity.to_entity()?))
+fn stored(table: &str, entity: &impl TableEntity) -> Result<Stored> {
+    Ok((TableName::new(table)?, entity.to_entity()?))
 }
 
 fn airline(row: &Row) -> Result<Airline> {
@@ -69,6 +78,37 @@ fn departure(row: &Row) -> Result<Departure> {
     })
 }
 
+fn month_flight(row: &Row) -> Result<MonthFlight> {
+    Ok(MonthFlight {
+        carrier: row.required("carrier")?,
+        date: row.date()?,
+        number: row.required("flight")?,
+        origin: row.required("origin")?,
+        dest: row.required("dest")?,
+    })
+}
+
+/// What must be known of the flights before they are stored.
+#[derive(Debug, Default)]
+pub(crate) struct Overview {
+    /// The days that start their months.
+    pub(crate) months: BTreeSet<NaiveDate>,
+    /// Departures by airport and day.
+    pub(crate) departures: BTreeMap<(String, NaiveDate), i32>,
+}
+
+/// Looks at the flights once.
+pub(crate) fn overview(data: &DataSet) -> Result<Overview> {
+    let mut overview = Overview::default();
+    for row in data.flights.rows()? {
+        let row = row?;
+        let date = row.date()?;
+        overview.months.insert(date.with_day(1).unwrap_or(date));
+        *overview.departures.entry((row.required("origin")?, date)).or_default() += 1;
+    }
+    Ok(overview)
+}
+
 /// A day's temperatures as they are gathered.
 #[derive(Default)]
 struct Day {
@@ -94,13 +134,14 @@ impl Day {
         let hour = row.required("hour")?;
         let seen = self.seen.get_mut(hour).ok_or_else(|| row.error("hour", "a day has the hours 0 to 23"))?;
         *seen += 1;
-        let name = match seen {
-            1 => WeatherDay::hour_name(hour),
-            2 => WeatherDay::repeated_hour_name(hour),
+        let again = match seen {
+            1 => false,
+            2 => true,
             _ => return Err(row.error("hour", "the third observation of this hour on this day")),
         };
         if let Some(fahrenheit) = row.optional::<f64>("temp")? {
-            self.hours.set(&name, fahrenheit);
+            let slot = ClockHours.index(&(hour, again)).unwrap_or_default();
+            self.hours.set(&ClockHours.name(slot), fahrenheit);
         }
         Ok(())
     }

@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 use crate::Result;
 use crate::args::Args;
 use crate::data::DataSet;
-use crate::import;
-use crate::model::{DEPARTURES, FLIGHTS, IMPORTS, Import, REFERENCE, WEATHER};
+use crate::model::{DEPARTURES, FLIGHTS, IMPORTS, Import, MONTHS, REFERENCE, WEATHER, YEARS};
+use crate::months::Months;
 use crate::progress::Progress;
+use crate::{import, months};
 
 /// Requests in flight.
 const IN_FLIGHT: usize = 64;
@@ -51,8 +52,9 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, args: &Args) -> Result<(
 }
 
 /// Drops what an earlier import left.
-async fn recreate_tables(store: &dyn TableStore) -> Result<()> {
-    for table in [REFERENCE, WEATHER, FLIGHTS, DEPARTURES] {
+async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
+    months::drop_all(store).await?;
+    for table in [REFERENCE, WEATHER, FLIGHTS, DEPARTURES, YEARS] {
         let table = TableName::new(table)?;
         store.delete_table_if_exists(&table).await?;
         store.create_table(&table).await?;
@@ -70,9 +72,13 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
         (WEATHER, data.weather.len() / 24),
         (FLIGHTS, data.flights.len()),
         (DEPARTURES, data.flights.len()),
+        (MONTHS, data.flights.len()),
     ]);
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
-    let reader = tokio::task::spawn_blocking(move || read(&data, &sender));
+    let overview = import::overview(&data)?;
+    months::prepare(store, &overview).await?;
+    let tables = months::months(Arc::clone(store))?;
+    let reader = tokio::task::spawn_blocking(move || read(&data, &tables, &sender));
     let chunks = stream::poll_fn(move |context| receiver.poll_recv(context));
     let inserts = chunks.flat_map(stream::iter).map(Ok);
     let options = BulkOptions::default().with_parallelism(IN_FLIGHT);
@@ -80,17 +86,18 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let mut outcomes = Box::pin(writer.outcomes(inserts));
     while let Some(outcome) = outcomes.try_next().await? {
         outcome.result?;
-        progress.advance(outcome.table.as_str(), 1);
+        let table = outcome.table.as_str();
+        progress.advance(if table.starts_with(MONTHS) { MONTHS } else { table }, 1);
     }
     reader.await??;
     Ok(progress.finish())
 }
 
-fn read(data: &DataSet, sender: &mpsc::Sender<Chunk>) -> Result<()> {
+fn read(data: &DataSet, months: &Months, sender: &mpsc::Sender<Chunk>) -> Result<()> {
     let mut chunk = Chunk::with_capacity(CHUNK);
-    for stored in import::entities(data)? {
+    for stored in import::entities(data, months)? {
         let (table, entity) = stored?;
-        chunk.push((TableName::new(table)?, Operation::Insert(entity)));
+        chunk.push((table, Operation::Insert(entity)));
         if chunk.len() == CHUNK && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
             // The writer failed, and says why.
             return Ok(());

@@ -11,6 +11,7 @@ mod data;
 mod import;
 mod load;
 mod model;
+mod months;
 mod plots;
 mod progress;
 mod questions;
@@ -68,7 +69,9 @@ async fn plot(dir: &Path, answers: &[Answered], questions: &Questions) -> Result
         plots::temperatures(dir, "Temperature at Newark (EWR) on 1 January 2013", hours)?;
     }
     let days = questions.flights_per_day().await?;
-    plots::flights_per_day(dir, "Flights from New York City's airports, 2013", &days)?;
+    plots::flights_per_day(dir, "flights-per-day.svg", "Flights from New York City's airports, 2013", &days)?;
+    let jfk = questions.jfk_departures().await?;
+    plots::flights_per_day(dir, "jfk-per-day.svg", "Departures from JFK, 2013", &jfk)?;
     eprintln!("The plots are in {}.", dir.display());
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! What is stored, and under which keys.
 
 use chrono::{NaiveDate, NaiveDateTime};
-use table_core::model::{Properties, ValueRef};
 use table_core::prelude::*;
+use table_patterns::series::SlotSet;
 
 /// The table of [`Flight`]s.
 pub(crate) const FLIGHTS: &str = "Flights";
@@ -12,6 +12,10 @@ pub(crate) const DEPARTURES: &str = "Departures";
 pub(crate) const WEATHER: &str = "Weather";
 /// The table of the [`Import`].
 pub(crate) const IMPORTS: &str = "Imports";
+/// The table of the departures of every day of a year, a wide entity for each airport.
+pub(crate) const YEARS: &str = "Years";
+/// The family of tables of a month's [`MonthFlight`]s each.
+pub(crate) const MONTHS: &str = "Months";
 /// The table of [`Airline`]s and [`Plane`]s.
 pub(crate) const REFERENCE: &str = "Reference";
 
@@ -80,7 +84,23 @@ pub(crate) struct Departure {
     pub(crate) dest: String,
 }
 
-/// The temperatures of a day at an airport in one entity: a property per hour.
+/// A flight in the table of its month, which is dropped whole.
+#[derive(Clone, Debug, TableEntity)]
+#[entity(
+    type = "MonthFlight",
+    rename_all = "PascalCase",
+    partition_key = "{carrier}",
+    row_key = "{date}_{number:04}_{origin}"
+)]
+pub(crate) struct MonthFlight {
+    pub(crate) carrier: String,
+    pub(crate) date: NaiveDate,
+    pub(crate) number: u32,
+    pub(crate) origin: String,
+    pub(crate) dest: String,
+}
+
+/// The temperatures of a day at an airport in one entity: a data series, a property per hour.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "WeatherDay", rename_all = "PascalCase")]
 pub(crate) struct WeatherDay {
@@ -88,8 +108,7 @@ pub(crate) struct WeatherDay {
     pub(crate) airport: String,
     #[row_key]
     pub(crate) date: NaiveDate,
-    /// °F in `H00` to `H23`, local time; an hour without an observation has no property. The hour that
-    /// comes twice when the clocks go back is there twice, as `H01` and `H01Again`.
+    /// °F by [`ClockHours`]; an hour without an observation has no property.
     #[entity(rest)]
     pub(crate) hours: Properties,
 }
@@ -124,22 +143,36 @@ pub(crate) struct Plane {
     pub(crate) engines: i32,
 }
 
-impl WeatherDay {
-    /// The property of an hour.
-    pub(crate) fn hour_name(hour: usize) -> String {
-        format!("H{hour:02}")
+/// The hours of a day by the clock. The hour that comes twice when the clocks go back is there twice, as `H01`
+/// and `H01Again`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockHours;
+
+impl SlotSet for ClockHours {
+    /// The hour, and whether it is the second of the day.
+    type Slot = (usize, bool);
+
+    fn count(&self) -> usize {
+        48
     }
 
-    /// The property of an hour that the clocks, going back, came to a second time.
-    pub(crate) fn repeated_hour_name(hour: usize) -> String {
-        format!("H{hour:02}Again")
+    fn index(&self, (hour, again): &(usize, bool)) -> Option<usize> {
+        (*hour < 24).then_some(hour + if *again { 24 } else { 0 })
     }
 
-    /// The temperatures of the day's 24 hours; of a repeated hour, the first.
-    pub(crate) fn temperatures(&self) -> [Option<f64>; 24] {
-        std::array::from_fn(|hour| match self.hours.get(&Self::hour_name(hour)) {
-            Some(ValueRef::Double(fahrenheit)) => Some(fahrenheit),
-            _ => None,
-        })
+    fn slot(&self, index: usize) -> (usize, bool) {
+        (index % 24, index >= 24)
+    }
+
+    fn name(&self, index: usize) -> String {
+        let (hour, again) = self.slot(index);
+        format!("H{hour:02}{}", if again { "Again" } else { "" })
+    }
+}
+
+impl MonthFlight {
+    /// The day's midnight, by which it is in a month.
+    pub(crate) fn day(&self) -> Ticks {
+        Ticks::from(NaiveDateTime::from(self.date))
     }
 }

@@ -55,7 +55,12 @@ pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Re
 }
 
 /// Draws the number of flights of every day.
-pub(crate) fn flights_per_day(dir: &Path, title: &str, flights: &BTreeMap<NaiveDate, u64>) -> Result<()> {
+pub(crate) fn flights_per_day(
+    dir: &Path,
+    name: &str,
+    title: &str,
+    flights: &BTreeMap<NaiveDate, u64>,
+) -> Result<()> {
     let Some((first, last)) = flights.keys().next().zip(flights.keys().next_back()) else { return Ok(()) };
     let day = |date: &NaiveDate| (*date - *first).num_days() as f64;
     // Bars of a few pixels leave no room for gaps.
@@ -68,7 +73,7 @@ pub(crate) fn flights_per_day(dir: &Path, title: &str, flights: &BTreeMap<NaiveD
         y: ("flights", 0.0..most * 1.05),
         x_text: &|day| date(day).format("%-d %b").to_string(),
     };
-    draw(&file(dir, "flights-per-day.svg")?, &frame, |chart| {
+    draw(&file(dir, name)?, &frame, |chart| {
         let bar = |(date, flights): (&NaiveDate, &u64)| {
             let corners = [(day(date) - half, 0.0), (day(date) + half, *flights as f64)];
             Rectangle::new(corners, BLUE.filled())

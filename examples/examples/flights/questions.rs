@@ -8,13 +8,17 @@ use chrono::NaiveDate;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
+use table_patterns::log_tail::{LogTail, Logged};
+use table_patterns::series::DataSeries;
+use table_patterns::wide::WideEntities;
 
 use crate::Result;
 use crate::answer::{Answer, Answered};
 use crate::model::{
-    Airline, DEPARTURES, Departure, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, REFERENCE,
+    Airline, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, REFERENCE,
     WEATHER, WeatherDay,
 };
+use crate::months::{self, Months};
 
 /// Partitions that are counted at once.
 const PARTITIONS_AT_ONCE: usize = 8;
@@ -24,9 +28,11 @@ const PARTITIONS_AT_ONCE: usize = 8;
 pub(crate) struct Questions {
     meter: RequestMeter,
     flights: Table<Flight>,
-    departures: Table<Departure>,
-    weather: Table<WeatherDay>,
+    departures: LogTail<Properties>,
+    weather: DataSeries<ClockHours, f64>,
     airlines: Table<Airline>,
+    years: WideEntities,
+    months: Months,
 }
 
 impl Questions {
@@ -36,9 +42,11 @@ impl Questions {
         Ok(Self {
             meter,
             flights: Table::new(Arc::clone(&store), FLIGHTS)?,
-            departures: Table::new(Arc::clone(&store), DEPARTURES)?,
-            weather: Table::new(Arc::clone(&store), WEATHER)?,
-            airlines: Table::new(store, REFERENCE)?,
+            departures: LogTail::new(Arc::clone(&store), DEPARTURES.parse()?, PartitionKey::new("JFK")?)?,
+            weather: DataSeries::new(Arc::clone(&store), WEATHER.parse()?, ClockHours)?,
+            airlines: Table::new(Arc::clone(&store), REFERENCE)?,
+            years: months::years(Arc::clone(&store))?,
+            months: months::months(store)?,
         })
     }
 
@@ -50,7 +58,9 @@ impl Questions {
             self.ask("latest_jfk", "log tail, stops after ten", self.latest_jfk()).await?,
             self.ask("airline_counts", "client-side join", self.airline_counts()).await?,
             self.ask("weather_day", "data series in one entity", self.weather_day()).await?,
+            self.ask("jfk_days", "wide entity: several rows, one range", self.jfk_days()).await?,
             self.ask("delayed_lga", "scan: reads every flight", self.delayed_lga()).await?,
+            self.ask("drop_january", "high-volume delete: a table per month", self.drop_january()).await?,
         ])
     }
 
@@ -86,9 +96,8 @@ impl Questions {
 
     /// The ten latest scheduled departures from JFK: the first ten of its log.
     async fn latest_jfk(&self) -> Result<Answer> {
-        let log = self.departures.query().partition(Departure::partition("JFK")?);
-        let latest = log.limit(10).all().await?;
-        let time = |departure: &Departure| departure.scheduled.0.format("%Y-%m-%dT%H:%M").to_string();
+        let latest = self.departures.latest(10).await?;
+        let time = |departure: &Logged<_>| departure.at.to_naive().format("%Y-%m-%dT%H:%M").to_string();
         Ok(Answer::Latest { scheduled: latest.iter().map(time).collect() })
     }
 
@@ -108,8 +117,29 @@ impl Questions {
 
     /// The temperatures at Newark on New Year's Day.
     async fn weather_day(&self) -> Result<Answer> {
-        let day = self.weather.get_existing(WeatherDay::key("EWR", date(1, 1)?)?).await?;
-        Ok(Answer::Weather { hours: day.temperatures().to_vec() })
+        let day = self.weather.get(WeatherDay::key("EWR", date(1, 1)?)?.key()).await?;
+        Ok(Answer::Weather { hours: day.values()[..24].to_vec() })
+    }
+
+    /// The departures from JFK on every day of the year, and the busiest of them: the earliest, of several.
+    async fn jfk_days(&self) -> Result<Answer> {
+        let days = self.jfk_departures().await?;
+        let busiest = days.iter().rev().max_by_key(|(_, flights)| **flights);
+        let (busiest, flights) = busiest.map_or_else(Default::default, |(day, n)| (day.to_string(), *n));
+        Ok(Answer::Days { days: days.len() as u64, busiest, flights })
+    }
+
+    /// The departures from JFK on every day of the year.
+    pub(crate) async fn jfk_departures(&self) -> Result<BTreeMap<NaiveDate, u64>> {
+        let year = self.years.get(&months::year_key("JFK", 2013)?).await?;
+        year.map_or_else(|| Ok(BTreeMap::new()), |year| months::departures(2013, &year))
+    }
+
+    /// How many flights are left after January's table was dropped. A second run finds it dropped.
+    async fn drop_january(&self) -> Result<Answer> {
+        let february = date(2, 1)?.and_hms_opt(0, 0, 0).ok_or("no such time")?;
+        self.months.drop_before(february.into()).await?;
+        Ok(Answer::Left { remaining: self.months.query().count().await? as u64 })
     }
 
     /// January's departures from LaGuardia that arrived more than two hours late.

@@ -4,9 +4,14 @@ use std::str::FromStr;
 use table_core::model::{ETag, Entity, Ticks};
 use table_core::store::{Error, Result};
 use table_core::typed::Record;
+use uuid::Uuid;
 
 /// The digits of inverted ticks.
 const DIGITS: usize = 19;
+/// The hexadecimal digits of the count behind them.
+pub(super) const COUNT_DIGITS: usize = 12;
+/// Those of the writer's UUID behind that.
+const WRITER_DIGITS: usize = 32;
 
 /// Names an entry of a log: its time, and what makes it unique.
 ///
@@ -38,9 +43,12 @@ impl EntryId {
         &self.text
     }
 
-    /// Whether it has a suffix, which only its writer knows.
+    /// Whether its suffix is one that no other append is given: a count and the UUID of a handle.
     pub(super) fn is_unique(&self) -> bool {
-        self.text.len() > DIGITS
+        let suffix = self.text[DIGITS..].strip_prefix('_').and_then(|suffix| suffix.split_once('_'));
+        suffix.is_some_and(|(count, writer)| {
+            count.len() == COUNT_DIGITS && writer.len() == WRITER_DIGITS && Uuid::try_parse(writer).is_ok()
+        })
     }
 
     fn read(text: &str) -> Option<Self> {

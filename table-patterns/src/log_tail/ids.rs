@@ -5,6 +5,7 @@ use table_core::model::Ticks;
 use uuid::Uuid;
 
 use super::EntryId;
+use super::entry::COUNT_DIGITS;
 use crate::clock::{Clock, SystemClock};
 
 /// Counts down from here, so that later appends sort first.
@@ -34,7 +35,7 @@ impl Ids {
 
     pub(super) fn next(&self, at: Ticks) -> EntryId {
         let count = COUNT.saturating_sub(self.appended.fetch_add(1, Ordering::Relaxed));
-        EntryId::unique(at, &format!("{count:012x}_{}", self.writer.simple()))
+        EntryId::unique(at, &format!("{count:0COUNT_DIGITS$x}_{}", self.writer.simple()))
     }
 }
 

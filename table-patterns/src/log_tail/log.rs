@@ -20,7 +20,7 @@ use crate::clock::Clock;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
 /// use table_core::memory::MemoryStore;
-/// use table_core::store::{TableStore, TableStoreExt};
+/// use table_core::{model::PartitionKey, store::TableStore};
 /// use table_core::typed::PropertyGroup;
 /// use table_patterns::log_tail::LogTail;
 ///
@@ -31,7 +31,7 @@ use crate::clock::Clock;
 /// }
 ///
 /// let store = std::sync::Arc::new(MemoryStore::new());
-/// let claims = LogTail::<Claim>::new(store.clone(), "Claims".parse()?, "empid_000223".parse()?)?;
+/// let claims = LogTail::<Claim>::new(store.clone(), "Claims".parse()?, PartitionKey::new("empid_000223")?)?;
 /// store.create_table(&"Claims".parse()?).await?;
 /// for amount in [10, 20, 30] {
 ///     claims.append(&Claim { amount }).await?; // 1 request
@@ -135,7 +135,7 @@ impl<E: Record> LogTail<E> {
     /// Appends an entry under a name from [`new_id`](Self::new_id). One request. Repeating it changes nothing.
     ///
     /// # Errors
-    /// The store's; the entity exists already, for a name without a suffix, which others can have made too.
+    /// The store's; the entity exists already, for a name that was not made here: others can have it too.
     pub async fn append_as(&self, id: &EntryId, value: &E) -> Result<()> {
         let insert = Operation::Insert(self.entity(id, value)?);
         match self.table.store().write(self.table.name(), insert).await {

@@ -67,6 +67,7 @@ macro_rules! pattern_tests {
                 a_name_in_deletion_is_waited_for
                 or_another_generation_is_started
                 a_drop_that_died_is_run_again
+                an_insert_that_died_is_run_again
             }
             index_lists {
                 agree_with_a_model

@@ -154,8 +154,11 @@ pub async fn rows_of_other_programs_are_entries(harness: &Harness) {
     let guide = EntryId::of_guide(moment(2));
     let found = log.get(&guide).await.expect("an answer").expect("an entry");
     assert_eq!((found.at, found.value.amount), (moment(2), 0));
-    let error = log.append_as(&guide, &Claim { amount: 7 }).await.expect_err("it is another's");
-    assert!(error.is_already_exists(), "{error}");
+    let suffixed: EntryId = rows[1].parse().expect("an entry's id");
+    for theirs in [guide, suffixed] {
+        let error = log.append_as(&theirs, &Claim { amount: 7 }).await.expect_err("it is another's");
+        assert!(error.is_already_exists(), "{error}");
+    }
 
     let damaged = Entity::new(ken(), "12_no_ticks").expect("a legal key").with("Amount", 1);
     table.put(Operation::Insert(damaged)).await;

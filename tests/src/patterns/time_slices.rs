@@ -212,6 +212,30 @@ pub async fn or_another_generation_is_started(harness: &Harness) {
     assert_eq!(other.drop_before(at("2013-03-01T00:00:00Z")).await.expect("slices").len(), 2);
 }
 
+/// An insert that died between making the table and using it is run again.
+pub async fn an_insert_that_died_is_run_again(harness: &Harness) {
+    let mut crashes = 0;
+    for point in CrashPoint::ALL {
+        for request in 1.. {
+            let family = family(harness);
+            let (dying, faults) = faulty(harness, &family);
+            faults.crash_at(request, point);
+            let day = login("ken", "01-15T08:00");
+            let answer = dying.insert(&day).await;
+            let healthy = open(harness.store().clone(), &family);
+            let again = healthy.insert(&day).await;
+            assert!(again.is_ok() || again.is_err_and(|error| error.is_already_exists()));
+            assert_eq!(healthy.query().all().await.expect("logins"), [day]);
+            assert_eq!(answer.is_err(), faults.is_crashed());
+            if !faults.is_crashed() {
+                break;
+            }
+            crashes += 1;
+        }
+    }
+    assert_eq!(crashes, 4);
+}
+
 /// A drop that died is run again, and drops the rest.
 pub async fn a_drop_that_died_is_run_again(harness: &Harness) {
     let mut crashes = 0;

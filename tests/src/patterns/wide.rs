@@ -59,6 +59,12 @@ pub async fn are_written_and_read_in_one_request(harness: &Harness) {
     assert_eq!((read.key(), bag(&read)), (&key(), bag(&numbers(365, 1))));
     let error = wide.insert(&numbers(1, 1)).await.expect_err("it is there");
     assert!(error.is_already_exists(), "{error}");
+    let unsorted = open(&table, Arc::new(Bent::unsorted(table.store().clone())));
+    assert_eq!(
+        bag(&unsorted.get(&key()).await.expect("an answer").expect("an entity")),
+        bag(&numbers(365, 1))
+    );
+    assert!(unsorted.scan(&key().partition_key()).is_err());
     let typed = Table::<Entity>::new(table.store().clone(), table.name().clone()).expect("a table");
     assert_eq!(typed.query().all().await.expect("rows"), []);
 }
