@@ -23,7 +23,7 @@ use super::{BulkOptions, BulkOutcome, BulkSummary};
 ///
 /// let (store, table) = (Arc::new(MemoryStore::new()), TableName::new("Readings")?);
 /// store.create_table(&table).await?;
-/// let readings = (0..1000).map(|n| {
+/// let readings = (0..1000).map(move |n| {
 ///     let reading = Entity::new(format!("sensor{}", n % 4), format!("{n:06}"))?.with("Celsius", 21.5);
 ///     Ok((table.clone(), Operation::Insert(reading)))
 /// });
