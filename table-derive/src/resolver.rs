@@ -119,6 +119,10 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
             }
 
+            fn spread() -> ::core::option::Option<u32> {
+                [#(<#all as #krate::typed::FromEntity>::spread()),*].into_iter().flatten().next()
+            }
+
             fn large() -> ::std::vec::Vec<&'static str> {
                 [#(<#all as #krate::typed::FromEntity>::large()),*].concat()
             }

@@ -14,10 +14,12 @@ pub mod heterogeneous;
 pub mod index;
 pub mod journal;
 pub mod large;
+pub mod log_blobs;
 pub mod log_tail;
 pub mod queue;
 pub mod relationship;
 pub mod series;
+pub mod spread;
 pub mod time_slices;
 pub mod wide;
 

@@ -28,6 +28,11 @@ pub trait FromEntity: Sized + Send + 'static {
         Vec::new()
     }
 
+    /// The buckets that partitions are spread over: a table that does not know of buckets refuses such a type.
+    fn spread() -> Option<u32> {
+        None
+    }
+
     /// The declared indexes of the entities, which writes must keep in step.
     fn indexes() -> Vec<&'static IndexSchema> {
         Vec::new()

@@ -34,6 +34,8 @@ pub struct Schema {
     pub properties: &'static [PropertySchema],
     /// The declared indexes, in the order they are declared.
     pub indexes: &'static [IndexSchema],
+    /// The buckets that partitions are spread over, if they are: `#[partition_key(spread = 16)]`.
+    pub spread: Option<u32>,
     /// Whether properties without a field are kept, so that reads must not project.
     pub keeps_rest: bool,
 }

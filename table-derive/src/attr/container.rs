@@ -11,6 +11,7 @@ pub(crate) struct Container {
     pub(crate) type_name: Option<LitStr>,
     pub(crate) version: Option<LitInt>,
     pub(crate) previous: Option<Type>,
+    pub(crate) spread: Option<LitInt>,
     pub(crate) rename_all: Option<(LitStr, Case)>,
     pub(crate) partition_key: Option<LitStr>,
     pub(crate) row_key: Option<LitStr>,
@@ -32,6 +33,7 @@ pub(crate) const ENTITY: &[&str] = &[
     "type",
     "version",
     "previous",
+    "spread",
     "rename_all",
     "partition_key",
     "row_key",
@@ -70,6 +72,7 @@ impl Container {
         match item.name().as_str() {
             "type" => set(&mut self.type_name, item.string(errors), item, errors),
             "version" => set(&mut self.version, item.integer(errors), item, errors),
+            "spread" => set(&mut self.spread, item.integer(errors), item, errors),
             "previous" => set(&mut self.previous, item.ty(errors), item, errors),
             "rename_all" => set(&mut self.rename_all, case(item, errors), item, errors),
             "partition_key" => set(&mut self.partition_key, item.string(errors), item, errors),

@@ -1,4 +1,4 @@
-use syn::{Attribute, Ident, LitStr, Meta, Path, Type};
+use syn::{Attribute, Ident, LitInt, LitStr, Meta, Path, Type};
 
 use super::item::{Item, Value, items, set};
 use crate::errors::Errors;
@@ -25,6 +25,8 @@ pub(crate) struct FieldAttrs {
 pub(crate) struct KeyAttr {
     pub(crate) at: Path,
     pub(crate) format: Option<LitStr>,
+    /// The buckets that partitions are spread over.
+    pub(crate) spread: Option<LitInt>,
 }
 
 /// `#[large]` or `#[large(over = 4096)]`.
@@ -92,14 +94,15 @@ fn bare(attr: &Attribute, errors: &Errors) -> Option<Path> {
 }
 
 fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
-    let mut format = None;
+    let (mut format, mut spread) = (None, None);
     for item in items(attr, errors) {
         match item.name().as_str() {
             "format" => set(&mut format, item.string(errors), &item, errors),
-            _ => item.unknown(&["format"], errors),
+            "spread" => set(&mut spread, item.integer(errors), &item, errors),
+            _ => item.unknown(&["format", "spread"], errors),
         }
     }
-    Some(KeyAttr { at: attr.path().clone(), format })
+    Some(KeyAttr { at: attr.path().clone(), format, spread })
 }
 
 /// What a large field keeps in the row unless it says otherwise.

@@ -84,6 +84,10 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
                 #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
 
+            fn spread() -> ::core::option::Option<u32> {
+                <Self as #krate::typed::TableEntity>::SCHEMA.spread
+            }
+
             fn large() -> ::std::vec::Vec<&'static str> {
                 #krate::__private::large(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
@@ -281,6 +285,10 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
     let indexes = crate::index::schemas(entity);
+    let spread = match entity.spread {
+        None => quote!(::core::option::Option::None),
+        Some(buckets) => quote!(::core::option::Option::Some(#buckets)),
+    };
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {
         #krate::typed::Schema {
@@ -292,6 +300,7 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
             row_key: #row,
             properties: #properties,
             indexes: &[#(#indexes),*],
+            spread: #spread,
             keeps_rest: #keeps_rest,
         }
     }

@@ -96,6 +96,7 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 row_key: "",
                 properties: &[],
                 indexes: &[],
+                spread: ::core::option::Option::None,
                 keeps_rest: false,
             };
             fn entity_key(&self) -> #krate::Result<#krate::typed::EntityKey<Self>> {

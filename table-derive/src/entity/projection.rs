@@ -47,6 +47,10 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 #krate::__private::encrypted(#properties)
             }
 
+            fn spread() -> ::core::option::Option<u32> {
+                <#of as #krate::typed::FromEntity>::spread()
+            }
+
             fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
                 <#of as #krate::typed::FromEntity>::indexes()
             }

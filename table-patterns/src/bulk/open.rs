@@ -22,28 +22,35 @@ pub(super) struct OpenGroups {
 }
 
 impl OpenGroups {
-    /// Adds an operation to the group of its partition, which is returned and begun anew if it is full.
+    /// Takes the group of an operation's partition if the operation does not fit it.
+    pub(super) fn close_for(&mut self, table: &TableName, operation: &Operation) -> Option<Batch> {
+        let age = self.find(table, operation.key().partition())?;
+        if self.by_age.get(&age)?.group.fits(operation) { None } else { self.close(age) }
+    }
+
+    /// Adds an operation to the group of its partition, in which there is room.
     pub(super) fn add(
         &mut self,
         table: &TableName,
         operation: Operation,
         profile: &ServiceProfile,
-    ) -> Result<Option<Batch>> {
+    ) -> Result<()> {
         let partition = operation.key().partition();
-        let found = self.find(table, partition);
-        let full = found.filter(|age| self.by_age.get(age).is_some_and(|b| !b.group.fits(&operation)));
-        let closed = full.and_then(|age| self.close(age));
-        let age = match found.filter(|_| closed.is_none()) {
+        let age = match self.find(table, partition) {
             Some(age) => age,
             None => self.begin(table, partition, profile)?,
         };
         let bytes = size(&operation);
-        if let Some(batch) = self.by_age.get_mut(&age) {
-            batch.group.push(operation)?;
-            batch.bytes += bytes;
-            (self.operations, self.bytes) = (self.operations + 1, self.bytes + bytes);
+        let Some(batch) = self.by_age.get_mut(&age) else { return Ok(()) };
+        if let Err(error) = batch.group.push(operation) {
+            if batch.group.is_empty() {
+                self.close(age);
+            }
+            return Err(error);
         }
-        Ok(closed)
+        batch.bytes += bytes;
+        (self.operations, self.bytes) = (self.operations + 1, self.bytes + bytes);
+        Ok(())
     }
 
     /// Takes the group of a partition, to be sent.

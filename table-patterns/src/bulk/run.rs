@@ -129,9 +129,9 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             self.held = Some((table, operation));
             return None;
         }
-        match self.open.add(&table, operation, &self.profile) {
-            Ok(full) => self.closed.extend(full),
-            Err(error) => return Some(self.free(vec![self.sender.refused(table, key, error)])),
+        self.closed.extend(self.open.close_for(&table, &operation));
+        if let Err(error) = self.open.add(&table, operation, &self.profile) {
+            return Some(self.free(vec![self.sender.refused(table, key, error)]));
         }
         if let Some(keys) = self.busy.get_mut(&table) {
             keys.insert(key);

@@ -13,6 +13,11 @@ macro_rules! pattern_tests {
                 scans_cover_every_partition
                 copies_go_there_and_back
             }
+            spread {
+                one_partition_is_several
+                entities_keep_their_versions
+                the_number_of_buckets_changes
+            }
             large {
                 values_outgrow_their_rows
                 writers_of_one_entity_keep_it_whole

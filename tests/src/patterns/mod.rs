@@ -16,5 +16,6 @@ mod list;
 pub mod log_tail;
 pub mod relationship;
 pub mod series;
+pub mod spread;
 pub mod time_slices;
 pub mod wide;

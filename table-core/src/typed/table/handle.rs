@@ -89,7 +89,7 @@ impl<T: FromEntity> Table<T> {
     ///
     /// # Errors
     /// The name breaks the rules of [`TableName`]; `T` has encrypted properties and the store does not
-    /// encrypt; `T` has large fields (`#[large]`), which may be in blobs.
+    /// encrypt; `T` has large fields (`#[large]`), which may be in blobs, or spread keys.
     pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
@@ -128,6 +128,12 @@ impl<T: FromEntity> Table<T> {
             return Err(Error::invalid_request(format!(
                 "the values of '{property}' in '{name}' may be in blobs: open it as a table of large entities \
                  (`LargeTable` of the pattern library)"
+            )));
+        }
+        if T::spread().is_some() {
+            let name = &shared.name;
+            return Err(Error::invalid_request(format!(
+                "the partitions of '{name}' are spread over buckets: open it as a `SpreadTable` of the pattern library"
             )));
         }
         let shared = Shared { select: T::select(), type_filter: T::type_filter(), ..shared };

@@ -32,6 +32,10 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::encrypted()
     }
 
+    fn spread() -> Option<u32> {
+        T::spread()
+    }
+
     fn large() -> Vec<&'static str> {
         T::large()
     }

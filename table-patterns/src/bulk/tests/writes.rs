@@ -52,6 +52,24 @@ async fn a_refused_operation_does_not_take_others_along() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_operation_larger_than_any_group_takes_nothing_along() -> Result<()> {
+    let rig = Rig::new().await?;
+    let huge = |partition: &str| -> Result<_> {
+        let mut row = reading(partition, 999)?;
+        (0..90).for_each(|n| row.properties_mut().set(&format!("P{n}"), "x".repeat(50_000)));
+        Ok((rig.table.clone(), Operation::Insert(row)))
+    };
+    let before = (0..10).map(|n| rig.insert("a", n));
+    let after = (10..20).map(|n| rig.insert("a", n)).chain((0..5).map(|n| rig.insert("c", n)));
+    let writes: Vec<_> = before.chain([huge("a"), huge("b")]).chain(after).collect();
+    let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
+    assert_eq!((summary.written, summary.failed), (25, 2));
+    assert!(summary.failures.iter().all(|f| f.result.as_ref().is_err_and(Error::is_limit_exceeded)));
+    assert_eq!(rig.rows().await?.len(), 25);
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_one_request_wrote_is_labelled_so() -> Result<()> {
     let rig = Rig::new().await?;
     let writes: Vec<_> = (0..250).map(|n| rig.insert("a", n)).collect();

@@ -56,6 +56,7 @@ const EMPLOYEE: Schema = Schema {
     row_key: "empid_{id:06}",
     properties: &[property("Name", EdmType::String, false), property("Age", EdmType::Int32, true)],
     indexes: &[],
+    spread: None,
     keeps_rest: false,
 };
 
@@ -68,6 +69,7 @@ const BADGE: Schema = Schema {
     row_key: "badge_{id:06}",
     properties: &[property("Color", EdmType::String, false)],
     indexes: &[],
+    spread: None,
     keeps_rest: false,
 };
 

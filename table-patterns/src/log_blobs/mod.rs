@@ -1,0 +1,55 @@
+//! Log data in blobs: many small records together, named by service and time.
+//!
+//! # Problem
+//! The log-data anti-pattern: a row for every record of a log makes the newest partition hot, is paid for by the
+//! request, and is read by the day, never by the row. A blob for many records costs one request and is
+//! found by its name. (Records that are looked up one by one belong into a table: see
+//! [`log_tail`](crate::log_tail).)
+//!
+//! # Key layout
+//! `{service}/2014/07/31/1800/000001.log`: year, month, day, then hour and minute by [`LogPeriod`], in UTC, then a
+//! number. A blob never crosses from one such directory into the next, so a range of time is a
+//! range of directories.
+//!
+//! The first line is a header, since local files keep no metadata: a JSON object with the times of the
+//! first and last record, their number, and who wrote them. [`LogFormat`] says how the records follow.
+//!
+//! # Guarantees
+//! - Blobs are created, never changed and never overwritten: of two processes with the same number in mind,
+//!   one takes the next. A flush whose answer was lost is recognized by its header and not written twice.
+//! - The records of one [`LogWriter`] have times that never go back, and are read in their order. Those of
+//!   several writers come blob by blob within a directory.
+//! - Nothing is dropped silently: what could not be stored stays in memory, is tried again, and makes
+//!   [`append`](LogWriter::append) fail once four buffers have gathered.
+//!
+//! # Failure windows
+//! A process that dies loses what it has not stored: with [`LogSync::Buffered`] at most [`LogOptions::max_age`] of
+//! records, or [`LogOptions::max_bytes`], whichever is reached first; with [`LogSync::Every`]`(n)`, fewer than `n` that
+//! were acknowledged; with `Every(1)` none. A record whose append failed or was cancelled may still be stored.
+//!
+//! # Cost in requests
+//!
+//! | call | requests to the blob store |
+//! |---|---|
+//! | append | 0; 1 per flush; in a new directory 1 more, to find the next number |
+//! | a number that another process took | 1 more each |
+//! | read a range | 1 list per day or page of names, 1 per blob |
+//!
+//! # Limits, and when not to use it
+//! Times are those of the writer's clock. A reader holds one blob in memory, of the size of a buffer. Blob stores
+//! without conditional creation cannot be used. Sorting the records of several writers by time is left to the reader.
+
+mod actor;
+mod entry;
+mod name;
+mod options;
+mod reader;
+mod writer;
+
+pub use entry::LogEntry;
+pub use options::{LogFormat, LogOptions, LogPeriod, LogSync};
+pub use reader::read_logs;
+pub use writer::LogWriter;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::{DateTime, Days, Timelike, Utc};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use table_core::model::Ticks;
+use table_core::store::{Error, Result};
+
+use super::LogEntry;
+use super::entry::Header;
+use super::name::{check_service, day, minutes};
+use crate::blob::{self, blob_error};
+
+/// The records of a service in a range of time: the first moment included, the last not.
+///
+/// One list request for each day (or page of names), one request for each blob of the directories that the
+/// range touches; one blob and the names of a day are in memory. Records of one writer come in their order;
+/// within a directory, those of several come blob by blob. Works for both formats and periods.
+///
+/// The range may end in the future: days are read up to the last that has blobs, at most to tomorrow.
+///
+/// # Errors
+/// As items, after which the stream goes on with the next blob: the blob store's, a damaged blob.
+pub fn read_logs(
+    blobs: Arc<dyn ObjectStore>,
+    service: &str,
+    range: Range<Ticks>,
+) -> impl Stream<Item = Result<LogEntry>> + Send + Unpin {
+    let (service, checked) = (service.to_owned(), check_service(service));
+    let days = match checked {
+        Ok(()) => stream::iter(days(&range)).map(Ok).left_stream(),
+        Err(error) => stream::iter([Err(error)]).right_stream(),
+    };
+    let store = Arc::clone(&blobs);
+    let within = range.clone();
+    let names = days.then(move |day| {
+        let (store, service, range) = (Arc::clone(&store), service.clone(), within.clone());
+        async move { names(&*store, &service, day?, &range).await }
+    });
+    let names = names.flat_map(|names| match names {
+        Ok(names) => stream::iter(names).map(Ok).left_stream(),
+        Err(error) => stream::iter([Err(error)]).right_stream(),
+    });
+    let entries = names.then(move |path| {
+        let blobs = Arc::clone(&blobs);
+        async move { entries(&*blobs, &path?).await }
+    });
+    let entries = entries.flat_map(|found| match found {
+        Ok(found) => stream::iter(found).map(Ok).left_stream(),
+        Err(error) => stream::iter([Err(error)]).right_stream(),
+    });
+    Box::pin(entries.try_filter(move |entry| std::future::ready(range.contains(&entry.time))))
+}
+
+/// The days that the range touches, each by its start. Nobody writes later than tomorrow by any clock.
+fn days(range: &Range<Ticks>) -> impl Iterator<Item = DateTime<Utc>> + use<> {
+    let start = |time: DateTime<Utc>| time.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
+    let tomorrow = Utc::now() + Days::new(1);
+    let end = range.end.to_datetime().min(tomorrow);
+    let first = (range.start < range.end).then(|| start(range.start.to_datetime()));
+    let next = |day: &DateTime<Utc>| day.checked_add_days(Days::new(1));
+    std::iter::successors(first, next).take_while(move |day| *day < end)
+}
+
+/// The blobs of a day whose directories the range touches, in their order.
+async fn names(
+    blobs: &dyn ObjectStore,
+    service: &str,
+    of: DateTime<Utc>,
+    range: &Range<Ticks>,
+) -> Result<Vec<Path>> {
+    let all = blobs.list(Some(&day(service, of)?)).map_ok(|blob| blob.location);
+    let mut found: Vec<Path> = all.try_collect().await.map_err(blob_error)?;
+    let (from, to) = (range.start.to_datetime(), range.end.to_datetime());
+    // A directory may hold the hour after its name: one of minutes is looked at too often, never too rarely.
+    let first = if from > of { from.hour() * 60 } else { 0 };
+    let last = if to.date_naive() == of.date_naive() { to.hour() * 60 + to.minute() } else { u32::MAX };
+    found.retain(|path| minutes(path).is_some_and(|minute| (first..=last).contains(&minute)));
+    found.sort();
+    Ok(found)
+}
+
+async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<LogEntry>> {
+    // Nobody deletes one log blob of a day alone; where it is gone, the log was cleared.
+    let Some(content) = blob::open(blobs, path).await? else { return Ok(Vec::new()) };
+    let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
+        all.extend_from_slice(&piece);
+        Ok(all)
+    });
+    let damaged = || Error::corrupt(format!("the log blob {path} is damaged"));
+    let text = String::from_utf8(bytes.await?).map_err(|_| damaged())?;
+    let (header, lines) = text.split_once('\n').ok_or_else(damaged)?;
+    let (header, is_json) = Header::parse(header).ok_or_else(damaged)?;
+    let found: Vec<_> = lines
+        .lines()
+        .map(|line| LogEntry::parse(line, is_json).ok_or_else(damaged))
+        .collect::<Result<_>>()?;
+    if found.len() as u64 == header.records { Ok(found) } else { Err(damaged()) }
+}

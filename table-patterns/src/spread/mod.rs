@@ -1,0 +1,67 @@
+//! Key spreading: one logical partition over several, so that no single one gets all the traffic.
+//!
+//! # Problem
+//! The prepend/append anti-pattern: where new entities always go to one partition (today, the newest log), a
+//! service serves them by one server, about 2,000 entities a second on Azure. [`PartitionWatch`] finds such
+//! partitions while a program runs.
+//!
+//! Declare `#[partition_key(spread = 16)]`, or `#[entity(spread = 16)]` beside a template, and open the table with
+//! [`SpreadTable`]. [`Table`](table_core::typed::Table) refuses such a type.
+//!
+//! # Key layout
+//!
+//! | key | stored as |
+//! |---|---|
+//! | PartitionKey `{partition}` | `{bucket:04}_{partition}` |
+//! | RowKey | itself |
+//!
+//! The bucket is the first 8 bytes of SHA-256 of the RowKey's UTF-8, big-endian, modulo the number of buckets: this
+//! is documented so that others can compute it, and will not change. It comes first, because a service splits a table by
+//! ranges of PartitionKeys: neighbours stay together.
+//!
+//! # Guarantees
+//! An entity has one place, which its key gives: point operations cost one request, as without spreading. Reads of
+//! a logical partition are merged in the order of RowKeys. A group transaction stays within a bucket, so
+//! there is none here.
+//!
+//! # Changing the number of buckets
+//! Change the number in the declaration and say [`SpreadTable::with_previous`] with the one before; stop the
+//! writers that know only the old one; run [`SpreadTable::migrate`], **one at a time**; then leave `with_previous` out.
+//! Reads and writes work throughout, at more requests. To move an entity the migration marks the old row, which stops
+//! writers but not readers, inserts the new one and deletes the old. A reader looks at the new place first.
+//!
+//! # Failure windows
+//! None without a previous number. A migration that dies leaves at most the entities it was moving marked: they are
+//! read as before, writing them fails with "being moved" until the migration is run again.
+//!
+//! # Cost in requests
+//!
+//! | call | usually | while there is a previous number |
+//! |---|---|---|
+//! | get | 1 | 1 if moved, 2 if not, 3 if missing |
+//! | insert | 1 | 2 |
+//! | replace, upsert, delete | 1 | 3 at most 5 |
+//! | update | 2 | 3 at most 5 |
+//! | read a partition | 1 per bucket at least, in parallel | the larger number of buckets |
+//! | migrate | | 1 per page of the table, 3 per entity moved |
+//!
+//! # Limits, and when not to use it
+//! Every read of a logical partition asks every bucket: choose a small number, and none where one partition does
+//! not get more than a server takes. On a service without order, merged reads are refused. Declared indexes and
+//! `discriminator(partition_prefix)` are refused. The PartitionKey is 5 characters longer than it looks.
+
+mod merge;
+mod migrate;
+mod place;
+mod row;
+mod table;
+mod watch;
+mod write;
+
+pub use migrate::Migrated;
+pub use row::SpreadRow;
+pub use table::SpreadTable;
+pub use watch::{HotPartition, PartitionWatch, Watched};
+
+#[cfg(test)]
+mod tests;

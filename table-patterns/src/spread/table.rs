@@ -1,0 +1,178 @@
+use std::fmt;
+use std::sync::Arc;
+
+use table_core::model::{Key, TableName};
+use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::typed::{Discriminator, KeyOf, Table, TableEntity};
+
+use super::SpreadRow;
+use super::place::stored;
+use super::row::MOVING;
+
+/// Times that an operation without a version tries when others are faster.
+pub(super) const ATTEMPTS: u32 = 10;
+
+/// A table whose logical partitions are spread over buckets. See the [module](super).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::sync::Arc;
+/// use futures_util::TryStreamExt;
+/// use table_core::{memory::MemoryStore, prelude::*};
+/// use table_patterns::spread::SpreadTable;
+///
+/// #[derive(Debug, TableEntity)]
+/// struct Event {
+///     #[partition_key(spread = 16)]
+///     day: String,
+///     #[row_key(format = "{:06}")]
+///     number: u32,
+/// }
+///
+/// let events = SpreadTable::<Event>::open(Arc::new(MemoryStore::new()), "Events")?;
+/// events.create_if_missing().await?;
+/// for number in 0..100 {
+///     events.insert(&Event { day: "2013-01-01".into(), number }).await?;
+/// }
+/// assert!(events.get(Event::key("2013-01-01", 7u32)?).await?.is_some());
+///
+/// let first = events.read(Event::partition("2013-01-01")?, |rows| rows.limit(10));
+/// let first: Vec<Event> = first.try_collect().await?;
+/// assert!(first.iter().map(|event| event.number).eq(0..10));
+/// # Ok(())
+/// # }
+/// ```
+pub struct SpreadTable<T> {
+    pub(super) table: Table<SpreadRow<T>>,
+    pub(super) buckets: u32,
+    pub(super) previous: Option<u32>,
+}
+
+impl<T: TableEntity> SpreadTable<T> {
+    /// Opens a table. No request.
+    ///
+    /// # Errors
+    /// The name is not legal; `T` does not declare `spread`, or declares what spreading cannot keep: indexes,
+    /// large fields, a discriminator in the partition key.
+    pub fn open<N>(store: Arc<dyn TableStore>, name: N) -> Result<Self>
+    where
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let schema = T::SCHEMA;
+        let refuse = |what: &str| Err(Error::invalid_request(format!("{}: {what}", schema.rust_name)));
+        let Some(buckets) = schema.spread else {
+            return refuse("its keys are not spread; add `#[partition_key(spread = 16)]`");
+        };
+        if matches!(schema.discriminator, Discriminator::PartitionPrefix(_)) {
+            return refuse(
+                "its partition keys start with a bucket, so they cannot tell the type; use a property",
+            );
+        }
+        if !T::indexes().is_empty() {
+            return refuse("it declares indexes, which a spread table does not maintain");
+        }
+        Ok(Self { table: Table::new(store, name)?, buckets, previous: None })
+    }
+
+    /// Also finds entities where they were with another number of buckets, until [`migrate`](Self::migrate)
+    /// has moved them.
+    #[must_use]
+    pub fn with_previous(mut self, buckets: u32) -> Self {
+        self.previous = Some(buckets.max(1)).filter(|previous| *previous != self.buckets);
+        self
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.table.create_if_missing().await
+    }
+
+    /// The entity, or `None`. One request; see the [module](super) for more.
+    ///
+    /// # Errors
+    /// The store's; the row is not a `T`.
+    pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
+        let found = self.locate(&key.into_key()).await?;
+        found.map(SpreadRow::decode).transpose()
+    }
+
+    /// The entity, or an error if there is none. As [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and entity not found.
+    pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
+        self.existing(&key.into_key()).await?.decode()
+    }
+
+    /// The stored key of an entity, for other programs.
+    ///
+    /// # Errors
+    /// The key with its bucket is too long.
+    pub fn stored_key(&self, key: impl KeyOf<T>) -> Result<Key> {
+        stored(&key.into_key(), self.buckets)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &TableName {
+        self.table.name()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        self.table.store()
+    }
+
+    /// The row, wherever it is. What is moved between looking at the old place and at the new is found at
+    /// the second look.
+    pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
+        let current = stored(key, self.buckets)?;
+        let found = self.table.get(&current).await?;
+        let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
+        match self.table.get(previous).await? {
+            None => self.table.get(current).await,
+            found => Ok(found),
+        }
+    }
+
+    pub(super) async fn existing(&self, key: &Key) -> Result<SpreadRow<T>> {
+        self.locate(key).await?.ok_or_else(|| {
+            let (table, key) = (self.name().to_string(), key.to_string());
+            ErrorKind::EntityNotFound { table, key }.into()
+        })
+    }
+
+    /// Where the entity was before, if that is another place.
+    pub(super) fn previous_key(&self, key: &Key) -> Result<Option<Key>> {
+        let Some(previous) = self.previous else { return Ok(None) };
+        let (now, before) = (stored(key, self.buckets)?, stored(key, previous)?);
+        Ok((now != before).then_some(before))
+    }
+}
+
+impl<T> SpreadRow<T> {
+    /// Whether a migration has begun to move it.
+    pub(super) fn is_moving(&self) -> bool {
+        self.entity.get(MOVING).is_some()
+    }
+}
+
+impl<T> Clone for SpreadTable<T> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), ..*self }
+    }
+}
+
+impl<T> fmt::Debug for SpreadTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("SpreadTable");
+        debug
+            .field("table", &self.table)
+            .field("buckets", &self.buckets)
+            .field("previous", &self.previous)
+            .finish()
+    }
+}

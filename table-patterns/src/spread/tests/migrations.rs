@@ -1,0 +1,140 @@
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use table_core::adapter::CrashPoint;
+use table_core::model::IfMatch;
+use table_core::query::Query;
+use table_core::store::{Result, TableStoreExt as _};
+use tokio::task::JoinSet;
+
+use super::{Event, Rig, Wider};
+use crate::spread::SpreadTable;
+
+const ROWS: u32 = 40;
+
+async fn filled() -> Result<(Rig, SpreadTable<Wider>)> {
+    let rig = Rig::new().await?;
+    let events = rig.open::<Event>()?;
+    for number in 0..ROWS {
+        events.insert(&Event::new(number, "old")).await?;
+    }
+    let wider = rig.open::<Wider>()?.with_previous(4);
+    rig.meter.reset();
+    Ok((rig, wider))
+}
+
+/// Every entity is there once, under its new bucket alone.
+async fn assert_moved(rig: &Rig, texts: &str) -> Result<()> {
+    let wider = rig.open::<Wider>()?;
+    let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+    assert!(all.iter().map(|event| event.number).eq(0..ROWS), "{texts}");
+    assert_eq!(rig.store.query_all(wider.name(), &Query::new()).await?.len(), ROWS as usize, "{texts}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
+    let (rig, wider) = filled().await?;
+    let place =
+        |number: u32| -> Result<bool> { Ok(wider.previous_key(Wider::key("1", number)?.key())?.is_some()) };
+    let moved: Vec<u32> = (0..ROWS).filter(|number| place(*number).unwrap()).collect();
+    assert!(moved.len() > 20);
+    let number = moved[0];
+    let key = Wider::key("1", number)?;
+
+    assert_eq!(wider.get(&key).await?.unwrap().text, "old");
+    assert_eq!(rig.meter.total(), 2);
+    assert_eq!(wider.get(Wider::key("1", moved_from(&wider, 100)?)?).await?, None);
+    assert_eq!(rig.meter.total(), 5);
+    assert!(wider.insert(&Wider::new(number, "new")).await.unwrap_err().is_already_exists());
+    wider.insert_or_replace(&Wider::new(number, "new")).await?;
+    wider
+        .update(&key, |event| {
+            event.text.push('!');
+            Ok(())
+        })
+        .await?;
+    assert_eq!(wider.get(&key).await?.unwrap().text, "new!");
+    let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+    assert!(all.iter().map(|event| event.number).eq(0..ROWS));
+    wider.delete(&key, IfMatch::Any).await?;
+    assert_eq!(wider.get(&key).await?, None);
+    wider.insert(&Wider::new(number, "again")).await?;
+
+    let done = wider.migrate().await?;
+    assert_eq!((done.looked >= u64::from(ROWS), done.moved), (true, moved.len() as u64 - 1));
+    assert_eq!(wider.migrate().await?.moved, 0);
+    assert_moved(&rig, "migrated").await
+}
+
+/// A number from `from` on that has another place before.
+fn moved_from(wider: &SpreadTable<Wider>, from: u32) -> Result<u32> {
+    for number in from.. {
+        if wider.previous_key(Wider::key("1", number)?.key())?.is_some() {
+            return Ok(number);
+        }
+    }
+    unreachable!()
+}
+
+#[tokio::test]
+async fn a_migration_that_dies_is_run_again() -> Result<()> {
+    for point in CrashPoint::ALL {
+        for request in 1.. {
+            let (rig, _) = filled().await?;
+            let dying = Rig::on(Arc::clone(&rig.store));
+            dying.faults.crash_at(request, point);
+            let died = dying.open::<Wider>()?.with_previous(4).migrate().await.is_err();
+            let wider = rig.open::<Wider>()?.with_previous(4);
+            let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+            assert!(all.iter().all(|event| event.text == "old") && all.len() == ROWS as usize);
+            if !died {
+                break;
+            }
+            // What is half moved can be deleted, and does not come back.
+            let gone = Wider::key("1", moved_from(&wider, 0)?)?;
+            let deleted = wider.delete(&gone, IfMatch::Any).await;
+            wider.migrate().await?;
+            if deleted.is_ok() {
+                assert_eq!(wider.get(&gone).await?, None, "dead at {request}, {point:?}");
+                wider.insert(&Wider::new(moved_from(&wider, 0)?, "old")).await?;
+            } else {
+                assert!(deleted.unwrap_err().to_string().contains("being moved"));
+            }
+            assert_moved(&rig, &format!("dead at {request}, {point:?}")).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_lose_nothing_to_a_migration() -> Result<()> {
+    let (rig, wider) = filled().await?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let wider = wider.clone();
+        tasks.spawn(async move {
+            let mut added = 0;
+            for round in 0..5 * ROWS {
+                let updated = wider.update(Wider::key("1", round % ROWS)?, |event| {
+                    event.text.push('+');
+                    Ok(())
+                });
+                match updated.await {
+                    Ok(_) => added += 1,
+                    Err(e) if e.is_precondition_failed() || e.to_string().contains("being moved") => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            Ok(added)
+        });
+    }
+    wider.migrate().await?;
+    let mut added = 0;
+    while let Some(done) = tasks.join_next().await {
+        added += done.expect("no panic")?;
+    }
+    let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+    assert_eq!(all.iter().map(|event| event.text.matches('+').count()).sum::<usize>(), added);
+    assert_moved(&rig, "with writers").await
+}

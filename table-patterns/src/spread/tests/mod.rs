@@ -1,0 +1,65 @@
+mod migrations;
+mod reads;
+mod watches;
+
+use std::sync::Arc;
+
+use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::ETag;
+use table_core::store::{Result, TableStore};
+use table_core::typed::TableEntity;
+
+use super::SpreadTable;
+
+/// The same rows with other numbers of buckets.
+macro_rules! event {
+    ($name:ident, $spread:literal) => {
+        #[derive(Clone, Debug, PartialEq, TableEntity)]
+        #[entity(type = "Event", rename_all = "PascalCase", partition_key = "day_{day}", spread = $spread)]
+        struct $name {
+            day: String,
+            #[row_key(format = "{:06}")]
+            number: u32,
+            text: String,
+            #[etag]
+            etag: Option<ETag>,
+        }
+
+        impl $name {
+            fn new(number: u32, text: &str) -> Self {
+                Self { day: "1".to_owned(), number, text: text.to_owned(), etag: None }
+            }
+        }
+    };
+}
+
+event!(Event, 4);
+event!(Wider, 10);
+
+struct Rig {
+    store: Arc<MemoryStore>,
+    meter: RequestMeter,
+    faults: FaultInjector,
+    metered: Arc<dyn TableStore>,
+}
+
+impl Rig {
+    async fn new() -> Result<Self> {
+        let this = Self::on(Arc::new(MemoryStore::new()));
+        this.open::<Event>()?.create_if_missing().await?;
+        this.meter.reset();
+        Ok(this)
+    }
+
+    fn on(store: Arc<MemoryStore>) -> Self {
+        let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
+        let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
+        let metered = Arc::new(Metered::new(faulty, meter.clone()));
+        Self { store, meter, faults, metered }
+    }
+
+    fn open<T: TableEntity>(&self) -> Result<SpreadTable<T>> {
+        SpreadTable::open(Arc::clone(&self.metered), "Events")
+    }
+}

@@ -1,0 +1,199 @@
+use table_core::model::{Entity, IfMatch, Key};
+use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
+use table_core::typed::{KeyOf, TableEntity};
+
+use super::place::stored;
+use super::table::ATTEMPTS;
+use super::{SpreadRow, SpreadTable};
+
+impl<T: TableEntity> SpreadTable<T> {
+    /// Adds an entity that must not exist. One request; two while there is a previous number of buckets.
+    ///
+    /// # Errors
+    /// The entity exists; a key or a value cannot be stored.
+    pub async fn insert(&self, value: &T) -> Result<Written> {
+        let entity = value.to_entity()?;
+        if let Some(previous) = self.previous_key(entity.key())?
+            && self.table.get(previous).await?.is_some()
+        {
+            let (table, key) = (self.name().to_string(), entity.key().to_string());
+            return Err(ErrorKind::EntityAlreadyExists { table, key }.into());
+        }
+        self.write(Operation::Insert(self.here(entity)?)).await
+    }
+
+    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. One request.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster, or it was moved. Entity not found. The value
+    /// carries no ETag.
+    pub async fn replace(&self, value: &T) -> Result<Written> {
+        let version = value.etag().cloned().ok_or_else(|| {
+            let name = T::SCHEMA.rust_name;
+            Error::invalid_request(format!("the {name} carries no ETag: name the version (`replace_if`)"))
+        })?;
+        self.replace_if(value, version).await
+    }
+
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; more
+    /// while there is a previous number of buckets.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace); being moved: run the migration again.
+    pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
+        let (entity, version) = (value.to_entity()?, version.into());
+        if self.previous_key(entity.key())?.is_none() {
+            return self.write(Operation::Replace(self.here(entity)?, version)).await;
+        }
+        let key = entity.key().clone();
+        self.at_its_place(&key, &version, |place, exactly| {
+            Operation::Replace(entity.clone().with_key(place), exactly)
+        })
+        .await
+    }
+
+    /// Writes the entity, whatever was there. One request; more while there is a previous number of buckets.
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored; being moved: run the migration again.
+    pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
+        let entity = value.to_entity()?;
+        if self.previous_key(entity.key())?.is_none() {
+            return self.write(Operation::InsertOrReplace(self.here(entity)?)).await;
+        }
+        let mut left = ATTEMPTS;
+        loop {
+            let done = match self.replace_if(value, IfMatch::Any).await {
+                Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => {
+                    self.insert(value).await
+                }
+                done => done,
+            };
+            match done {
+                Err(error) if error.is_already_exists() && !error.is_ambiguous() && left > 1 => left -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
+    /// if another writer was faster. Returns what was stored. Two requests.
+    ///
+    /// # Errors
+    /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
+    /// last attempt; being moved.
+    pub async fn update(
+        &self,
+        key: impl KeyOf<T>,
+        mut change: impl FnMut(&mut T) -> Result<()>,
+    ) -> Result<T> {
+        let key = key.into_key();
+        let mut left = ATTEMPTS;
+        loop {
+            let row = self.existing(&key).await?;
+            let (place, version) = (self.place_of(&row)?, exact(&row)?);
+            self.check_moving(&row)?;
+            let mut value = row.decode()?;
+            change(&mut value)?;
+            let entity = value.to_entity()?;
+            if *entity.key() != key {
+                let name = T::SCHEMA.rust_name;
+                return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
+            }
+            match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
+                Err(error) if is_lost(&error) && left > 1 => left -= 1,
+                Err(error) => return Err(error),
+                Ok(written) => {
+                    let stored = T::from_entity(entity.with_system(written.etag, None));
+                    return stored.map_err(|error| error.with_outcome(Outcome::Applied));
+                }
+            }
+        }
+    }
+
+    /// Removes the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; more while
+    /// there is a previous number of buckets.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. Being moved.
+    pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
+        let (key, version) = (key.into_key(), version.into());
+        let Some(previous) = self.previous_key(&key)? else {
+            return self.write(Operation::Delete(stored(&key, self.buckets)?, version)).await.map(drop);
+        };
+        // What a migration left marked would come back once the new row is gone.
+        if let (Some(old), Some(_)) =
+            (self.table.get(&previous).await?, self.table.get(stored(&key, self.buckets)?).await?)
+            && old.is_moving()
+        {
+            self.delete_if_there(previous, exact(&old)?).await?;
+        }
+        self.at_its_place(&key, &version, Operation::Delete).await.map(drop)
+    }
+
+    pub(super) async fn delete_if_there(&self, key: Key, version: IfMatch) -> Result<()> {
+        match self.write(Operation::Delete(key, version)).await {
+            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Writes to the row where it is found, in the version found, if that is the one wanted.
+    async fn at_its_place(
+        &self,
+        key: &Key,
+        wanted: &IfMatch,
+        operation: impl Fn(Key, IfMatch) -> Operation,
+    ) -> Result<Written> {
+        let mut left = ATTEMPTS;
+        loop {
+            let row = self.existing(key).await?;
+            let exactly = exact(&row)?;
+            if *wanted != IfMatch::Any && *wanted != exactly {
+                let (table, key) = (self.name().to_string(), key.to_string());
+                return Err(ErrorKind::PreconditionFailed { table, key }.into());
+            }
+            self.check_moving(&row)?;
+            match self.write(operation(self.place_of(&row)?, exactly)).await {
+                Err(error) if *wanted == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    fn check_moving(&self, row: &SpreadRow<T>) -> Result<()> {
+        if !row.is_moving() {
+            return Ok(());
+        }
+        let text = format!(
+            "{} is being moved to another bucket: try again, or run `migrate` again",
+            row.entity.key()
+        );
+        Err(Error::invalid_request(text))
+    }
+
+    pub(super) fn place_of(&self, row: &SpreadRow<T>) -> Result<Key> {
+        Key::new(&row.partition, row.entity.key().row())
+    }
+
+    /// An entity under its stored key.
+    fn here(&self, entity: Entity) -> Result<Entity> {
+        let key = stored(entity.key(), self.buckets)?;
+        Ok(entity.with_key(key))
+    }
+
+    pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
+        self.store().write(self.name(), operation).await
+    }
+}
+
+/// The version that a row was read in.
+pub(super) fn exact<T>(row: &SpreadRow<T>) -> Result<IfMatch> {
+    let etag = row.entity.etag().cloned().map(IfMatch::Exactly);
+    etag.ok_or_else(|| ErrorKind::Service(format!("{} without an ETag", row.entity.key())).into())
+}
+
+/// Whether another writer, or a migration, was faster, for certain.
+fn is_lost(error: &Error) -> bool {
+    error.outcome() == Outcome::NotApplied && (error.is_precondition_failed() || error.is_entity_not_found())
+}

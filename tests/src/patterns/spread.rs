@@ -1,0 +1,118 @@
+//! Key spreading: buckets under the hood, one partition to the program.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use table_core::model::{ETag, IfMatch};
+use table_core::query::Query;
+use table_core::store::TableStoreExt as _;
+use table_core::typed::{RowPrefix, TableEntity};
+use table_patterns::spread::SpreadTable;
+use tokio::task::JoinSet;
+
+use crate::{Harness, TestTable};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Event", rename_all = "PascalCase")]
+struct Event {
+    #[partition_key(spread = 8)]
+    day: String,
+    #[row_key(format = "e_{:04}")]
+    number: u32,
+    text: String,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+/// The same with more buckets.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Event", rename_all = "PascalCase", spread = 12)]
+struct Wider {
+    #[partition_key]
+    day: String,
+    #[row_key(format = "e_{:04}")]
+    number: u32,
+    text: String,
+}
+
+fn event(number: u32) -> Event {
+    Event { day: "it's day 1".to_owned(), number, text: "t".to_owned(), etag: None }
+}
+
+async fn filled(harness: &Harness, count: u32) -> (SpreadTable<Event>, TestTable) {
+    let table = harness.table().await;
+    let events =
+        SpreadTable::<Event>::open(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let mut writers = JoinSet::new();
+    for writer in 0..4 {
+        let events = events.clone();
+        writers.spawn(async move {
+            for number in (0..count).filter(|number| number % 4 == writer) {
+                events.insert(&event(number)).await.expect("a new event");
+            }
+        });
+    }
+    while let Some(writer) = writers.join_next().await {
+        writer.expect("no panic");
+    }
+    (events, table)
+}
+
+/// Entities go to several partitions and come back by key, and in order.
+pub async fn one_partition_is_several(harness: &Harness) {
+    let (events, table) = filled(harness, 80).await;
+    let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
+    let partitions: BTreeSet<_> = stored.iter().map(|row| row.key().partition().to_owned()).collect();
+    assert_eq!(partitions.len(), 8);
+    assert!(partitions.iter().all(|partition| partition.ends_with("_it's day 1")));
+
+    let day = || Event::partition("it's day 1").expect("a key");
+    let all: Vec<_> = events.read(day(), |rows| rows.page_size(3)).try_collect().await.expect("events");
+    assert!(all.iter().map(|event| event.number).eq(0..80));
+    let range = || RowPrefix::new("e_0030")..RowPrefix::new("e_0040");
+    let first = events.first(day(), 5, |rows| rows.rows(range())).await.expect("events");
+    assert!(first.iter().map(|event| event.number).eq(30..35));
+    let seven = Event::key("it's day 1", 7u32).expect("a key");
+    assert_eq!(events.get(&seven).await.expect("the store works").map(|event| event.number), Some(7));
+}
+
+/// Versions, conflicts and deletes are those of any entity.
+pub async fn entities_keep_their_versions(harness: &Harness) {
+    let (events, _table) = filled(harness, 4).await;
+    let key = Event::key("it's day 1", 2u32).expect("a key");
+    let stale = events.get_existing(&key).await.expect("it is there");
+    let upper = |event: &mut Event| {
+        event.text.push('!');
+        Ok(())
+    };
+    assert_eq!(events.update(&key, upper).await.expect("nobody else writes").text, "t!");
+    assert!(events.replace(&stale).await.is_err_and(|error| error.is_precondition_failed()));
+    assert!(events.insert(&stale).await.is_err_and(|error| error.is_already_exists()));
+    events.insert_or_replace(&stale).await.expect("the last writer wins");
+    events.delete(&key, IfMatch::Any).await.expect("it is there");
+    assert!(events.delete(&key, IfMatch::Any).await.is_err_and(|error| error.is_entity_not_found()));
+}
+
+/// The number of buckets changes under readers and writers.
+pub async fn the_number_of_buckets_changes(harness: &Harness) {
+    let (_events, table) = filled(harness, 60).await;
+    let wider =
+        SpreadTable::<Wider>::open(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let wider = wider.with_previous(8);
+    let key = |number: u32| Wider::key("it's day 1", number).expect("a key");
+    assert!(wider.get(key(3)).await.expect("the store works").is_some());
+    let changed = Wider { day: "it's day 1".to_owned(), number: 3, text: "new".to_owned() };
+    wider.insert_or_replace(&changed).await.expect("the store works");
+    wider.migrate().await.expect("a migration");
+    assert_eq!(wider.migrate().await.expect("a migration").moved, 0);
+
+    let wider =
+        SpreadTable::<Wider>::open(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+    let day = Wider::partition("it's day 1").expect("a key");
+    let all: Vec<_> = wider.read(day, |rows| rows).try_collect().await.expect("events");
+    assert!(all.iter().map(|event| event.number).eq(0..60));
+    assert_eq!(wider.get_existing(key(3)).await.expect("it is there").text, "new");
+    let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
+    assert_eq!(stored.len(), 60);
+}
