@@ -1,0 +1,49 @@
+//! Key spreading: a hot partition is found, spread over buckets, and read as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
+
+#[derive(Debug, TableEntity)]
+struct Event {
+    #[partition_key(spread = 16)]
+    day: String,
+    #[row_key(format = "{:06}")]
+    number: u32,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let watch = PartitionWatch::new(Duration::from_secs(60));
+    let store: Arc<dyn TableStore> = Arc::new(Watched::new(MemoryStore::new(), watch.clone()));
+
+    // Everything of today goes to one partition, as a plain key would have it.
+    let today = TableName::new("Plain")?;
+    store.create_table(&today).await?;
+    for number in 0..100 {
+        store.write(&today, Operation::Insert(Entity::new("2013-01-01", format!("{number:06}"))?)).await?;
+    }
+    let hot = watch.hot(0.2);
+    assert_eq!((hot[0].partition.as_str(), hot[0].requests), ("2013-01-01", 100));
+    assert!(hot[0].to_string().contains("#[partition_key(spread = 16)]"));
+
+    // Spread, no partition gets much, a key still takes one request, and the day is read in order.
+    let watch = PartitionWatch::new(Duration::from_secs(60));
+    let store: Arc<dyn TableStore> = Arc::new(Watched::new(MemoryStore::new(), watch.clone()));
+    let events = SpreadTable::<Event>::open(store, "Events")?;
+    events.create_if_missing().await?;
+    for number in 0..1000 {
+        events.insert(&Event { day: "2013-01-01".to_owned(), number }).await?;
+    }
+    assert!(watch.hot(0.2).is_empty());
+    assert!(events.get(Event::key("2013-01-01", 7u32)?).await?.is_some());
+    let first = events.first(Event::partition("2013-01-01")?, 3, |rows| rows).await?;
+    assert!(first.iter().map(|event| event.number).eq(0..3));
+    let all: Vec<_> = events.read(Event::partition("2013-01-01")?, |rows| rows).try_collect().await?;
+    assert!(all.iter().map(|event| event.number).eq(0..1000));
+    Ok(())
+}
