@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use conformance::azurite::Azurite;
 use table_azure::AzureTableStore;
+use table_core::Error;
 use table_core::adapter::{RetryPolicy, StoreBuilder};
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
 
-/// Where Azurite is, if not where it is by default.
+/// Where Azurite is running, if one is not to be started.
 pub const AZURITE_CONNECTION_STRING: &str = "AZURITE_CONNECTION_STRING";
 /// The account of Azure Storage or Cosmos DB.
 pub const AZURE_CONNECTION_STRING: &str = "AZURE_STORAGE_CONNECTION_STRING";
@@ -23,7 +25,8 @@ pub enum StoreSpec {
     Memory,
     /// The embedded store in a directory.
     Embedded(PathBuf),
-    /// The emulator: at the connection string in [`AZURITE_CONNECTION_STRING`], or on its usual port.
+    /// The emulator: at the connection string in [`AZURITE_CONNECTION_STRING`], or one of its own, empty at the
+    /// start and gone at the end. It is installed the first time, which needs Node.js with npm.
     Azurite,
     /// Azure, at the connection string in [`AZURE_CONNECTION_STRING`].
     Azure,
@@ -35,6 +38,7 @@ pub struct OpenStore {
     /// The store.
     pub store: Arc<dyn TableStore>,
     embedded: Option<EmbeddedStore>,
+    emulator: Option<Azurite>,
 }
 
 impl StoreSpec {
@@ -44,24 +48,35 @@ impl StoreSpec {
     /// Opens the store. No request.
     ///
     /// # Errors
-    /// The directory is in use or damaged; the connection string is missing or malformed.
+    /// The directory is in use or damaged; the connection string is missing or malformed; the emulator cannot
+    /// be started.
     pub async fn open(&self) -> table_core::Result<OpenStore> {
-        let store: Arc<dyn TableStore> = match self {
-            Self::Memory => Arc::new(MemoryStore::new()),
+        match self {
+            Self::Memory => Ok(OpenStore::of(Arc::new(MemoryStore::new()))),
             Self::Embedded(directory) => {
                 let store = EmbeddedStore::open(directory).await?;
-                return Ok(OpenStore { store: Arc::new(store.clone()), embedded: Some(store) });
+                Ok(OpenStore { embedded: Some(store.clone()), ..OpenStore::of(Arc::new(store)) })
             }
-            Self::Azurite => {
-                let text = std::env::var(AZURITE_CONNECTION_STRING);
-                azure(&text.unwrap_or_else(|_| "UseDevelopmentStorage=true".to_owned()))?
+            Self::Azurite => match std::env::var(AZURITE_CONNECTION_STRING) {
+                Ok(text) => Ok(OpenStore::of(azure(&text)?)),
+                Err(_) => emulated().await,
+            },
+            Self::Azure => {
+                let missing =
+                    |_| Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"));
+                Ok(OpenStore::of(azure(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?)?))
             }
-            Self::Azure => azure(&std::env::var(AZURE_CONNECTION_STRING).map_err(|_| {
-                table_core::Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"))
-            })?)?,
-        };
-        Ok(OpenStore { store, embedded: None })
+        }
     }
+}
+
+/// A store on an emulator that goes with it.
+async fn emulated() -> table_core::Result<OpenStore> {
+    let started = tokio::task::spawn_blocking(Azurite::start).await;
+    let started = started.unwrap_or_else(|e| Err(e.to_string()));
+    let emulator = started.map_err(Error::invalid_request)?;
+    let store = azure(&emulator.connection_string())?;
+    Ok(OpenStore { emulator: Some(emulator), ..OpenStore::of(store) })
 }
 
 fn azure(connection_string: &str) -> table_core::Result<Arc<dyn TableStore>> {
@@ -70,12 +85,16 @@ fn azure(connection_string: &str) -> table_core::Result<Arc<dyn TableStore>> {
 }
 
 impl OpenStore {
+    const fn of(store: Arc<dyn TableStore>) -> Self {
+        Self { store, embedded: None, emulator: None }
+    }
+
     /// Closes what must be closed.
     ///
     /// # Errors
     /// What was written last could not be kept.
     pub async fn close(self) -> table_core::Result<()> {
-        drop(self.store);
+        drop((self.store, self.emulator));
         match self.embedded {
             Some(store) => store.close().await,
             None => Ok(()),

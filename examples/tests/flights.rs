@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use conformance::azurite::Azurite;
 use serde_json::{Value, json};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore};
@@ -111,6 +112,35 @@ fn answers_from_disk_and_draws() {
         let svg = fs::read_to_string(plots.join(plot)).expect("a plot");
         assert!(svg.contains("</svg>"), "{plot} is not whole");
     }
+}
+
+/// An emulator that is started for it. The bundled data take it minutes in a debug build.
+#[test]
+fn answers_from_the_emulator() {
+    let place = Place::new();
+    let data = place.data("flights", FLIGHTS);
+    assert_eq!(ask("azurite", &["--data", &data]), ask("memory", &["--data", &data]));
+}
+
+/// The account of the connection string, here the emulator's.
+#[test]
+fn answers_from_an_account() {
+    let place = Place::new();
+    let data = place.data("flights", FLIGHTS);
+    let emulator = Azurite::shared().connection_string();
+    let account = [("AZURE_STORAGE_CONNECTION_STRING", emulator.as_str())];
+    let arguments = ["--store", "azure", "--json"];
+    let first = support::succeed_with("flights", &[&arguments[..], &["--data", &data]].concat(), &account);
+    assert_eq!(lines(&first), ask("memory", &["--data", &data]));
+    fs::remove_dir_all(&data).expect("the data set goes");
+    assert_eq!(support::succeed_with("flights", &arguments, &account), first);
+}
+
+#[test]
+fn an_account_needs_its_connection_string() {
+    let output = support::run("flights", &["--store", "azure"]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("AZURE_STORAGE_CONNECTION_STRING"));
 }
 
 #[test]

@@ -55,8 +55,13 @@ mod embedded {
 }
 
 mod azurite {
+    use std::time::Duration;
+
+    use chrono::{TimeDelta, Utc};
     use conformance::azurite::Azurite;
+    use table_azure::SharedKey;
     use table_azure::queue::AzureWorkQueue;
+    use table_azure::sas::{AccountPermissions, AccountResources, AccountSas, AccountServices, SasProtocol};
     use table_core::queue::WorkQueue;
     use uuid::Uuid;
 
@@ -82,6 +87,44 @@ mod azurite {
     }
 
     queue_tests!(Emulated);
+
+    async fn named(name: &str) -> AzureWorkQueue {
+        AzureWorkQueue::from_connection_string(&connection_string().await, name, None).unwrap()
+    }
+
+    /// The same queue by a signature over messages with these rights, in a connection string.
+    fn guest(name: &str, rights: AccountPermissions) -> AzureWorkQueue {
+        let (account, key) = Azurite::shared().account();
+        let expires = Utc::now() + TimeDelta::hours(1);
+        let sas = AccountSas::new(rights, AccountResources::ENTITY, expires)
+            .of(AccountServices::QUEUE)
+            .over(SasProtocol::HttpsAndHttp)
+            .sign(&SharedKey::new(account, key).unwrap());
+        let endpoint = Azurite::shared().queues();
+        let text = format!("QueueEndpoint={endpoint};SharedAccessSignature={}", sas.as_str());
+        AzureWorkQueue::from_connection_string(&text, name, None).unwrap()
+    }
+
+    fn is_forbidden<T>(result: table_core::Result<T>) -> bool {
+        result.is_err_and(|e| e.answer().is_some_and(|answer| answer.status == 403))
+    }
+
+    #[tokio::test]
+    async fn a_signature_allows_what_it_says() {
+        let name = Uuid::new_v4().to_string();
+        named(&name).await.create_if_missing().await.unwrap();
+        let worker = guest(&name, AccountPermissions::ALL);
+        worker.send("one", Duration::ZERO).await.unwrap();
+        assert_eq!(worker.peek(9).await.unwrap()[0].body, "one");
+        let taken = worker.receive(9, Duration::from_secs(60)).await.unwrap().remove(0);
+        let lease = worker.renew(&taken.receipt.unwrap(), Duration::from_secs(60)).await.unwrap();
+        worker.delete(&lease).await.unwrap();
+        assert!(is_forbidden(worker.delete_queue().await));
+        let sender = guest(&name, AccountPermissions::ADD);
+        sender.send("two", Duration::ZERO).await.unwrap();
+        assert!(is_forbidden(sender.peek(9).await));
+        assert!(is_forbidden(sender.receive(9, Duration::from_secs(60)).await));
+    }
 
     #[tokio::test]
     async fn a_missing_queue_and_a_wrong_key_are_errors() {

@@ -7,7 +7,7 @@ use examples::store::StoreSpec;
 #[derive(Debug, Parser)]
 #[command(name = "flights")]
 pub(crate) struct Args {
-    /// Where the tables live: `memory`, `embedded:DIR` on disk, the emulator `azurite`, or `azure` by
+    /// Where the tables live: `memory`, `embedded:DIR` on disk, `azurite` (starts the emulator), or `azure` by
     /// AZURE_STORAGE_CONNECTION_STRING. A second run on the same store does not load again. [default:
     /// embedded, in the build's target directory]
     #[arg(long, value_name = StoreSpec::FORMS)]

@@ -5,8 +5,15 @@ use std::process::{Command, Output};
 
 /// Runs a built example.
 pub(crate) fn run(name: &str, args: &[&str]) -> Output {
+    run_with(name, args, &[])
+}
+
+/// Runs a built example with these variables, and without any other connection string.
+fn run_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
     let program = directory().join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    let output = Command::new(&program).args(args).output();
+    let mut command = Command::new(&program);
+    command.env_remove("AZURE_STORAGE_CONNECTION_STRING").env_remove("AZURITE_CONNECTION_STRING");
+    let output = command.args(args).envs(variables.iter().copied()).output();
     output.unwrap_or_else(|e| {
         panic!(
             "{}: {e}; `cargo test -p examples` builds the examples, `--test` alone does not",
@@ -17,7 +24,12 @@ pub(crate) fn run(name: &str, args: &[&str]) -> Output {
 
 /// Runs a built example, which must succeed; what it wrote to standard output.
 pub(crate) fn succeed(name: &str, args: &[&str]) -> String {
-    let output = run(name, args);
+    succeed_with(name, args, &[])
+}
+
+/// [`succeed`] with these variables.
+pub(crate) fn succeed_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
+    let output = run_with(name, args, variables);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} {args:?}: {}\n{stderr}", output.status);
     String::from_utf8(output.stdout).expect("text")

@@ -16,15 +16,19 @@ use table_core::store::ErrorKind;
 use table_core::{Error, Result};
 
 use super::message::{receipt, unreadable};
-use crate::rest::of_client;
+use crate::rest::{of_client, timed_out};
 
 /// Messages in one answer, and seconds that one can be hidden.
 const MAX_MESSAGES: usize = 32;
 const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
 
+/// How long one request may take unless set: the service itself gives up after 30 seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
 pub(super) struct OneQueue {
     client: QueueClient,
     name: String,
+    timeout: Duration,
 }
 
 impl OneQueue {
@@ -34,7 +38,23 @@ impl OneQueue {
         options: QueueClientOptions,
     ) -> azure_core::Result<Self> {
         let name = name_in(&url).to_owned();
-        Ok(Self { client: QueueClient::new(url, credential, Some(options))?, name })
+        Ok(Self { client: QueueClient::new(url, credential, Some(options))?, name, timeout: TIMEOUT })
+    }
+
+    pub(super) const fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Waits for an exchange, no longer than a request may take.
+    async fn timed<T>(
+        &self,
+        writes: bool,
+        exchange: impl Future<Output = azure_core::Result<T>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(answer) => answer.map_err(|e| of_client(&e, writes)),
+            Err(_) => Err(timed_out(self.timeout, writes)),
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -42,11 +62,14 @@ impl OneQueue {
     }
 
     pub(super) async fn create(&self) -> Result<()> {
-        self.client.create(None).await.map(drop).map_err(|e| of_client(&e, true))
+        match self.timed(true, self.client.create(None)).await {
+            Err(error) if code(&error) == Some("QueueAlreadyExists") => Ok(()),
+            created => created.map(drop),
+        }
     }
 
     pub(super) async fn delete_queue(&self) -> Result<()> {
-        self.client.delete(None).await.map(drop).map_err(|e| of_client(&e, true))
+        self.timed(true, self.client.delete(None)).await.map(drop)
     }
 
     pub(super) async fn send(&self, text: String, delay: Duration) -> Result<Receipt> {
@@ -57,7 +80,7 @@ impl OneQueue {
         };
         let message = QueueMessage { message_text: Some(text) };
         let content = message.try_into().map_err(|e| of_client(&e, false))?;
-        let sent = self.client.send_message(content, Some(options)).await.map_err(|e| of_client(&e, true))?;
+        let sent = self.timed(true, self.client.send_message(content, Some(options))).await?;
         let sent = sent.into_model().map_err(|_| unreadable())?.items.unwrap_or_default().pop();
         let sent = sent.ok_or_else(unreadable)?;
         receipt(sent.message_id, sent.pop_receipt)
@@ -69,36 +92,34 @@ impl OneQueue {
             visibility_timeout: Some(seconds(visibility)?.max(1)),
             ..Default::default()
         };
-        let answer = self.client.receive_messages(Some(options)).await.map_err(|e| of_client(&e, true))?;
+        let answer = self.timed(true, self.client.receive_messages(Some(options))).await?;
         Ok(answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default())
     }
 
     pub(super) async fn peek(&self, max: usize) -> Result<Vec<PeekedMessage>> {
         let number_of_messages = Some(max.min(MAX_MESSAGES) as i32);
         let options = QueueClientPeekMessagesOptions { number_of_messages, ..Default::default() };
-        let answer = self.client.peek_messages(Some(options)).await.map_err(|e| of_client(&e, false))?;
+        let answer = self.timed(false, self.client.peek_messages(Some(options))).await?;
         Ok(answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default())
     }
 
     /// Hides a message; its new pop receipt.
     pub(super) async fn update(&self, id: &MessageId, token: &str, visibility: Duration) -> Result<String> {
         let seconds = seconds(visibility)?;
-        let answer = self.client.update_message(id.as_str(), token, seconds, None).await;
-        let answer = answer.map_err(|e| self.void(id, &e))?;
+        let update = self.client.update_message(id.as_str(), token, seconds, None);
+        let answer = self.timed(true, update).await.map_err(|e| self.void(id, e))?;
         let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
         token.map(str::to_owned).ok_or_else(unreadable)
     }
 
     pub(super) async fn delete(&self, id: &MessageId, token: &str) -> Result<()> {
-        let deleted = self.client.delete_message(id.as_str(), token, None).await;
-        deleted.map(drop).map_err(|e| self.void(id, &e))
+        let deleted = self.timed(true, self.client.delete_message(id.as_str(), token, None)).await;
+        deleted.map(drop).map_err(|e| self.void(id, e))
     }
 
     /// A receipt that is not the message's any more is a condition that does not hold.
-    fn void(&self, id: &MessageId, error: &azure_core::Error) -> Error {
-        let error = of_client(error, true);
-        let code = error.answer().and_then(|answer| answer.code.as_deref());
-        if !matches!(code, Some("MessageNotFound" | "PopReceiptMismatch")) {
+    fn void(&self, id: &MessageId, error: Error) -> Error {
+        if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
         }
         let kind = ErrorKind::PreconditionFailed { table: self.name.clone(), key: id.to_string() };
@@ -116,7 +137,11 @@ pub(super) fn name_in(url: &Url) -> &str {
 
 /// Whether a queue does not exist.
 pub(super) fn is_missing(error: &Error) -> bool {
-    error.answer().and_then(|answer| answer.code.as_deref()) == Some("QueueNotFound")
+    code(error) == Some("QueueNotFound")
+}
+
+fn code(error: &Error) -> Option<&str> {
+    error.answer().and_then(|answer| answer.code.as_deref())
 }
 
 fn seconds(time: Duration) -> Result<i32> {

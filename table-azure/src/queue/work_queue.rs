@@ -122,7 +122,15 @@ impl AzureWorkQueue {
         self
     }
 
-    /// Creates the queue unless it is there. One request.
+    /// Sets how long one request may take: 60 seconds unless set. A write that takes longer is ambiguous.
+    #[must_use]
+    pub const fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.queue.set_timeout(timeout);
+        self.poison.set_timeout(timeout);
+        self
+    }
+
+    /// Creates the queue unless it is there, whoever made it. One request.
     ///
     /// # Errors
     /// The service's.

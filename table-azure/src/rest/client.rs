@@ -115,7 +115,7 @@ pub(super) const fn unknown(writes: bool) -> Outcome {
     if writes { Outcome::Ambiguous } else { Outcome::NotApplied }
 }
 
-fn timed_out(after: Duration, writes: bool) -> Error {
+pub(crate) fn timed_out(after: Duration, writes: bool) -> Error {
     Error::new(ErrorKind::Timeout { after }).with_outcome(unknown(writes))
 }
 

@@ -6,7 +6,7 @@ mod error;
 mod redact;
 
 pub(crate) use answer::{Answer, no_etag, text};
-#[cfg(feature = "queue")]
-pub(crate) use client::of_client;
 pub(crate) use client::{Call, Client, JSON};
+#[cfg(feature = "queue")]
+pub(crate) use client::{of_client, timed_out};
 pub(crate) use error::{Failure, Subject};

@@ -1,10 +1,10 @@
 use chrono::{DateTime, Utc};
 
-use super::common::{Limits, VERSION};
-use super::{AccountPermissions, AccountResources, IpRange, SasProtocol, SasToken};
+use super::common::{Limits, VERSION, limit_setters};
+use super::{AccountPermissions, AccountResources, AccountServices, IpRange, SasProtocol, SasToken};
 use crate::SharedKey;
 
-/// Rights on the tables of an account.
+/// Rights on the tables of an account, on its queues too if wanted.
 ///
 /// Over https alone unless [`over`](Self::over) says otherwise.
 ///
@@ -24,42 +24,31 @@ use crate::SharedKey;
 pub struct AccountSas {
     permissions: AccountPermissions,
     resources: AccountResources,
+    services: AccountServices,
     limits: Limits,
 }
 
 impl AccountSas {
     /// Rights until a time, to the second.
     pub fn new(permissions: AccountPermissions, resources: AccountResources, expires: DateTime<Utc>) -> Self {
-        Self { permissions, resources, limits: Limits::until(expires) }
+        Self { permissions, resources, services: AccountServices::TABLE, limits: Limits::until(expires) }
     }
 
-    /// Not before a time. Clocks differ: leave it out for "now".
+    /// Of these services; of tables alone unless set.
     #[must_use]
-    pub const fn starting(mut self, start: DateTime<Utc>) -> Self {
-        self.limits.start = Some(start);
+    pub const fn of(mut self, services: AccountServices) -> Self {
+        self.services = services;
         self
     }
 
-    /// From these addresses alone.
-    #[must_use]
-    pub fn from_ip(mut self, ip: impl Into<IpRange>) -> Self {
-        self.limits.ip = Some(ip.into());
-        self
-    }
-
-    /// Over these protocols.
-    #[must_use]
-    pub const fn over(mut self, protocol: SasProtocol) -> Self {
-        self.limits.protocol = protocol;
-        self
-    }
+    limit_setters!();
 
     /// Signs. No request.
     pub fn sign(&self, key: &SharedKey) -> SasToken {
         let signature = key.sign(&self.string_to_sign(key.account()));
         SasToken::new(&[
             ("sv", VERSION),
-            ("ss", SERVICE),
+            ("ss", &self.services.to_string()),
             ("srt", &self.resources.to_string()),
             ("sp", &self.permissions.to_string()),
             ("st", &self.limits.start()),
@@ -71,9 +60,9 @@ impl AccountSas {
     }
 
     pub(super) fn string_to_sign(&self, account: &str) -> String {
-        let Self { permissions, resources, limits } = self;
+        let Self { permissions, resources, services, limits } = self;
         format!(
-            "{account}\n{permissions}\n{SERVICE}\n{resources}\n{}\n{}\n{}\n{}\n{VERSION}\n",
+            "{account}\n{permissions}\n{services}\n{resources}\n{}\n{}\n{}\n{}\n{VERSION}\n",
             limits.start(),
             limits.expiry(),
             limits.ip(),
@@ -81,6 +70,3 @@ impl AccountSas {
         )
     }
 }
-
-/// The letter of the Table service.
-const SERVICE: &str = "t";

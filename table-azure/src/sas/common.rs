@@ -50,6 +50,34 @@ impl SasProtocol {
     }
 }
 
+/// The setters that both kinds of signatures have.
+macro_rules! limit_setters {
+    () => {
+        /// Not before a time. Clocks differ: leave it out for "now".
+        #[must_use]
+        pub const fn starting(mut self, start: DateTime<Utc>) -> Self {
+            self.limits.start = Some(start);
+            self
+        }
+
+        /// From these addresses alone.
+        #[must_use]
+        pub fn from_ip(mut self, ip: impl Into<IpRange>) -> Self {
+            self.limits.ip = Some(ip.into());
+            self
+        }
+
+        /// Over these protocols.
+        #[must_use]
+        pub const fn over(mut self, protocol: SasProtocol) -> Self {
+            self.limits.protocol = protocol;
+            self
+        }
+    };
+}
+
+pub(super) use limit_setters;
+
 /// What both kinds of signatures limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {

@@ -9,7 +9,7 @@ mod token;
 
 pub use account::AccountSas;
 pub use common::{IpRange, SasProtocol};
-pub use permissions::{AccountPermissions, AccountResources, TablePermissions};
+pub use permissions::{AccountPermissions, AccountResources, AccountServices, TablePermissions};
 pub use range::SasRange;
 pub use table::TableSas;
 pub use token::SasToken;

@@ -83,22 +83,33 @@ letters! {
 }
 
 letters! {
-    /// What may be done with the tables of an account.
+    /// What may be done with the tables of an account, and with its queues.
     AccountPermissions, "an account's permissions":
-    /// Get and query.
+    /// Get and query; look at messages.
     READ = 0, 'r';
-    /// Create tables, set properties and stored policies.
+    /// Create tables and queues, set properties and stored policies.
     WRITE = 1, 'w';
-    /// Delete tables and entities.
+    /// Delete tables, queues and entities.
     DELETE = 2, 'd';
-    /// List tables.
+    /// List tables and queues.
     LIST = 3, 'l';
-    /// Insert entities. An upsert needs `UPDATE` too.
+    /// Insert entities. An upsert needs `UPDATE` too. Send messages.
     ADD = 4, 'a';
-    /// Create tables.
+    /// Create tables and queues.
     CREATE = 5, 'c';
-    /// Replace and merge entities. An upsert needs `ADD` too.
+    /// Replace and merge entities. An upsert needs `ADD` too. Renew messages.
     UPDATE = 6, 'u';
+    /// Receive and delete messages.
+    PROCESS = 7, 'p';
+}
+
+letters! {
+    /// Of which services of an account.
+    AccountServices, "an account's services":
+    /// Queues.
+    QUEUE = 0, 'q';
+    /// Tables.
+    TABLE = 1, 't';
 }
 
 letters! {
@@ -106,8 +117,8 @@ letters! {
     AccountResources, "an account's resources":
     /// The service: properties, statistics, the list of tables.
     SERVICE = 0, 's';
-    /// Tables: create, delete, stored policies.
+    /// Tables and queues: create, delete, stored policies.
     TABLE = 1, 'c';
-    /// Entities.
+    /// Entities and messages.
     ENTITY = 2, 'o';
 }

@@ -3,7 +3,7 @@ use table_core::model::TableName;
 use table_core::typed::{Discriminator, PartitionIn, RowBounds, RowPrefix, TableEntity};
 use table_core::{Error, Result};
 
-use super::common::{Limits, VERSION};
+use super::common::{Limits, VERSION, limit_setters};
 use super::{IpRange, SasProtocol, SasRange, SasToken, TablePermissions};
 use crate::SharedKey;
 
@@ -84,26 +84,7 @@ impl TableSas {
         Ok(self.within(range))
     }
 
-    /// Not before a time. Clocks differ: leave it out for "now".
-    #[must_use]
-    pub const fn starting(mut self, start: DateTime<Utc>) -> Self {
-        self.limits.start = Some(start);
-        self
-    }
-
-    /// From these addresses alone.
-    #[must_use]
-    pub fn from_ip(mut self, ip: impl Into<IpRange>) -> Self {
-        self.limits.ip = Some(ip.into());
-        self
-    }
-
-    /// Over these protocols.
-    #[must_use]
-    pub const fn over(mut self, protocol: SasProtocol) -> Self {
-        self.limits.protocol = protocol;
-        self
-    }
+    limit_setters!();
 
     /// Signs. No request.
     ///

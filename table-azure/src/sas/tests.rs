@@ -84,5 +84,5 @@ fn tokens_are_not_shown() {
 fn letters_are_read_in_any_order_and_written_in_one() {
     assert_eq!("dur".parse::<TablePermissions>().unwrap().to_string(), "rud");
     assert!("x".parse::<TablePermissions>().is_err());
-    assert_eq!(AccountPermissions::ALL.to_string(), "rwdlacu");
+    assert_eq!(AccountPermissions::ALL.to_string(), "rwdlacup");
 }

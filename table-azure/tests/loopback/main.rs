@@ -2,6 +2,7 @@
 //! kind of answer.
 
 mod answers;
+mod credentials;
 mod refusals;
 mod requests;
 mod server;

@@ -7,7 +7,7 @@ use super::install::{installed, node_missing};
 
 /// A running emulator: tables and queues on free ports of this machine, nothing on disk.
 ///
-/// It lives as long as the process: it holds the other end of a pipe and ends when that closes.
+/// It holds the other end of a pipe and ends when that closes, with this value or with the process.
 #[derive(Debug)]
 pub struct Azurite {
     tables: String,
@@ -54,7 +54,11 @@ impl Azurite {
         (ACCOUNT, KEY)
     }
 
-    fn start() -> Result<Self, String> {
+    /// One of its own, which ends when it is dropped; installs it the first time. Blocks until it listens.
+    ///
+    /// # Errors
+    /// It cannot be installed or started; the message says what is missing.
+    pub fn start() -> Result<Self, String> {
         let directory = installed()?;
         let mut process = command(&directory).spawn().map_err(|e| node_missing(&e))?;
         let (Some(lifeline), Some(out)) = (process.stdin.take(), process.stdout.take()) else {

@@ -1,0 +1,177 @@
+//! Tokens: which are asked for, and how they are sent. Over a transport of the test's own, since a token is
+//! only sent over https.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use azure_core::http::headers::{AUTHORIZATION, Headers};
+use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
+use azure_core::time::OffsetDateTime;
+use table_azure::{AzureTableStore, AzureTableStoreOptions};
+use table_core::store::{ErrorKind, OperationKind, Outcome};
+
+use super::run;
+
+/// Gives a token, or none, and keeps what it was asked for.
+#[derive(Debug, Default)]
+struct Credential {
+    refuses: bool,
+    scopes: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl TokenCredential for Credential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        _: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        if self.refuses {
+            let kind = azure_core::error::ErrorKind::Credential;
+            return Err(azure_core::Error::with_message(kind, "nobody is logged in"));
+        }
+        self.scopes.lock().unwrap().extend(scopes.iter().map(|scope| (*scope).to_owned()));
+        let expires = OffsetDateTime::now_utc() + std::time::Duration::from_secs(3600);
+        Ok(AccessToken::new("se7en".to_owned(), expires))
+    }
+}
+
+/// Answers every request alike, and keeps what was sent.
+#[derive(Debug)]
+struct Scripted {
+    status: StatusCode,
+    body: &'static str,
+    sent: Mutex<Vec<(String, Option<String>)>>,
+}
+
+impl Scripted {
+    fn new(status: StatusCode, body: &'static str) -> Arc<Self> {
+        Arc::new(Self { status, body, sent: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl HttpClient for Scripted {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let authorization = request.headers().get_optional_string(&AUTHORIZATION);
+        self.sent.lock().unwrap().push((request.url().to_string(), authorization));
+        let mut headers = Headers::new();
+        headers.insert("etag", "W/\"new\"");
+        Ok(AsyncRawResponse::from_bytes(self.status, headers, self.body))
+    }
+}
+
+fn store(endpoint: &str, credential: &Arc<Credential>, server: &Arc<Scripted>) -> AzureTableStore {
+    let mut options = AzureTableStoreOptions::default();
+    options.client_options.transport = Some(Transport::new(Arc::clone(server) as Arc<dyn HttpClient>));
+    let credential = Arc::clone(credential) as Arc<dyn TokenCredential>;
+    AzureTableStore::new(endpoint, credential, Some(options)).unwrap()
+}
+
+#[tokio::test]
+async fn a_token_for_the_service_goes_with_every_request() {
+    for (endpoint, scope) in [
+        ("https://acc.table.core.windows.net", "https://storage.azure.com/.default"),
+        ("https://acc.table.cosmos.azure.com", "https://cosmos.azure.com/.default"),
+    ] {
+        let (credential, server) =
+            (Arc::new(Credential::default()), Scripted::new(StatusCode::NoContent, ""));
+        let store = store(endpoint, &credential, &server);
+        for kind in [OperationKind::Insert, OperationKind::Delete] {
+            run(&store, kind).await.unwrap();
+        }
+        assert_eq!(*credential.scopes.lock().unwrap(), [scope]);
+        let sent = server.sent.lock().unwrap();
+        assert_eq!(sent.len(), 2);
+        for (url, authorization) in &*sent {
+            assert!(url.starts_with(endpoint));
+            assert_eq!(authorization.as_deref(), Some("Bearer se7en"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_sent() {
+    let credential = Arc::new(Credential { refuses: true, ..Credential::default() });
+    let server = Scripted::new(StatusCode::NoContent, "");
+    let store = store("https://acc.table.core.windows.net", &credential, &server);
+    let error = run(&store, OperationKind::Insert).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
+    assert_eq!((error.outcome(), server.sent.lock().unwrap().len()), (Outcome::NotApplied, 0));
+}
+
+#[test]
+fn a_token_is_not_sent_in_the_clear() {
+    let credential: Arc<dyn TokenCredential> = Arc::new(Credential::default());
+    assert!(AzureTableStore::new("http://127.0.0.1:1/acc", credential, None).is_err());
+}
+
+#[cfg(feature = "queue")]
+mod queue {
+    use std::time::Duration;
+
+    use azure_core::http::ClientOptions;
+    use table_azure::queue::AzureWorkQueue;
+    use table_core::queue::WorkQueue;
+
+    use super::*;
+
+    const PEEKED: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?><QueueMessagesList><QueueMessage>\
+        <MessageId>7</MessageId><InsertionTime>Fri, 09 Oct 2009 21:04:30 GMT</InsertionTime>\
+        <ExpirationTime>Fri, 16 Oct 2009 21:04:30 GMT</ExpirationTime><DequeueCount>0</DequeueCount>\
+        <MessageText>b25l</MessageText></QueueMessage></QueueMessagesList>";
+
+    fn queue(credential: &Arc<Credential>, server: &Arc<Scripted>) -> AzureWorkQueue {
+        let transport = Some(Transport::new(Arc::clone(server) as Arc<dyn HttpClient>));
+        let credential = Arc::clone(credential) as Arc<dyn TokenCredential>;
+        let options = ClientOptions { transport, ..ClientOptions::default() };
+        AzureWorkQueue::new("https://acc.queue.core.windows.net/jobs", credential, Some(options)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_token_goes_with_every_request_to_a_queue() {
+        let (credential, server) = (Arc::new(Credential::default()), Scripted::new(StatusCode::Ok, PEEKED));
+        let seen = queue(&credential, &server).peek(1).await.unwrap();
+        assert_eq!((seen[0].id.as_str(), seen[0].body.as_str()), ("7", "one"));
+        assert_eq!(*credential.scopes.lock().unwrap(), ["https://storage.azure.com/.default"]);
+        let sent = server.sent.lock().unwrap();
+        assert!(sent[0].0.starts_with("https://acc.queue.core.windows.net/jobs/messages?"), "{sent:?}");
+        assert_eq!(sent[0].1.as_deref(), Some("Bearer se7en"));
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_there_already_is_no_error() {
+        let body = "<Error><Code>QueueAlreadyExists</Code><Message>with other metadata</Message></Error>";
+        let (credential, server) =
+            (Arc::new(Credential::default()), Scripted::new(StatusCode::Conflict, body));
+        queue(&credential, &server).create_if_missing().await.unwrap();
+        let body = "<Error><Code>QueueBeingDeleted</Code><Message>wait</Message></Error>";
+        let server = Scripted::new(StatusCode::Conflict, body);
+        assert!(queue(&credential, &server).create_if_missing().await.is_err());
+    }
+
+    /// Never answers.
+    #[derive(Debug)]
+    struct Silence;
+
+    #[async_trait]
+    impl HttpClient for Silence {
+        async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_does_not_answer_in_time_leaves_a_send_open() {
+        let transport = Some(Transport::new(Arc::new(Silence)));
+        let options = ClientOptions { transport, ..ClientOptions::default() };
+        let url = "https://acc.queue.core.windows.net/jobs?sig=x";
+        let queue = AzureWorkQueue::with_sas(url, Some(options)).unwrap();
+        let queue = queue.with_request_timeout(Duration::from_millis(20));
+        let error = queue.send("one", Duration::ZERO).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
+        assert_eq!(error.outcome(), Outcome::Ambiguous);
+        assert_eq!(queue.peek(1).await.unwrap_err().outcome(), Outcome::NotApplied);
+    }
+}
