@@ -238,3 +238,20 @@ async fn secrets_are_not_shown() {
         assert!(!shown.contains(&needle), "{needle} in {shown}");
     }
 }
+
+/// By the service's formula, for Strings of ASCII characters, as `docs/performance.md` has it.
+#[tokio::test]
+async fn entities_grow_as_documented() {
+    let rig = rig().await;
+    for (properties, bytes, plain, encrypted) in
+        [(1, 16, 100, 321), (1, 1024, 2116, 1329), (10, 16, 658, 987), (10, 1024, 20_818, 11_067)]
+    {
+        let value = || "x".repeat(bytes);
+        let empty = Entity::new("Sales", "empid_000223").unwrap();
+        let entity = (0..properties).fold(empty, |e, n| e.with_encrypted(&format!("Property{n}"), value()));
+        assert_eq!(table_core::engine::entity_size(entity.key(), entity.properties()), plain);
+        rig.store.write(&people(), Operation::InsertOrReplace(entity.clone())).await.unwrap();
+        let stored = rig.raw(entity.key()).await;
+        assert_eq!(table_core::engine::entity_size(stored.key(), stored.properties()), encrypted);
+    }
+}
