@@ -1,17 +1,26 @@
-//! JSON of the wire and entities, against `serde_json` and a struct of plain fields.
+//! JSON of the wire to and from derived structs and entities, against `serde_json` and a struct of plain
+//! fields.
 //!
-//! `cargo bench -p conformance --bench wire`
+//! `cargo bench -p conformance --bench wire -- ratios` prints medians of alternating rounds and their
+//! ratios; without `ratios`, criterion measures each side by itself.
+
+#[path = "shared/rounds.rs"]
+mod rounds;
 
 use std::hint::black_box;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::Criterion;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use table_azure::wire;
-use table_core::model::Entity;
+use table_core::model::Ticks;
+use table_core::typed::{FromEntity, TableEntity};
 use uuid::Uuid;
+
+/// Codings in a round.
+const CODINGS: usize = 20_000;
 
 /// Eleven properties of all eight types, with the keys and the etag, as `serde_json` would have it.
 #[derive(Serialize, Deserialize)]
@@ -60,38 +69,96 @@ fn plain() -> Plain {
     }
 }
 
-fn entity() -> Entity {
-    let plain = plain();
-    Entity::new(plain.partition_key, plain.row_key)
-        .expect("legal keys")
-        .with("FirstName", plain.first_name)
-        .with("LastName", plain.last_name)
-        .with("Email", plain.email)
-        .with("Age", plain.age)
-        .with("Active", plain.active)
-        .with("Salary", plain.salary)
-        .with("Rating", plain.rating)
-        .with("Visits", plain.visits)
-        .with("Id", plain.id)
-        .with("Hired", plain.hired)
-        .with("Photo", plain.photo)
+/// The same, as the library would have it.
+#[derive(TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Employee {
+    #[partition_key]
+    partition: String,
+    #[row_key]
+    row: String,
+    first_name: String,
+    last_name: String,
+    email: String,
+    age: i32,
+    active: bool,
+    salary: f64,
+    rating: f64,
+    visits: i64,
+    id: Uuid,
+    hired: Ticks,
+    photo: Vec<u8>,
 }
 
-fn wire_json(c: &mut Criterion) {
-    let (plain, entity) = (plain(), entity());
-    let (plain_json, wire_json) =
-        (serde_json::to_vec(&plain).expect("plain JSON"), wire::encode_entity(&entity));
+fn employee() -> Employee {
+    let plain = plain();
+    Employee {
+        partition: plain.partition_key,
+        row: plain.row_key,
+        first_name: plain.first_name,
+        last_name: plain.last_name,
+        email: plain.email,
+        age: plain.age,
+        active: plain.active,
+        salary: plain.salary,
+        rating: plain.rating,
+        visits: plain.visits,
+        id: plain.id,
+        hired: plain.hired.into(),
+        photo: plain.photo,
+    }
+}
+
+fn encode(employee: &Employee) -> Vec<u8> {
+    wire::encode_entity(&employee.to_entity().expect("a legal entity"))
+}
+
+fn decode(json: &[u8]) -> Employee {
+    Employee::from_entity(wire::decode_entity(json).expect("wire JSON")).expect("an employee")
+}
+
+fn decode_plain(json: &[u8]) -> Plain {
+    serde_json::from_slice(json).expect("plain JSON")
+}
+
+fn main() {
+    if std::env::args().any(|argument| argument == "ratios") {
+        ratios();
+    } else {
+        measure(&mut Criterion::default().configure_from_args());
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the result of the benchmark")]
+fn ratios() {
+    let (plain, employee, entity) = (plain(), employee(), employee().to_entity().expect("an entity"));
+    let (plain_json, json) = (serde_json::to_vec(&plain).expect("plain JSON"), encode(&employee));
+    let row = |what: &str, target: &str, theirs: &dyn Fn(), ours: &dyn Fn()| {
+        let repeat = |work: &dyn Fn()| (0..CODINGS).for_each(|_| work());
+        let (theirs, ours) = rounds::medians(|_| repeat(theirs), |_| repeat(ours));
+        let each = |time: std::time::Duration| time.as_nanos() / CODINGS as u128;
+        let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
+        println!("| {what} | {} | {} | {ratio:.2} | {target} |", each(theirs), each(ours));
+    };
+    println!("| | serde_json, ns | this library, ns | ratio | target |\n|---|---|---|---|---|");
+    let encode_plain = || drop(black_box(serde_json::to_vec(black_box(&plain))));
+    let decode_plain = || drop(black_box(decode_plain(black_box(&plain_json))));
+    row("derived struct to JSON", "1.5", &encode_plain, &|| drop(black_box(encode(black_box(&employee)))));
+    row("JSON to derived struct", "1.5", &decode_plain, &|| drop(black_box(decode(black_box(&json)))));
+    let encode_entity = || drop(black_box(wire::encode_entity(black_box(&entity))));
+    row("entity to JSON", "", &encode_plain, &encode_entity);
+    row("JSON to entity", "", &decode_plain, &|| drop(black_box(wire::decode_entity(black_box(&json)))));
+}
+
+fn measure(c: &mut Criterion) {
+    let (plain, employee, entity) = (plain(), employee(), employee().to_entity().expect("an entity"));
+    let (plain_json, json) = (serde_json::to_vec(&plain).expect("plain JSON"), encode(&employee));
     let mut group = c.benchmark_group("wire");
     group.bench_function("encode/plain serde_json", |b| b.iter(|| serde_json::to_vec(black_box(&plain))));
     group.bench_function("encode/entity", |b| b.iter(|| wire::encode_entity(black_box(&entity))));
-    group.bench_function("decode/plain serde_json", |b| {
-        b.iter(|| serde_json::from_slice::<Plain>(black_box(&plain_json)));
-    });
-    group.bench_function("decode/entity", |b| {
-        b.iter(|| wire::decode_entity(black_box(&wire_json)));
-    });
+    group.bench_function("encode/derived", |b| b.iter(|| encode(black_box(&employee))));
+    group.bench_function("decode/plain serde_json", |b| b.iter(|| decode_plain(black_box(&plain_json))));
+    group.bench_function("decode/entity", |b| b.iter(|| wire::decode_entity(black_box(&json))));
+    group.bench_function("decode/derived", |b| b.iter(|| decode(black_box(&json))));
     group.finish();
 }
-
-criterion_group!(benches, wire_json);
-criterion_main!(benches);

@@ -33,7 +33,7 @@ impl Client {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         engine::check_query(&self.profile, query)?;
-        let position = from.map(|from| from.position(table, query)).transpose()?;
+        let position = from.map(|from| from.position(&self.profile, table, query)).transpose()?;
         let filter = query.filter.as_ref().map(ToString::to_string);
         let top = query.top.map(|top| top.min(self.profile.page_size).to_string());
         let url = self
@@ -47,7 +47,8 @@ impl Client {
         let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url());
         let answer = self.send(call).await?;
         let items = wire::decode_entities(&answer.body)?;
-        let continuation = next(&answer).map(|position| Continuation::new(table, query, position));
+        let continued = |position| Continuation::new(&self.profile, table, query, position);
+        let continuation = next(&answer).map(continued);
         Ok(Page { items, continuation })
     }
 }

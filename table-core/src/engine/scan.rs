@@ -13,6 +13,7 @@ const MAX_VISITED: usize = 10_000;
 /// One page of a query over ordered rows: tells which rows to visit, takes them, makes the page.
 #[derive(Debug)]
 pub struct Scan<'a> {
+    profile: &'a ServiceProfile,
     table: &'a TableName,
     query: &'a Query,
     from: Bound<Vec<u8>>,
@@ -43,7 +44,7 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The continuation belongs to another query or is not a local one.
     pub fn new(
-        profile: &ServiceProfile,
+        profile: &'a ServiceProfile,
         table: &'a TableName,
         query: &'a Query,
         from: Option<&Continuation>,
@@ -51,7 +52,7 @@ impl<'a> Scan<'a> {
         let bounds = query.bounds();
         let (mut start, mut end) = (lower(&bounds), upper(&bounds));
         if let Some(from) = from {
-            start = later(start, position(from, table, query)?);
+            start = later(start, position(from, profile, table, query)?);
         }
         let rest = query.filter.as_ref().map_or(Ok(None), |filter| filter.within(&visited(&bounds)));
         if rest.is_err() {
@@ -60,7 +61,7 @@ impl<'a> Scan<'a> {
         let filter = rest.unwrap_or_default();
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
         let rows = PageRows::new();
-        Ok(Self { table, query, from: start, to: end, filter, limit, visited: 0, rows, next: None })
+        Ok(Self { profile, table, query, from: start, to: end, filter, limit, visited: 0, rows, next: None })
     }
 
     /// The sortable keys to visit, in order; `None` if there can be none.
@@ -106,7 +107,8 @@ impl<'a> Scan<'a> {
     pub fn finish(self) -> Page<Entity> {
         let position =
             |key: Key| Position { first: key.partition().to_owned(), second: Some(key.row().to_owned()) };
-        let continuation = self.next.map(|key| Continuation::new(self.table, self.query, position(key)));
+        let continuation =
+            self.next.map(|key| Continuation::new(self.profile, self.table, self.query, position(key)));
         Page { items: self.rows.into_entities(), continuation }
     }
 }
@@ -128,8 +130,13 @@ fn damaged_key() -> Error {
 }
 
 /// Where a page starts that goes on.
-fn position(from: &Continuation, table: &TableName, query: &Query) -> Result<Vec<u8>> {
-    let Position { first, second } = from.position(table, query)?;
+fn position(
+    from: &Continuation,
+    profile: &ServiceProfile,
+    table: &TableName,
+    query: &Query,
+) -> Result<Vec<u8>> {
+    let Position { first, second } = from.position(profile, table, query)?;
     let key = Key::new(first, second.as_deref().unwrap_or_default()).map_err(|e| {
         Error::new(ErrorKind::InvalidContinuation("it holds no key".to_owned())).with_source(e)
     })?;

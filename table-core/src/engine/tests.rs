@@ -88,14 +88,14 @@ fn forged_continuations_are_refused_or_harmless() {
     let query = Query::new().with_filter(Filter::eq("PartitionKey", "b"));
     let scan = |first: &str| {
         let position = Position { first: first.to_owned(), second: None };
-        let from = Continuation::new(&table, &query, position);
+        let from = Continuation::new(&ServiceProfile::LOCAL, &table, &query, position);
         Scan::new(&ServiceProfile::LOCAL, &table, &query, Some(&from)).map(|scan| scan.range().is_some())
     };
     let error = scan("a/b").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
     assert!(!scan("c").unwrap(), "behind the partition there is nothing");
     let position = Position { first: "a".to_owned(), second: None };
-    let before = Continuation::new(&table, &query, position);
+    let before = Continuation::new(&ServiceProfile::LOCAL, &table, &query, position);
     let scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, Some(&before)).unwrap();
     let (hidden, shown) = (Key::new("a", "secret").unwrap(), Key::new("b", "").unwrap());
     let range = scan.range().unwrap();

@@ -67,14 +67,10 @@ impl MemoryStore {
         Stamp { version: self.shared.version.fetch_add(1, Ordering::Relaxed) + 1, time: Ticks::now() }
     }
 
-    fn identity(&self, table: &TableName) -> String {
-        if self.shared.profile.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
-    }
-
     fn table(&self, table: &TableName) -> Result<Arc<MemoryTable>> {
         let tables = self.shared.tables.read().unwrap_or_else(PoisonError::into_inner);
         let missing = || ErrorKind::TableNotFound { table: table.to_string() }.into();
-        tables.get(&self.identity(table)).cloned().ok_or_else(missing)
+        tables.get(&self.shared.profile.table_identity(table)).cloned().ok_or_else(missing)
     }
 }
 
@@ -87,7 +83,7 @@ impl TableStore for MemoryStore {
     async fn create_table(&self, table: &TableName) -> Result<()> {
         use std::collections::btree_map::Entry;
         let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
-        match tables.entry(self.identity(table)) {
+        match tables.entry(self.shared.profile.table_identity(table)) {
             Entry::Occupied(_) => Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()),
             Entry::Vacant(entry) => {
                 entry.insert(Arc::new(MemoryTable::new(table.clone())));
@@ -98,7 +94,7 @@ impl TableStore for MemoryStore {
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
         let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
-        match tables.remove(&self.identity(table)) {
+        match tables.remove(&self.shared.profile.table_identity(table)) {
             Some(_) => Ok(()),
             None => Err(ErrorKind::TableNotFound { table: table.to_string() }.into()),
         }

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::Query;
 use crate::model::TableName;
-use crate::store::{Error, ErrorKind, Result};
+use crate::store::{Error, ErrorKind, Result, ServiceProfile};
 
 /// Part of an answer, and where it goes on.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ impl<T> Page<T> {
 
 /// Where a query goes on: opaque text that can be stored, or handed to a web client and taken back.
 ///
-/// Bound to its table, filter and projection (not to `top`, so that the page size may change):
+/// Bound to its table (by the name that the service's profile tells apart), filter and projection (not to `top`, so that the page size may change):
 /// with another query it is refused. It is not signed and reveals a key: treat it as input.
 ///
 /// Print it with [`Display`](fmt::Display), read it with [`str::parse`].
@@ -56,8 +56,8 @@ pub struct Position {
 
 impl Continuation {
     /// Binds a position to a query.
-    pub fn new(table: &TableName, query: &Query, position: Position) -> Self {
-        Self { query: fingerprint(&query_text(table, query)), position }
+    pub fn new(profile: &ServiceProfile, table: &TableName, query: &Query, position: Position) -> Self {
+        Self { query: fingerprint(&query_text(profile, table, query)), position }
     }
 
     /// Binds a position to a listing of tables.
@@ -69,8 +69,8 @@ impl Continuation {
     ///
     /// # Errors
     /// It belongs to another one.
-    pub fn position(&self, table: &TableName, query: &Query) -> Result<&Position> {
-        self.check(fingerprint(&query_text(table, query)))
+    pub fn position(&self, profile: &ServiceProfile, table: &TableName, query: &Query) -> Result<&Position> {
+        self.check(fingerprint(&query_text(profile, table, query)))
     }
 
     /// The position, if this continuation belongs to the listing.
@@ -90,10 +90,10 @@ impl Continuation {
     }
 }
 
-fn query_text(table: &TableName, query: &Query) -> String {
+fn query_text(profile: &ServiceProfile, table: &TableName, query: &Query) -> String {
     let filter = query.filter.as_ref().map(ToString::to_string).unwrap_or_default();
     let select = query.select.as_ref().map(|s| s.names().collect::<Vec<_>>().join(","));
-    format!("{}\n{filter}\n{}", table.to_lowercase(), select.unwrap_or_else(|| "*".to_owned()))
+    format!("{}\n{filter}\n{}", profile.table_identity(table), select.unwrap_or_else(|| "*".to_owned()))
 }
 
 fn tables_text(prefix: Option<&str>) -> String {

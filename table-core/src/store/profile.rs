@@ -1,4 +1,5 @@
 use super::limits;
+use crate::model::TableName;
 
 /// In which order a service returns the entities of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,20 @@ impl ServiceProfile {
 
     /// The local stores: Azure Table Storage's limits, so that what works here works there.
     pub const LOCAL: Self = Self { name: "local store", ..Self::AZURE_TABLES };
+
+    /// What tells a table from others: its name, in lower case where the service ignores case.
+    ///
+    /// ```
+    /// use table_core::model::TableName;
+    /// use table_core::store::ServiceProfile;
+    /// let table = TableName::new("Orders")?;
+    /// assert_eq!(ServiceProfile::AZURE_TABLES.table_identity(&table), "orders");
+    /// assert_eq!(ServiceProfile::COSMOS_TABLE.table_identity(&table), "Orders");
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    pub fn table_identity(&self, table: &TableName) -> String {
+        if self.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
+    }
 
     /// The same service behind a layer that encrypts marked properties.
     #[must_use]

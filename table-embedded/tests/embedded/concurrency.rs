@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use table_core::model::{EdmValue, Entity, IfMatch, ValueRef};
-use table_core::store::{Operation, TableStore};
+use table_core::model::{EdmValue, Entity, IfMatch, PartitionKey, ValueRef};
+use table_core::query::Query;
+use table_core::store::{GroupTransaction, Operation, TableStore};
 
-use crate::support::{Place, entity, key, name};
+use crate::support::{Place, entity, insert, key, name};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_increment_is_lost_under_contention() {
@@ -86,4 +87,38 @@ async fn a_dropped_future_leaves_its_write_done_or_undone() {
     assert!(error.is_entity_not_found(), "{error}");
     let read = store.get(&table, &key("p", "1"), None).await.unwrap();
     assert_eq!(read.unwrap().properties(), entity("p", "1").properties());
+}
+
+/// Inserts are tried before they are decided: what a refused group had inserted goes, what it met stays, also
+/// where other writes share its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_refused_group_of_inserts_leaves_no_trace() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    let kept = insert(&store, &table, "taken").await;
+    let tasks: Vec<_> = (0..64)
+        .map(|n| {
+            let (store, table) = (store.clone(), table.clone());
+            tokio::spawn(async move {
+                let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), store.profile());
+                for row in [format!("{n}a"), "taken".to_owned(), format!("{n}b")] {
+                    group.push(Operation::Insert(entity("p", &row))).unwrap();
+                }
+                let refused = store.transact(&table, group).await.unwrap_err();
+                assert_eq!(refused.failed_index(), Some(1));
+                assert!(refused.is_already_exists(), "{refused}");
+                insert(&store, &table, &format!("{n}")).await
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let rows = store.query(&table, &Query::new(), None).await.unwrap().items;
+    let expected: HashSet<_> = (0..64).map(|n| n.to_string()).chain(["taken".to_owned()]).collect();
+    assert_eq!(rows.iter().map(|row| row.key().row().to_owned()).collect::<HashSet<_>>(), expected);
+    let taken = rows.iter().find(|row| row.key().row() == "taken").unwrap();
+    assert_eq!(taken.etag(), Some(&kept));
+    assert_eq!(taken.properties(), entity("p", "taken").properties());
 }

@@ -8,6 +8,8 @@ mod direct;
 mod flight;
 mod ours;
 mod ratios;
+#[path = "../shared/rounds.rs"]
+mod rounds;
 
 use std::hint::black_box;
 use std::sync::Arc;

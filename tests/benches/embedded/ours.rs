@@ -4,7 +4,7 @@ use table_core::model::{Key, PartitionKey, TableName};
 use table_core::query::{Filter, Query};
 use table_core::store::{GroupTransaction, Operation, TableStore};
 use table_core::typed::{FromEntity, Table, TableEntity};
-use table_embedded::EmbeddedStore;
+use table_embedded::{EmbeddedStore, Reads};
 
 use crate::CACHE_BYTES;
 use crate::flight::{CARRIERS, Flight, flight};
@@ -23,6 +23,14 @@ impl Ours {
         let table = TableName::new("Flights").unwrap();
         store.create_table(&table).await.unwrap();
         Self { store, table }
+    }
+
+    /// The same store, opened again with [`Reads::Blocking`].
+    pub(crate) async fn with_blocking_reads(&self) -> Self {
+        self.store.close().await.unwrap();
+        let builder = EmbeddedStore::builder(self.store.path()).cache_bytes(CACHE_BYTES);
+        let store = builder.reads(Reads::Blocking).open().await.unwrap();
+        Self { store, table: self.table.clone() }
     }
 
     pub(crate) async fn load(&self, from: u32, to: u32) {

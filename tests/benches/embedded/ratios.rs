@@ -1,6 +1,5 @@
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use table_core::model::Key;
 use tokio::runtime::Runtime;
@@ -8,8 +7,8 @@ use tokio::runtime::Runtime;
 use crate::direct::{self, Direct};
 use crate::flight::{CARRIERS, Flight, flight};
 use crate::ours::Ours;
+use crate::rounds;
 
-const ROUNDS: usize = 9;
 const ROWS: u32 = 10_000;
 const TASKS: u32 = 64;
 
@@ -29,26 +28,14 @@ pub(crate) fn print(runtime: &Runtime, direct: &Arc<Direct>, ours: &Ours) {
     row("partition scan, one page after another", "rows per s", "", scans(direct, pages));
     row("group transactions of 100", "rows per s", "0.8", groups(runtime, direct, ours));
     row("durable inserts, 64 at once", "per s", "5", inserts(runtime, direct, ours));
+    let blocking = runtime.block_on(ours.with_blocking_reads());
+    row("point get, a blocking thread each", "per s", "", point_gets(runtime, direct, &blocking, &keys));
 }
 
 /// Medians of operations per second of `count` operations each.
-fn compare(count: u32, mut theirs: impl FnMut(usize), mut mine: impl FnMut(usize)) -> (f64, f64) {
-    let mut times = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        times.0.push(time(|| theirs(round)));
-        times.1.push(time(|| mine(round)));
-    }
-    let rate = |times: &mut Vec<Duration>| {
-        times.sort();
-        f64::from(count) / times[times.len() / 2].as_secs_f64()
-    };
-    (rate(&mut times.0), rate(&mut times.1))
-}
-
-fn time(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
+fn compare(count: u32, theirs: impl FnMut(usize), mine: impl FnMut(usize)) -> (f64, f64) {
+    let (theirs, mine) = rounds::medians(theirs, mine);
+    (f64::from(count) / theirs.as_secs_f64(), f64::from(count) / mine.as_secs_f64())
 }
 
 /// Keys all over the tables, in the forms that both sides take.

@@ -3,10 +3,16 @@ use crate::query::{Continuation, Page, Position, Query};
 use crate::store::ServiceProfile;
 
 /// Keeps the first `len` entities of a page; the continuation goes on with the next.
-pub(super) fn cut_entities(page: &mut Page<Entity>, len: usize, table: &TableName, query: &Query) {
+pub(super) fn cut_entities(
+    page: &mut Page<Entity>,
+    len: usize,
+    profile: &ServiceProfile,
+    table: &TableName,
+    query: &Query,
+) {
     let Some(next) = page.items.get(len).map(Entity::key) else { return };
     let position = Position { first: next.partition().to_owned(), second: Some(next.row().to_owned()) };
-    page.continuation = Some(Continuation::new(table, query, position));
+    page.continuation = Some(Continuation::new(profile, table, query, position));
     page.items.truncate(len);
 }
 
@@ -18,7 +24,7 @@ pub(super) fn cut_tables(
     prefix: Option<&str>,
 ) {
     let Some(next) = page.items.get(len) else { return };
-    let first = if profile.case_sensitive_tables { next.to_string() } else { next.to_lowercase() };
+    let first = profile.table_identity(next);
     page.continuation = Some(Continuation::of_tables(prefix, Position { first, second: None }));
     page.items.truncate(len);
 }

@@ -130,7 +130,7 @@ impl<S: TableStore> TableStore for Faulty<S> {
         let (_, fault) = self.next(&call).await;
         let mut page = self.run(call, fault, self.store.query(table, query, from)).await?;
         if let Some(Fault::ShortPage(len)) = fault {
-            page::cut_entities(&mut page, len, table, query);
+            page::cut_entities(&mut page, len, self.profile(), table, query);
         }
         Ok(page)
     }

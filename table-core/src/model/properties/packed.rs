@@ -65,11 +65,22 @@ pub(super) fn damage(packed: &[u8]) -> Option<usize> {
     None
 }
 
-/// The property of a name.
+/// The property of a name. Others are stepped over, not cut apart.
 #[inline]
 pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
     let mut rest = packed;
-    std::iter::from_fn(|| Raw::split(&mut rest)).find(|raw| raw.name == name.as_bytes())
+    while let [tag, low, high, after @ ..] = rest {
+        let len = usize::from(u16::from_le_bytes([*low, *high]));
+        if len == name.len() && after.get(..len)? == name.as_bytes() {
+            return Raw::split(&mut rest);
+        }
+        let value = match FIXED.get(usize::from(tag & !MARK))? {
+            0 => 4usize.checked_add(u32::from_le_bytes(*after.get(len..)?.first_chunk()?) as usize)?,
+            fixed => usize::from(*fixed),
+        };
+        rest = after.get(len.checked_add(value)?..)?;
+    }
+    None
 }
 
 /// Cuts a value of a known type off the start of `bytes`; `None` for damaged bytes.

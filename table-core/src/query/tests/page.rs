@@ -2,7 +2,9 @@ use proptest::prelude::*;
 
 use crate::model::TableName;
 use crate::query::{Continuation, Filter, Position, Query, Select};
-use crate::store::ErrorKind;
+use crate::store::{ErrorKind, ServiceProfile};
+
+const AZURE_TABLES: ServiceProfile = ServiceProfile::AZURE_TABLES;
 
 fn table(name: &str) -> TableName {
     TableName::new(name).unwrap()
@@ -26,16 +28,16 @@ proptest! {
     #[test]
     fn its_text_reads_back(first in any::<String>(), second in any::<Option<String>>()) {
         let position = Position { first, second };
-        let continuation = Continuation::new(&table("Flights"), &query(), position.clone());
+        let continuation = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position.clone());
         let text = continuation.to_string();
         prop_assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{text}");
         let read: Continuation = text.parse().unwrap();
-        prop_assert_eq!(read.position(&table("Flights"), &query()).unwrap(), &position);
+        prop_assert_eq!(read.position(&AZURE_TABLES, &table("Flights"), &query()).unwrap(), &position);
     }
 
     #[test]
     fn cut_or_longer_text_is_another_position_or_refused(cut in 0..40_usize, more in "[A-Za-z0-9_-]{1,4}") {
-        let whole = Continuation::new(&table("Flights"), &query(), position());
+        let whole = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position());
         let text = whole.to_string();
         let cut = &text[..cut.min(text.len() - 1)];
         for changed in [cut.to_owned(), format!("{text}{more}")] {
@@ -65,25 +67,44 @@ fn garbage_is_refused() {
 #[test]
 fn another_version_is_refused() {
     // The first 6 bits of the version are the first character: this makes it 0b101.
-    let text = Continuation::new(&table("Flights"), &query(), position()).to_string();
+    let text = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position()).to_string();
     assert!(text.starts_with("AQ") || text.starts_with("AR"), "{text}");
     refused(format!("B{}", &text[1..]).parse::<Continuation>());
 }
 
 #[test]
 fn it_belongs_to_its_table_filter_and_projection() {
-    let continuation = Continuation::new(&table("Flights"), &query(), position());
-    refused(continuation.position(&table("Weather"), &query()));
-    refused(continuation.position(&table("Flights"), &query().with_filter(Filter::eq("B", 1))));
-    refused(continuation.position(&table("Flights"), &query().with_select(Select::new(["A"]))));
-    refused(continuation.position(&table("Flights"), &Query::new()));
+    let continuation = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position());
+    refused(continuation.position(&AZURE_TABLES, &table("Weather"), &query()));
+    refused(continuation.position(
+        &AZURE_TABLES,
+        &table("Flights"),
+        &query().with_filter(Filter::eq("B", 1)),
+    ));
+    refused(continuation.position(
+        &AZURE_TABLES,
+        &table("Flights"),
+        &query().with_select(Select::new(["A"])),
+    ));
+    refused(continuation.position(&AZURE_TABLES, &table("Flights"), &Query::new()));
     refused(continuation.tables_position(None));
 }
 
 #[test]
 fn the_page_size_may_change_and_the_case_of_the_table() {
-    let continuation = Continuation::new(&table("Flights"), &query(), position());
-    assert_eq!(continuation.position(&table("flights"), &query().with_top(3)).unwrap(), &position());
+    let continuation = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position());
+    assert_eq!(
+        continuation.position(&AZURE_TABLES, &table("flights"), &query().with_top(3)).unwrap(),
+        &position()
+    );
+}
+
+#[test]
+fn the_case_of_the_table_counts_where_the_service_tells_it_apart() {
+    let cosmos = ServiceProfile::COSMOS_TABLE;
+    let continuation = Continuation::new(&cosmos, &table("Flights"), &query(), position());
+    assert_eq!(continuation.position(&cosmos, &table("Flights"), &query()).unwrap(), &position());
+    refused(continuation.position(&cosmos, &table("flights"), &query()));
 }
 
 #[test]
@@ -92,5 +113,5 @@ fn a_listing_belongs_to_its_prefix() {
     assert_eq!(continuation.tables_position(Some("log")).unwrap(), &position());
     refused(continuation.tables_position(Some("l")));
     refused(continuation.tables_position(None));
-    refused(continuation.position(&table("log"), &Query::new()));
+    refused(continuation.position(&AZURE_TABLES, &table("log"), &Query::new()));
 }
