@@ -4,7 +4,7 @@ use crate::model::{Entity, Properties};
 use crate::store::Result;
 
 /// Properties without a key, for patterns that make the keys themselves: a struct that derives
-/// [`PropertyGroup`], or [`Properties`] as they are.
+/// `PropertyGroup`, or [`Properties`] as they are.
 ///
 /// ```
 /// use table_core::model::{Entity, ValueRef};

@@ -9,8 +9,8 @@ use table_core::typed::{Codec, Json, Plain, Property, PropertyGroup, PropertySin
 ///
 /// | codec | values |
 /// |---|---|
-/// | [`Plain`] | numbers, booleans, times, texts: any [`Property`] but an `Option` |
-/// | [`Grouped`] | a small struct that derives [`PropertyGroup`]: a property per field, named slot + field |
+/// | [`Plain`] | numbers, booleans, times, texts: any `Property` but an `Option` |
+/// | [`Grouped`] | a small struct that derives `PropertyGroup`: a property per field, named slot + field |
 /// | [`Json`] | anything with a JSON form, as one text |
 ///
 /// There is no value for "absent": a slot that is not set is missing, and a merge cannot clear one.

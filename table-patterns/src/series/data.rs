@@ -2,14 +2,14 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use table_core::model::{Entity, IfMatch, Key, Properties, TableName};
+use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::query::{Query, Select};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt};
 use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
-use super::{SlotCodec, SlotSet};
-use crate::conflict::{ATTEMPTS, Conflicts, is_lost};
+use super::{Series, SlotCodec, SlotSet};
+use crate::conflict::{ATTEMPTS, Conflicts};
 
 /// Series of values of type `V` in the slots `S`, stored by the codec `C`. See the [module](super).
 ///
@@ -36,10 +36,10 @@ use crate::conflict::{ATTEMPTS, Conflicts, is_lost};
 /// ```
 #[derive(Debug)]
 pub struct DataSeries<S, V, C = Plain> {
-    store: Arc<dyn TableStore>,
-    table: TableName,
-    layout: Arc<Layout<S>>,
-    attempts: u32,
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) table: TableName,
+    pub(super) layout: Arc<Layout<S>>,
+    pub(super) attempts: u32,
     of: PhantomData<fn() -> (V, C)>,
 }
 
@@ -176,69 +176,6 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         }
     }
 
-    /// Makes a slot missing again; whether it was set. Two requests, and two more for each conflict.
-    ///
-    /// # Errors
-    /// As [`modify`](Self::modify).
-    pub async fn clear(&self, series: &Key, slot: S::Slot) -> Result<bool> {
-        let index = self.layout.index(&slot)?;
-        let key = self.layout.key(series, self.layout.row_of(index))?;
-        let mut conflicts = Conflicts::new(self.attempts);
-        loop {
-            let Some(entity) = self.store.get(&self.table, &key, None).await? else { return Ok(false) };
-            let Some(operation) = self.without(entity, index) else { return Ok(false) };
-            match self.store.write(&self.table, operation).await {
-                Err(error) => conflicts.wait(error).await?,
-                Ok(_) => return Ok(true),
-            }
-        }
-    }
-
-    /// Deletes a series; whether there was one. One request; two where it has several rows, again on conflict.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn delete(&self, series: &Key) -> Result<bool> {
-        let mut conflicts = Conflicts::new(self.attempts);
-        loop {
-            match self.delete_rows(series).await {
-                Err(error) if is_lost(&error) && self.layout.rows() > 1 => conflicts.wait(error).await?,
-                Err(error) if error.is_entity_not_found() => return Ok(false),
-                deleted => return deleted,
-            }
-        }
-    }
-
-    async fn delete_rows(&self, series: &Key) -> Result<bool> {
-        if self.layout.rows() <= 1 {
-            let delete = Operation::Delete(series.clone(), IfMatch::Any);
-            return self.store.write(&self.table, delete).await.map(|_| true);
-        }
-        let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
-        for (_, entity) in self.stored(series).await? {
-            group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
-        }
-        if group.is_empty() {
-            return Ok(false);
-        }
-        self.store.transact(&self.table, group).await.map(|_| true)
-    }
-
-    /// The row without a slot; `None` if the slot is not set.
-    fn without(&self, mut entity: Entity, index: usize) -> Option<Operation> {
-        let etag: IfMatch = entity.etag()?.into();
-        let slot = self.slots().name(index);
-        let before = entity.properties().len();
-        for suffix in C::suffixes() {
-            entity.properties_mut().remove(&format!("{slot}{suffix}"));
-        }
-        let removed = entity.properties().len() < before;
-        removed.then(|| match entity.properties().is_empty() {
-            true => Operation::Delete(entity.key().clone(), etag),
-            false => Operation::Replace(entity, etag),
-        })
-    }
-
     fn patch(&self, slot: &S::Slot, value: &V) -> Result<(usize, Properties)> {
         let index = self.layout.index(slot)?;
         let mut patch = Properties::new();
@@ -264,7 +201,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     }
 
     /// The rows there are.
-    async fn stored(&self, series: &Key) -> Result<Vec<(usize, Entity)>> {
+    pub(super) async fn stored(&self, series: &Key) -> Result<Vec<(usize, Entity)>> {
         if self.layout.rows() <= 1 {
             let entity = self.store.get(&self.table, series, None).await?;
             return Ok(entity.map(|entity| (0, entity)).into_iter().collect());
@@ -272,85 +209,5 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let query = Query::new().with_filter(self.layout.range(series)?);
         let rows = self.store.query_all(&self.table, &query).await?.into_iter();
         Ok(rows.filter_map(|row| Some((self.layout.row_at(series, row.key())?, row))).collect())
-    }
-}
-
-/// Counters.
-impl<S: SlotSet, V: Counter, C: SlotCodec<V>> DataSeries<S, V, C> {
-    /// Adds to a slot, from zero where it is missing; the new value. Loses no update. Two requests, and two more
-    /// for each conflict.
-    ///
-    /// # Errors
-    /// As [`modify`](Self::modify); the sum is too large for the type.
-    pub async fn add(&self, series: &Key, slot: S::Slot, more: V) -> Result<V> {
-        let name = self.slots().name(self.layout.index(&slot)?);
-        let add = |value: Option<V>| {
-            let sum = value.unwrap_or_default().plus(more);
-            sum.ok_or_else(|| Error::invalid_value(&*name, "the sum is too large for the type"))
-        };
-        self.modify(series, slot, add).await
-    }
-}
-
-/// A number that can be counted up without wrapping around.
-pub trait Counter: Copy + Default + Send + Sync {
-    /// The sum; `None` if it is out of range.
-    fn plus(self, more: Self) -> Option<Self>;
-}
-
-macro_rules! counters {
-    ($($number:ty)*) => {$(
-        impl Counter for $number {
-            fn plus(self, more: Self) -> Option<Self> {
-                self.checked_add(more)
-            }
-        }
-    )*};
-}
-
-counters! { i8 i16 i32 i64 u8 u16 u32 u64 }
-
-impl Counter for f64 {
-    fn plus(self, more: Self) -> Option<Self> {
-        Some(self + more)
-    }
-}
-
-/// A series as it was read.
-#[derive(Debug)]
-pub struct Series<S, V> {
-    layout: Arc<Layout<S>>,
-    values: Vec<Option<V>>,
-}
-
-impl<S: SlotSet, V> Series<S, V> {
-    /// The value of a slot; `None` if it is missing, or no slot.
-    pub fn get(&self, slot: &S::Slot) -> Option<&V> {
-        self.values.get(self.layout.slots.index(slot)?)?.as_ref()
-    }
-
-    /// The values in the order of slots, missing ones included.
-    pub fn values(&self) -> &[Option<V>] {
-        &self.values
-    }
-
-    /// The slots that have a value, with it.
-    pub fn iter(&self) -> impl Iterator<Item = (S::Slot, &V)> {
-        let slots = self.values.iter().enumerate();
-        slots.filter_map(|(index, value)| Some((self.layout.slots.slot(index), value.as_ref()?)))
-    }
-
-    /// Whether no slot has a value.
-    pub fn is_empty(&self) -> bool {
-        self.values.iter().all(Option::is_none)
-    }
-}
-
-/// By the place of a slot.
-impl<S, V> std::ops::Index<usize> for Series<S, V> {
-    type Output = Option<V>;
-
-    fn index(&self, index: usize) -> &Option<V> {
-        &self.values[index]
     }
 }

@@ -43,10 +43,15 @@
 //! tail, or time slices.
 
 mod codec;
+mod counter;
 mod data;
 mod layout;
+mod remove;
 mod slots;
+mod values;
 
 pub use codec::{Grouped, SlotCodec};
-pub use data::{Counter, DataSeries, Series};
+pub use counter::Counter;
+pub use data::DataSeries;
 pub use slots::{Days, Enumerated, Hours, Numbered, SlotSet};
+pub use values::Series;

@@ -3,22 +3,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::{TableName, Ticks};
-use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt, Written};
+use table_core::store::{Error, Result, TableStore, Written};
 use table_core::typed::{FromEntity, KeyOf, Table, TableEntity};
 use tokio::sync::OnceCell;
 
-use super::{Keep, Slice, SliceQuery, Slicing};
+use super::tables::{GENERATIONS, is_gone};
+use super::{Slice, SliceQuery, Slicing};
 
 /// Requests in flight unless told otherwise.
 const CONCURRENCY: usize = 8;
-/// Generations that are tried before giving up.
-const GENERATIONS: u32 = 100;
-/// The first pause while a name cannot be used; it doubles with each.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What an insert does while the name of its slice is still being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,16 +55,16 @@ pub enum Reuse {
 /// # }
 /// ```
 pub struct TimeSlices<T> {
-    shared: Arc<Shared<T>>,
+    pub(super) shared: Arc<Shared<T>>,
 }
 
-struct Shared<T> {
-    store: Arc<dyn TableStore>,
-    family: String,
-    slicing: Arc<dyn Slicing>,
+pub(super) struct Shared<T> {
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) family: String,
+    pub(super) slicing: Arc<dyn Slicing>,
     time: TimeOf<T>,
-    reuse: Reuse,
-    concurrency: usize,
+    pub(super) reuse: Reuse,
+    pub(super) concurrency: usize,
     known: Mutex<HashMap<String, Arc<OnceCell<Slice>>>>,
 }
 
@@ -128,23 +122,6 @@ impl<T: FromEntity> TimeSlices<T> {
         Self { shared: Arc::new(Shared { concurrency: requests.max(1), ..self.shared.fresh() }) }
     }
 
-    /// The tables of the family in the order of time. One request a page of 1000 tables.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn slices(&self) -> Result<Vec<Slice>> {
-        self.list("").await
-    }
-
-    async fn list(&self, name: &str) -> Result<Vec<Slice>> {
-        let Shared { store, family, slicing, .. } = &*self.shared;
-        let tables = store.all_tables(Some(&format!("{family}{name}"))).await?;
-        let mut slices: Vec<_> =
-            tables.iter().filter_map(|table| Slice::of_table(family, &**slicing, table)).collect();
-        slices.sort_by_key(|slice| (slice.from, slice.generation));
-        Ok(slices)
-    }
-
     /// The table of a moment, made if it is missing, for all that a [`Table`] can do. No request if this handle knows
     /// it; else as the first insert.
     ///
@@ -191,88 +168,6 @@ impl<T: FromEntity> TimeSlices<T> {
     /// Everything in the family, until it is narrowed down.
     pub fn query(&self) -> SliceQuery<T> {
         SliceQuery::new(self.clone())
-    }
-
-    /// Drops every slice that ends by then. One request to list the tables, one for each slice. What was dropped, by
-    /// this call or meanwhile by another.
-    ///
-    /// # Errors
-    /// The store's: run it again for the rest.
-    pub async fn drop_before(&self, before: Ticks) -> Result<Vec<Slice>> {
-        let slices = self.slices().await?;
-        self.drop_all(slices.into_iter().filter(|slice| slice.before <= before).collect()).await
-    }
-
-    /// What [`retain`](Self::retain) would drop: a dry run. One request.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn expired(&self, keep: Keep, now: Ticks) -> Result<Vec<Slice>> {
-        Ok(keep.expired(self.slices().await?, now))
-    }
-
-    /// Drops what a policy does not keep. One request to list the tables, one for each slice.
-    ///
-    /// # Errors
-    /// As [`drop_before`](Self::drop_before).
-    pub async fn retain(&self, keep: Keep, now: Ticks) -> Result<Vec<Slice>> {
-        self.drop_all(self.expired(keep, now).await?).await
-    }
-
-    async fn drop_all(&self, slices: Vec<Slice>) -> Result<Vec<Slice>> {
-        let drop = |slice: Slice| async move {
-            self.forget(&slice.name);
-            match self.shared.store.delete_table(&slice.table).await {
-                Err(error) if !is_gone(&error) => Err(error),
-                _ => Ok(slice),
-            }
-        };
-        stream::iter(slices).map(drop).buffered(self.shared.concurrency).try_collect().await
-    }
-
-    /// The slice's table, made at most once however many ask.
-    async fn made(&self, name: &str) -> Result<Slice> {
-        let cell = Arc::clone(self.shared.known().entry(name.to_owned()).or_default());
-        cell.get_or_try_init(|| self.make(name)).await.cloned()
-    }
-
-    async fn make(&self, name: &str) -> Result<Slice> {
-        match self.shared.reuse {
-            Reuse::Wait(at_most) => self.make_in_time(name, at_most).await,
-            Reuse::Generation => match self.list(name).await?.into_iter().rfind(|slice| slice.name == name) {
-                Some(latest) => Ok(latest),
-                None => self.make_generation(name).await,
-            },
-        }
-    }
-
-    async fn make_in_time(&self, name: &str, at_most: Duration) -> Result<Slice> {
-        let table = self.shared.table(name, 0)?;
-        let (started, mut pause) = (tokio::time::Instant::now(), FIRST_PAUSE);
-        loop {
-            match self.shared.store.create_table_if_missing(&table).await {
-                Err(error) if is_being_deleted(&error) && started.elapsed() + pause <= at_most => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                }
-                made => return made.and_then(|_| self.shared.slice(&table)),
-            }
-        }
-    }
-
-    async fn make_generation(&self, name: &str) -> Result<Slice> {
-        let mut generation = 0;
-        loop {
-            let table = self.shared.table(name, generation)?;
-            match self.shared.store.create_table_if_missing(&table).await {
-                Err(error) if is_being_deleted(&error) && generation < GENERATIONS => generation += 1,
-                made => return made.and_then(|_| self.shared.slice(&table)),
-            }
-        }
-    }
-
-    fn forget(&self, name: &str) {
-        self.shared.known().remove(name);
     }
 
     pub(super) fn store(&self) -> &Arc<dyn TableStore> {
@@ -332,14 +227,14 @@ impl<T> Shared<T> {
         }
     }
 
-    fn table(&self, name: &str, generation: u32) -> Result<TableName> {
+    pub(super) fn table(&self, name: &str, generation: u32) -> Result<TableName> {
         match generation {
             0 => TableName::new(format!("{}{name}", self.family)),
             _ => TableName::new(format!("{}{name}G{generation}", self.family)),
         }
     }
 
-    fn slice(&self, table: &TableName) -> Result<Slice> {
+    pub(super) fn slice(&self, table: &TableName) -> Result<Slice> {
         Slice::of_table(&self.family, &*self.slicing, table).ok_or_else(|| {
             Error::invalid_name(
                 "table name",
@@ -350,16 +245,7 @@ impl<T> Shared<T> {
     }
 
     // The map is whole after every statement: a panic elsewhere leaves nothing to repair.
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Slice>>>> {
+    pub(super) fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Slice>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn is_being_deleted(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::TableBeingDeleted { .. })
-}
-
-/// Whether the table was dropped.
-pub(super) fn is_gone(error: &Error) -> bool {
-    error.is_table_not_found() || is_being_deleted(error)
 }

@@ -41,7 +41,9 @@
 
 mod family;
 mod query;
+mod retention;
 mod slice;
+mod tables;
 
 pub use family::{Reuse, TimeSlices};
 pub use query::SliceQuery;

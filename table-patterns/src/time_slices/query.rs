@@ -8,7 +8,8 @@ use table_core::model::Ticks;
 use table_core::store::Result;
 use table_core::typed::{FromEntity, Table, TableQuery};
 
-use super::family::{TimeOf, is_gone};
+use super::family::TimeOf;
+use super::tables::is_gone;
 use super::{Slice, TimeSlices};
 
 type Narrow<T> = Arc<dyn Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync>;

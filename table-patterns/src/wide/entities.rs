@@ -2,13 +2,11 @@ use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
 use table_core::model::{EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, TableName};
-use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
-};
+use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore};
 
-use super::chunk::place;
 use super::read::Reader;
-use super::rows::{Chunk, HEAD, Stored, new_write, prefix, row_key};
+use super::rows::{HEAD, Stored, prefix};
+use super::write::version;
 use crate::conflict::{ATTEMPTS, Conflicts};
 
 /// Entities of any number of properties, as bags. See the [module](super); [`WideTable`](super::WideTable) is
@@ -39,7 +37,7 @@ use crate::conflict::{ATTEMPTS, Conflicts};
 /// ```
 #[derive(Clone, Debug)]
 pub struct WideEntities {
-    reader: Reader,
+    pub(super) reader: Reader,
 }
 
 /// A value with the rows that it was read from or written to, whose version a later write requires.
@@ -224,89 +222,12 @@ impl WideEntities {
         }
     }
 
-    /// Makes `properties` the entity's, from the state that was read, in one group transaction.
-    async fn write(&self, old: Option<&Stored>, key: &Key, properties: &Properties) -> Result<Wide<Entity>> {
-        let prefix = prefix(key, self.profile());
-        let mut new = renewed(old, key, place(old, properties)?);
-        if old.is_some() && self.check_whole(&new, &prefix).is_err() {
-            // Where properties stayed in their rows, there may be room: packed anew they may fit.
-            new = renewed(old, key, place(None, properties)?);
-        }
-        self.check_whole(&new, &prefix)?;
-        let group = self.group(old, &new, &prefix)?;
-        let written = self.reader.store.transact(&self.reader.table, group).await?;
-        new.etag = written.into_iter().next().and_then(|head: Written| head.etag);
-        match new.etag {
-            Some(_) => Ok(Wide::from(new)),
-            None => self.get(key).await?.ok_or_else(|| self.missing(key)),
-        }
-    }
-
-    /// What changes: the head first, whose version decides, then the chunks.
-    fn group(&self, old: Option<&Stored>, new: &Stored, prefix: &str) -> Result<GroupTransaction> {
-        let mut group = GroupTransaction::new(new.key.partition_key(), self.profile());
-        let head = new.head(prefix)?;
-        group.push(match old {
-            Some(old) => Operation::Replace(head, version(old)),
-            None => Operation::Insert(head),
-        })?;
-        for (number, chunk) in new.chunks.iter().filter(|(_, chunk)| chunk.write == new.write) {
-            group.push(Operation::InsertOrReplace(chunk.to_entity(self.row(new, prefix, *number)?)))?;
-        }
-        for (number, _) in old.into_iter().flat_map(|old| &old.chunks) {
-            if !new.chunks.contains_key(number) {
-                group.push(Operation::Delete(self.row(new, prefix, *number)?, IfMatch::Any))?;
-            }
-        }
-        Ok(group)
-    }
-
-    /// Refuses what one group could not write as a whole: it could never be moved, or restored, in one piece.
-    fn check_whole(&self, new: &Stored, prefix: &str) -> Result<()> {
-        let mut whole = GroupTransaction::new(new.key.partition_key(), self.profile());
-        whole.push(Operation::Insert(new.head(prefix)?))?;
-        for (number, chunk) in &new.chunks {
-            let row = chunk.to_entity(self.row(new, prefix, *number)?);
-            whole.push(Operation::Insert(row)).map_err(|error| too_large(&new.key, error))?;
-        }
-        Ok(())
-    }
-
-    fn row(&self, stored: &Stored, prefix: &str, number: u16) -> Result<Key> {
-        row_key(stored.key.partition(), prefix, number)
-    }
-
-    fn profile(&self) -> &ServiceProfile {
+    pub(super) fn profile(&self) -> &ServiceProfile {
         self.reader.store.profile()
     }
 
-    fn missing(&self, key: &Key) -> Error {
+    pub(super) fn missing(&self, key: &Key) -> Error {
         let (table, key) = (self.reader.table.to_string(), key.to_string());
         ErrorKind::EntityNotFound { table, key }.into()
     }
-}
-
-/// The state after a write: chunks that stay as they are keep the write that made them.
-fn renewed(old: Option<&Stored>, key: &Key, rows: std::collections::BTreeMap<u16, Properties>) -> Stored {
-    let write = new_write();
-    let chunk = |(number, properties): (u16, Properties)| {
-        let same = old.and_then(|old| old.chunks.get(&number)).filter(|chunk| chunk.properties == properties);
-        let write = same.map_or_else(|| write.clone(), |chunk| chunk.write.clone());
-        (number, Chunk { write, properties })
-    };
-    let chunks = rows.into_iter().map(chunk).collect();
-    Stored { key: key.clone(), etag: None, timestamp: None, write, chunks }
-}
-
-fn version(stored: &Stored) -> IfMatch {
-    stored.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
-}
-
-fn too_large(key: &Key, error: Error) -> Error {
-    let ErrorKind::LimitExceeded { what, allowed, actual } = error.kind() else { return error };
-    let what = format!(
-        "the wide entity {key} is written in one piece, and {what} are limited; keep its large values in blobs, by \
-         the large entities pattern"
-    );
-    Error::limit(what, *allowed, *actual)
 }

@@ -47,6 +47,7 @@ mod entities;
 mod read;
 mod rows;
 mod table;
+mod write;
 
 pub use entities::{Wide, WideEntities};
 pub use table::WideTable;

@@ -117,7 +117,9 @@ macro_rules! pattern_tests {
                 damage_is_an_error
                 agree_with_a_map
                 survive_a_crash_at_every_request
-                are_structs
+            }
+            wide_structs {
+                are_read_and_written_whole
             }
         }
     };

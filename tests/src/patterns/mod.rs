@@ -19,3 +19,4 @@ pub mod series;
 pub mod spread;
 pub mod time_slices;
 pub mod wide;
+pub mod wide_structs;
