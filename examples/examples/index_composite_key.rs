@@ -1,0 +1,55 @@
+//! Composite index keys: parts in the order of the questions. Each is asked by giving the first parts, and a
+//! range of the one that follows; parts of another type or order do not compile.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Order", rename_all = "PascalCase", row_key = "order_{number:06}")]
+#[index(state, row_key = "state_{state}_{due}_{number:06}", payload = fields(state))]
+struct Order {
+    #[partition_key]
+    customer: String,
+    number: u32,
+    state: String,
+    /// As a number: 20130104.
+    due: u32,
+}
+
+/// A part of the entity's key: entries are enough.
+#[derive(Debug, TableEntity)]
+#[entity(projection_of = Order)]
+struct Number {
+    #[row_key]
+    number: u32,
+}
+
+const fn day(day: u32) -> u32 {
+    20_130_100 + day
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let orders = IndexedTable::<Order>::open(store, "Orders", IndexOptions::default()).await?;
+    for number in 1..=9 {
+        let (customer, state) = ("Contoso".to_owned(), if number < 6 { "open" } else { "paid" }.to_owned());
+        orders.insert(&Order { customer, number, state, due: day(number) }).await?;
+    }
+
+    let open = || Order::by_state("Contoso").state("open");
+    let before = meter.total();
+    let late = orders.by(open().due_in(..day(4))).project::<Number>().all().await?;
+    let numbers: Vec<_> = late.iter().map(|order| order.number).collect();
+    assert_eq!((numbers, meter.total() - before), (vec![1, 2, 3], 1));
+    assert_eq!(orders.by(open()).count().await?, 5);
+    assert_eq!(orders.by(open().due(day(5)).number_in(1..=5)).count().await?, 1);
+    assert_eq!(orders.by(Order::by_state("Contoso").state_starting("p")).count().await?, 4);
+    let next = orders.by(open().due_in(day(4)..)).first().await?;
+    assert_eq!(next.map(|order| order.number), Some(4));
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! The Index Table pattern, second strategy: a table of references. Entries are small and change only with
+//! the indexed value; the customers are read one by one, at once.
+
+use std::sync::Arc;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase", partition_key = "customer", row_key = "{id:06}")]
+#[index(town, table = "CustomersByTown", partition_key = "{town}", row_key = "{id:06}")]
+struct Customer {
+    id: u32,
+    town: String,
+    street: String,
+}
+
+/// Nothing but the key, which every entry holds.
+#[derive(Debug, PartialEq, TableEntity)]
+#[entity(projection_of = Customer)]
+struct Id {
+    #[row_key]
+    id: u32,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let customers = IndexedTable::<Customer>::open(store, "Customers", IndexOptions::default()).await?;
+    for id in 1..=3 {
+        let (town, street) = ("Redmond".to_owned(), format!("{id} Main St"));
+        customers.insert(&Customer { id, town, street }).await?;
+    }
+
+    let before = meter.total();
+    let redmond = customers.by(Customer::by_town("Redmond"));
+    assert_eq!((redmond.all().await?.len(), meter.total() - before), (3, 1 + 3));
+    let before = meter.total();
+    let ids = redmond.project::<Id>().all().await?;
+    assert_eq!((ids.len(), meter.total() - before), (3, 1), "no customer is read");
+
+    // The index does not hold the street, so a merge cannot leave an entry stale: one request.
+    let before = meter.total();
+    let moved = Customer::patch().street("9 Oak St");
+    customers.merge(Customer::key(2)?, &moved, IfMatch::Any).await?;
+    assert_eq!(meter.total() - before, 1);
+    Ok(())
+}
