@@ -23,7 +23,7 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn line(&self, format: LogFormat) -> Result<String> {
-        let json = serde_json::to_string(self).map_err(unwritable)?;
+        let json = serde_json::to_string(self).map_err(|e| unwritable(&e))?;
         Ok(if format == LogFormat::JsonLines { format!("{json}\n") } else { format!("#{json}\n") })
     }
 
@@ -54,7 +54,7 @@ pub struct LogEntry {
 
 /// The part of a JSON line after its time.
 pub(super) fn json_record<R: Serialize>(record: &R) -> Result<String> {
-    serde_json::to_string(record).map_err(unwritable)
+    serde_json::to_string(record).map_err(|e| unwritable(&e))
 }
 
 /// Fields with a delimiter between them.
@@ -131,6 +131,6 @@ impl LogEntry {
     }
 }
 
-fn unwritable(error: serde_json::Error) -> Error {
+fn unwritable(error: &serde_json::Error) -> Error {
     Error::invalid_request(format!("a log record that has no JSON form: {error}"))
 }
