@@ -171,4 +171,6 @@ impl Journal {
 }
 
 #[cfg(test)]
+mod costs;
+#[cfg(test)]
 mod tests;

@@ -1,0 +1,194 @@
+//! What writes, lookups, recovery and builds cost, to the request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
+use table_core::store::{Operation, OperationKind, Result, TableStore};
+
+use super::{Acknowledge, Entries, Recovery};
+use crate::clock::TokioClock;
+use crate::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, ScrubMode, Trust};
+use crate::queue::{QueueOptions, TableQueue};
+
+struct Office {
+    meter: RequestMeter,
+    store: Arc<dyn TableStore>,
+    queue: Arc<TableQueue>,
+}
+
+fn text(entity: &Entity, name: &str) -> Option<String> {
+    match entity.get(name) {
+        Some(ValueRef::String(text)) => Some(text.to_owned()),
+        _ => None,
+    }
+}
+
+/// References by city, in another table.
+fn city() -> Result<Index> {
+    let table = TableName::new("Cities")?;
+    Ok(Index::new("city", Placement::OtherTable(table), |e| {
+        text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
+    }))
+}
+
+/// Full copies by name, unique in the table.
+fn name() -> Result<Index> {
+    let table = TableName::new("Names")?;
+    let index = Index::new("name", Placement::OtherTable(table), |e| {
+        text(e, "Name").map(|name| Key::new(name, "")).transpose()
+    });
+    Ok(index.unique_within_table().with_payload(Payload::Full))
+}
+
+fn person(id: &str, name: Option<&str>, city: Option<&str>) -> Result<Entity> {
+    let mut person = Entity::new("p", id)?;
+    for (property, value) in [("Name", name), ("City", city)] {
+        if let Some(value) = value {
+            person.properties_mut().set(property, value);
+        }
+    }
+    Ok(person)
+}
+
+impl Office {
+    async fn open() -> Result<Self> {
+        let meter = RequestMeter::new();
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+        for table in ["People", "Cities", "Names"] {
+            store.create_table(&TableName::new(table)?).await?;
+        }
+        let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+        let options = QueueOptions { clock, ..QueueOptions::default() };
+        let queue = Arc::new(TableQueue::open_with(store.clone(), "Work", "journal", options).await?);
+        Ok(Self { meter, store, queue })
+    }
+
+    async fn people(&self, queued: bool, acknowledge: Acknowledge) -> Result<IndexedEntities> {
+        let queue = queued.then(|| self.queue.clone() as _);
+        let options = IndexOptions { queue, acknowledge, ..IndexOptions::default() };
+        let indexes = vec![city()?, name()?];
+        IndexedEntities::open(self.store.clone(), TableName::new("People")?, indexes, options).await
+    }
+
+    /// What a write costs whose remote entries are in step when it answers.
+    async fn cost(&self, write: impl Future<Output = Result<super::Committed>>) -> Result<u64> {
+        let (committed, cost) = self.meter.measure(write).await;
+        assert_eq!(committed?.entries, Entries::Applied);
+        Ok(cost.total())
+    }
+}
+
+/// The old value known, no contention: 3 and the partitions touched, 5 with a queue, 2 more per unique value
+/// gained or lost.
+#[tokio::test(start_paused = true)]
+async fn a_write_costs_what_is_documented() -> Result<()> {
+    for queued in [false, true] {
+        let tickets = if queued { 2 } else { 0 };
+        let office = Office::open().await?;
+        let people = office.people(queued, Acknowledge::Applied).await?;
+        let read = async |id: &str| people.get_existing(&Key::new("p", id)?).await;
+
+        let plain = person("1", None, Some("oslo"))?;
+        assert_eq!(office.cost(people.insert(plain)).await?, 3 + 1 + tickets, "an entry more");
+        let moved = people.replace(read("1").await?, person("1", None, Some("rome"))?);
+        assert_eq!(office.cost(moved).await?, 3 + 2 + tickets, "an entry moves");
+        let same = read("1").await?.with("Age", 3);
+        let same = people.replace(read("1").await?, same);
+        assert_eq!(office.cost(same).await?, 1, "no entry changes");
+        let gone = people.delete(read("1").await?);
+        assert_eq!(office.cost(gone).await?, 3 + 1 + tickets, "an entry less");
+
+        let named = people.insert(person("2", Some("ken"), None)?);
+        assert_eq!(office.cost(named).await?, 3 + 2 + tickets, "a unique value more");
+        let renamed = people.replace(read("2").await?, person("2", Some("kim"), None)?);
+        assert_eq!(office.cost(renamed).await?, 3 + 2 + 2 + tickets, "one more, one less");
+        let unnamed = people.replace(read("2").await?, person("2", None, None)?);
+        assert_eq!(office.cost(unnamed).await?, 3 + 2 + tickets, "one less");
+
+        let both = people.insert(person("3", Some("kay"), Some("oslo"))?);
+        assert_eq!(office.cost(both).await?, 3 + 2 + 1 + tickets);
+        let upsert = people.upsert(person("3", Some("kay"), Some("bonn"))?);
+        // The unique row holds a copy of the entity: it is read and written again, and the entity read
+        // in between, one request more than what is gained.
+        assert_eq!(office.cost(upsert).await?, 1 + 3 + 3 + 2 + tickets, "read before");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_costs_what_is_documented() -> Result<()> {
+    let office = Office::open().await?;
+    let people = office.people(false, Acknowledge::Applied).await?;
+    for id in ["1", "2", "3"] {
+        people.insert(person(id, Some(&format!("ken {id}")), Some("oslo"))?).await?;
+    }
+    let find = |index, key, trust| {
+        let (meter, people) = (office.meter.clone(), people.clone());
+        async move {
+            let (found, cost) = meter.measure(people.find(index, &key, trust)).await;
+            assert!(found?.is_some());
+            Ok::<_, table_core::Error>(cost.total())
+        }
+    };
+    assert_eq!(find("name", Key::new("ken 1", "")?, Trust::Entry).await?, 1);
+    assert_eq!(find("name", Key::new("ken 1", "")?, Trust::Entity).await?, 2);
+    assert_eq!(find("city", Key::new("oslo", "1")?, Trust::Entry).await?, 2);
+    let (all, cost) =
+        office.meter.measure(people.all("city", &IndexQuery::partition("oslo"), Trust::Entry)).await;
+    assert_eq!((all?.len(), cost.total()), (3, 1 + 3));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovery_costs_what_is_documented() -> Result<()> {
+    let office = Office::open().await?;
+    let people = office.people(true, Acknowledge::Committed).await?;
+    let (committed, cost) = office.meter.measure(people.insert(person("1", None, Some("oslo"))?)).await;
+    assert_eq!((committed?.entries, cost.total()), (Entries::Pending, 2), "ticket and group");
+    tokio::time::sleep(Duration::from_secs(400)).await;
+    people.refresh().await?;
+    let worker = Recovery::new(&*office.queue, vec![people.journal()]);
+    let (worked, cost) = office.meter.measure(worker.run_once(8)).await;
+    // The states of indexes are old after the lease of watching: one request.
+    assert_eq!(
+        (worked?, cost.total()),
+        (1, 2 + 1 + 4 + 1 + 1 + 1),
+        "receive, look, finish, entry, states, delete"
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_costs_what_is_documented() -> Result<()> {
+    let office = Office::open().await?;
+    let people = office.people(false, Acknowledge::Committed).await?;
+    people.insert(person("1", None, Some("oslo"))?).await?;
+    people.insert(person("2", None, Some("rome"))?).await?;
+    let names = [TableName::new("Names")?];
+    let (swept, cost) = office.meter.measure(people.journal().sweep(&names, Duration::ZERO)).await;
+    assert_eq!(swept?.applied, 2);
+    assert_eq!(cost.total(), 2 + 2 * (4 + 1) + 1, "two scans, the writes, the states of indexes");
+    Ok(())
+}
+
+/// At most a group per 100 entries of a partition.
+#[tokio::test(start_paused = true)]
+async fn a_build_writes_groups() -> Result<()> {
+    let office = Office::open().await?;
+    let table = TableName::new("People")?;
+    for n in 0..350 {
+        let city = if n < 250 { "oslo" } else { "rome" };
+        office.store.write(&table, Operation::Insert(person(&format!("{n:03}"), None, Some(city))?)).await?;
+    }
+    let people = office.people(false, Acknowledge::Applied).await?;
+    let (built, cost) = office.meter.measure(people.build("city")?.run()).await;
+    let built = built?;
+    assert_eq!((built.entities, built.entries, built.groups), (350, 350, 3 + 1));
+    assert_eq!(cost.of_kind(OperationKind::Transact), 3 + 1);
+    let report = people.scrub("city", ScrubMode::Report).await?;
+    assert_eq!((report.entries, report.dangling, report.missing), (350, 0, 0));
+    Ok(())
+}
