@@ -116,8 +116,7 @@ mod azurite {
         let worker = guest(&name, AccountPermissions::ALL);
         worker.send("one", Duration::ZERO).await.unwrap();
         assert_eq!(worker.peek(9).await.unwrap()[0].body, "one");
-        let taken = worker.receive(9, Duration::from_secs(60)).await.unwrap().remove(0);
-        worker.delete(&taken.receipt.unwrap()).await.unwrap();
+        assert_eq!(worker.receive(9, Duration::from_secs(60)).await.unwrap().len(), 1);
         assert!(is_forbidden(worker.delete_queue().await));
         let sender = guest(&name, AccountPermissions::ADD);
         sender.send("two", Duration::ZERO).await.unwrap();
