@@ -133,7 +133,8 @@ fn answers_from_an_account() {
     let first = support::succeed_with("flights", &[&arguments[..], &["--data", &data]].concat(), &account);
     assert_eq!(lines(&first), ask("memory", &["--data", &data]));
     fs::remove_dir_all(&data).expect("the data set goes");
-    assert_eq!(support::succeed_with("flights", &arguments, &account), first);
+    let second = lines(&support::succeed_with("flights", &arguments, &account));
+    assert_eq!(without_requests(second), without_requests(lines(&first)));
 }
 
 #[test]
