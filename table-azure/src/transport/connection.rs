@@ -1,10 +1,11 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use azure_core::Bytes;
 use azure_core::http::Url;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_rustls::MaybeHttpsStream;
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     host: String,
     requests: http1::SendRequest<Full<Bytes>>,
     wire: Wire,
+    /// How long the server says that it keeps the connection without a request.
+    kept: Option<Duration>,
 }
 
 /// What writes requests and reads answers, as long as somebody polls it.
@@ -45,7 +48,7 @@ impl Connection {
     pub(super) async fn over(stream: Stream, url: &Url) -> hyper::Result<Self> {
         let (requests, http) = http1::handshake(stream).await?;
         let wire = Wire { http, relay: Relay::new(), ended: false };
-        Ok(Self { scheme: url.scheme().to_owned(), host: host(url).to_owned(), requests, wire })
+        Ok(Self { scheme: url.scheme().to_owned(), host: host(url).to_owned(), requests, wire, kept: None })
     }
 
     /// Whether it leads where the URL does.
@@ -59,6 +62,12 @@ impl Connection {
         !self.wire.ended && self.requests.is_ready()
     }
 
+    /// Whether the server may be about to close it: a request would cross with that, and nobody could tell
+    /// whether it was taken.
+    pub(super) fn is_stale(&self, idle: Duration) -> bool {
+        self.kept.is_some_and(|kept| idle >= kept / 2)
+    }
+
     /// Sends a request and reads the whole answer.
     pub(super) async fn exchange(&mut self, message: Message) -> Result<Response<Bytes>, Unanswered> {
         let answer = self.requests.try_send_request(message);
@@ -68,10 +77,19 @@ impl Connection {
             .await
             .map_err(|mut error| Unanswered { unsent: error.take_message(), cause: error.into_error() })?;
         let (head, body) = answer.into_parts();
+        self.kept = kept(&head.headers);
         let body = self.wire.driven_for(body.collect()).await;
         let body = body.map_err(|cause| Unanswered { cause, unsent: None })?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
+}
+
+/// The `timeout` of `Keep-Alive: timeout=5`, in seconds
+/// (<https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Keep-Alive>).
+fn kept(headers: &HeaderMap) -> Option<Duration> {
+    let parameters = headers.get("keep-alive")?.to_str().ok()?;
+    let timeout = parameters.split(',').find_map(|parameter| parameter.trim().strip_prefix("timeout="))?;
+    timeout.parse().ok().map(Duration::from_secs)
 }
 
 impl Wire {
@@ -89,5 +107,26 @@ impl Wire {
 
     fn poll(&mut self, cx: &mut Context<'_>) {
         self.ended = self.ended || Pin::new(&mut self.http).poll(cx).is_ready();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(value: &str) -> Option<Duration> {
+        kept(&HeaderMap::from_iter([(
+            http::header::HeaderName::from_static("keep-alive"),
+            value.parse().unwrap(),
+        )]))
+    }
+
+    #[test]
+    fn the_server_says_how_long_it_keeps_a_connection() {
+        assert_eq!(of("timeout=5"), Some(Duration::from_secs(5)));
+        assert_eq!(of("max=100, timeout=30"), Some(Duration::from_secs(30)));
+        assert_eq!(of("timeout=soon"), None);
+        assert_eq!(of("max=100"), None);
+        assert_eq!(kept(&HeaderMap::new()), None);
     }
 }

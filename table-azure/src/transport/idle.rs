@@ -20,11 +20,11 @@ struct Waiting {
 }
 
 impl Idle {
-    /// A connection to where the URL leads that is still open.
+    /// A connection to where the URL leads that is still open, and will be.
     pub(super) fn take(&self, url: &Url) -> Option<Connection> {
         loop {
-            let mut connection = lock(&self.0).take(url)?;
-            if connection.is_open() {
+            let (mut connection, since) = lock(&self.0).take(url)?;
+            if !connection.is_stale(since.elapsed()) && connection.is_open() {
                 return Some(connection);
             }
         }
@@ -40,9 +40,9 @@ impl Idle {
 }
 
 impl Waiting {
-    fn take(&mut self, url: &Url) -> Option<Connection> {
+    fn take(&mut self, url: &Url) -> Option<(Connection, Instant)> {
         let at = self.connections.iter().rposition(|(connection, _)| connection.leads_to(url))?;
-        Some(self.connections.remove(at).0)
+        Some(self.connections.remove(at))
     }
 }
 
