@@ -1,7 +1,5 @@
 //! The flagship answers right on every store, loads once, and says what is wrong with bad data.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,9 +10,11 @@ use table_core::store::{Operation, TableStore};
 use table_embedded::EmbeddedStore;
 use tempfile::TempDir;
 
+use crate::support;
+
 /// The answers on the bundled data, computed from the CSV files without this code. The requests
 /// follow from the rows: a page has 1,000 at most, and a store reads 10,000 at most for one.
-const EXPECTED: &str = include_str!("../data/answers.jsonl");
+const EXPECTED: &str = include_str!("../../data/answers.jsonl");
 
 /// The columns that are read, with one flight in each file.
 const FLIGHTS: &str = "\

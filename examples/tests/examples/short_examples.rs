@@ -1,9 +1,9 @@
 //! Every short example runs and finds what it asserts.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
+
+use crate::support;
 
 #[test]
 fn every_example_holds() {
@@ -14,7 +14,7 @@ fn every_example_holds() {
 
 #[test]
 fn the_readme_lists_every_example() {
-    let readme = include_str!("../README.md");
+    let readme = include_str!("../../README.md");
     for name in sources() {
         assert!(readme.contains(&format!("examples/{name}.rs")), "README.md does not list {name}");
     }

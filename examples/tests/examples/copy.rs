@@ -1,6 +1,6 @@
 //! The copy command moves the flagship's tables between stores and compares them.
 
-mod support;
+use crate::support;
 
 #[test]
 fn the_flagship_answers_from_the_copy() {
