@@ -120,7 +120,9 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
             }
 
             fn spread() -> ::core::option::Option<u32> {
-                [#(<#all as #krate::typed::FromEntity>::spread()),*].into_iter().flatten().next()
+                let spread = ::core::option::Option::None;
+                #(let spread = ::core::option::Option::or(spread, <#all as #krate::typed::FromEntity>::spread());)*
+                spread
             }
 
             fn large() -> ::std::vec::Vec<&'static str> {
