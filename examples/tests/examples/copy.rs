@@ -1,5 +1,6 @@
 //! The copy command moves the flagship's tables between stores and compares them.
 
+use crate::flights::{lines, without_requests};
 use crate::support;
 
 #[test]
@@ -11,7 +12,9 @@ fn the_flagship_answers_from_the_copy() {
 
     let said = support::succeed("copy", &[&from, &to]);
     assert!(said.contains("Flights: 27004 rows copied, 0 of them earlier; both are equal"), "{said}");
-    assert_eq!(support::succeed("flights", &["--store", &to, "--json"]), answers);
+    // A month that was dropped before the copy need not be dropped again: fewer requests.
+    let copied = support::succeed("flights", &["--store", &to, "--json"]);
+    assert_eq!(without_requests(lines(&copied)), without_requests(lines(&answers)));
 }
 
 #[test]

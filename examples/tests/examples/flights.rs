@@ -67,7 +67,7 @@ fn ask(store: &str, more: &[&str]) -> Vec<Value> {
     lines(&text)
 }
 
-fn lines(text: &str) -> Vec<Value> {
+pub(crate) fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a JSON object")).collect()
 }
 
@@ -82,7 +82,7 @@ fn requests(answers: &[Value], question: &str) -> u64 {
 }
 
 /// The answers without what the drop cost.
-fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
+pub(crate) fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
     for answered in answers.iter_mut().filter(|answered| answered["question"] == "drop_january") {
         answered["requests"].take();
     }
