@@ -37,9 +37,9 @@ pub(super) const ATTEMPTS: u32 = 10;
 /// }
 /// assert!(events.get(Event::key("2013-01-01", 7u32)?).await?.is_some());
 ///
-/// let first = events.read(Event::partition("2013-01-01")?, |rows| rows.limit(10));
-/// let first: Vec<Event> = first.try_collect().await?;
-/// assert!(first.iter().map(|event| event.number).eq(0..10));
+/// let all = events.read(Event::partition("2013-01-01")?, |rows| rows);
+/// let all: Vec<Event> = all.try_collect().await?;
+/// assert!(all.iter().map(|event| event.number).eq(0..100));
 /// # Ok(())
 /// # }
 /// ```
