@@ -57,7 +57,7 @@ impl Answer {
     }
 }
 
-#[cfg(feature = "queue")]
+#[cfg(any(test, feature = "queue"))]
 impl From<azure_core::http::RawResponse> for Answer {
     fn from(response: azure_core::http::RawResponse) -> Self {
         let (status, headers, body) = response.deconstruct();
