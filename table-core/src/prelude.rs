@@ -2,8 +2,14 @@
 
 pub use crate::memory::MemoryStore;
 pub use crate::model::{
-    ETag, Entity, IfMatch, Key, KeyPart, PartitionKey, Properties, Reverse, TableName, Ticks, ValueRef,
+    ETag, EdmValue, Entity, IfMatch, Key, KeyPart, PartitionKey, Properties, Reverse, RowKey, TableName,
+    Ticks, ValueRef,
 };
-pub use crate::query::{Filter, Query};
-pub use crate::store::{Operation, TableStore, TableStoreExt};
-pub use crate::typed::*;
+pub use crate::query::{AccessPath, Continuation, Filter, Page, Query, Select};
+pub use crate::store::{ErrorKind, Operation, Outcome, TableStore, TableStoreExt};
+#[cfg(feature = "derive")]
+pub use crate::typed::EntityResolver;
+pub use crate::typed::{
+    EntityKey, Field, FromEntity, IndexedEntity, Json, Padded, Property, PropertyGroup, RowPrefix, Table,
+    TableEntity, Versioned,
+};

@@ -70,6 +70,20 @@ impl<E, V, C> Field<E, V, C> {
     }
 }
 
+/// Its name in the store, for [`TableQuery::select`](super::TableQuery::select) and the like.
+impl<E, V, C> AsRef<str> for Field<E, V, C> {
+    fn as_ref(&self) -> &str {
+        self.name
+    }
+}
+
+/// Its name in the store.
+impl<E> AsRef<str> for EncryptedField<E> {
+    fn as_ref(&self) -> &str {
+        self.name
+    }
+}
+
 /// What a filter may compare with an encrypted property: nothing. Never implemented.
 #[diagnostic::on_unimplemented(
     message = "an encrypted property cannot be compared in a filter",

@@ -20,7 +20,9 @@ pub enum ErrorKind {
         table: String,
     },
     /// The table was deleted and its name cannot be used yet.
-    #[error("the table '{table}' is being deleted; its name can be used again later")]
+    #[error(
+        "the table '{table}' is being deleted; its name can be used again later, in Azure after 40 seconds or more"
+    )]
     TableBeingDeleted {
         /// Its name.
         table: String,

@@ -176,9 +176,18 @@ impl<T> Table<T> {
     /// Creates the table unless it is there; whether it was created. One request.
     ///
     /// # Errors
-    /// The store's; a table that is being deleted cannot be created yet.
+    /// The store's; a table that is being deleted cannot be created yet: on Azure for 40 seconds or more,
+    /// which only a [`RetryPolicy`](crate::adapter::RetryPolicy) made for it waits out.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.store().create_table_if_missing(self.name()).await
+    }
+
+    /// Deletes the table, with everything in it, if it is there; whether it was. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete_table_if_exists(&self) -> Result<bool> {
+        self.store().delete_table_if_exists(self.name()).await
     }
 
     /// The store.

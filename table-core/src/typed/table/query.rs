@@ -249,7 +249,9 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 }
 
 impl<T: FromEntity> TableQuery<T, Entity> {
-    /// Returns only these properties, beside keys, ETag and time.
+    /// Returns only these properties, beside keys, ETag and time: names, or fields of one type.
+    ///
+    /// A [`project`](Self::project)ion reads them into a struct instead.
     pub fn select<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.select = Some(Select::new(names));
         self

@@ -125,6 +125,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # }
     /// ```
     ///
+    /// # Backwards
+    /// A continuation leads on, never back. Who offers a previous page keeps the cursors of the pages shown, which
+    /// stay good; or reads in the other order, by a table (or index) keyed by [`Reverse`](crate::model::Reverse).
+    ///
     /// # Errors
     /// As [`all`](Self::all); the continuation is another query's; an answer that comes in one piece
     /// was asked for: a sorted or a planned one.

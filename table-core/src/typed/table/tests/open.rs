@@ -63,3 +63,11 @@ async fn creating_twice_costs_a_request_each() {
     assert!(!table.create_if_missing().await.unwrap());
     assert_eq!(meter.total(), 2);
 }
+
+#[tokio::test]
+async fn deleting_twice_costs_a_request_each() {
+    let (table, meter) = employees([1]).await;
+    assert!(table.delete_table_if_exists().await.unwrap());
+    assert!(!table.delete_table_if_exists().await.unwrap());
+    assert_eq!(meter.total(), 2);
+}

@@ -111,6 +111,8 @@ async fn a_projection_reads_what_it_needs_and_its_own_type() {
     let bags = table.query().project::<Entity>().select(["Age", "Name"]).all().await.unwrap();
     assert_eq!(bags[0].get(Schema::TYPE_PROPERTY), None);
     assert!(bags[0].get("Name").is_some());
+    let names = table.query().project::<Entity>().select([NAME]).all().await.unwrap();
+    assert_eq!((names[0].get("Age"), names[0].get("Name").is_some()), (None, true));
 }
 
 #[tokio::test]

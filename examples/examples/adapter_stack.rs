@@ -1,0 +1,50 @@
+//! Adapters around a store: spans, a guard, a limit, retry and a meter, stacked in the right order.
+
+use std::time::Duration;
+
+use table_core::adapter::{
+    Fault, FaultInjector, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys,
+};
+use table_core::prelude::*;
+
+#[derive(Debug, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Reading {
+    #[partition_key]
+    sensor: String,
+    #[row_key]
+    minute: u32,
+    celsius: f64,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    tracing_subscriber::fmt().with_writer(std::io::sink).init(); // a span per operation, keys hidden
+    let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
+    let store = StoreBuilder::new(MemoryStore::new()) // or EmbeddedStore, AzureTableStore
+        .trace(TraceKeys::Hidden)
+        .scan_guard(ScanGuard::new())
+        .limit(8)
+        .retry(RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO))
+        .meter(meter.clone())
+        .fault(faults.clone())
+        .build();
+    let readings = Table::<Reading>::new(store, "Readings")?;
+    readings.create_if_missing().await?;
+
+    // The service is busy once: the retry is below the limit and above the meter, which counts both attempts.
+    faults.script([Some(Fault::Throttle { retry_after: None })]);
+    readings.insert(&Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 }).await?;
+    assert_eq!(meter.total(), 3);
+
+    // The guard is above them all: what it refuses costs nothing.
+    let everywhere = readings.query().filter(Reading::CELSIUS.gt(3.0));
+    assert_eq!(everywhere.access_path()?, AccessPath::TableScan);
+    assert!(everywhere.all().await.is_err());
+    assert_eq!(meter.total(), 3);
+
+    let roof = readings.query().partition(Reading::partition("roof")?);
+    assert_eq!(roof.filter(Reading::CELSIUS.gt(3.0)).count().await?, 1);
+    assert!(readings.delete_table_if_exists().await?);
+    Ok(())
+}
