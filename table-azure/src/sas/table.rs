@@ -1,5 +1,6 @@
 use chrono::{DateTime, Utc};
-use table_core::model::TableName;
+use table_core::model::{PartitionKey, TableName};
+use table_core::query::Range;
 use table_core::typed::{Discriminator, PartitionIn, RowBounds, RowPrefix, TableEntity};
 use table_core::{Error, Result};
 
@@ -41,6 +42,9 @@ impl TableSas {
     }
 
     /// The rights of a policy stored with the table, which can be changed and revoked there.
+    ///
+    /// What the policy leaves out is said here, by [`permitting`](Self::permitting), `starting` and
+    /// [`expiring`](Self::expiring); the service refuses what is said twice.
     pub fn by_policy(table: &TableName, policy: &str) -> Self {
         Self { policy: policy.to_owned(), ..Self::bare(table, Limits::default()) }
     }
@@ -48,6 +52,20 @@ impl TableSas {
     fn bare(table: &TableName, limits: Limits) -> Self {
         let permissions = TablePermissions::NONE;
         Self { table: table.clone(), permissions, policy: String::new(), range: SasRange::ALL, limits }
+    }
+
+    /// Until a time, to the second.
+    #[must_use]
+    pub const fn expiring(mut self, expires: DateTime<Utc>) -> Self {
+        self.limits.expiry = Some(expires);
+        self
+    }
+
+    /// With these rights.
+    #[must_use]
+    pub const fn permitting(mut self, permissions: TablePermissions) -> Self {
+        self.permissions = permissions;
+        self
     }
 
     /// On these entities alone.
@@ -61,27 +79,35 @@ impl TableSas {
     /// prefixes are left out; types told apart by a property are not: the service cannot see it.
     ///
     /// # Errors
-    /// The type's row prefix has no end.
+    /// The partition key does not start as those of `T` do.
     pub fn within_partition<T: TableEntity>(self, partition: impl PartitionIn<T>) -> Result<Self> {
-        let range = SasRange::partition(partition.partition_key());
-        let range = match T::SCHEMA.discriminator {
-            Discriminator::RowPrefix(prefix) => range.rows(RowPrefix::<T>::new(prefix).into_range()?)?,
-            _ => range,
-        };
-        Ok(self.within(range))
+        self.within_rows_of::<T>(partition.partition_key(), Range::ALL)
     }
 
-    /// On the entities of `T` in a partition with these row keys alone.
+    /// On the entities of `T` in a partition with these row keys alone. An open end is the end of the rows of
+    /// `T`, as far as [`within_partition`](Self::within_partition) can tell them from others.
     ///
     /// # Errors
-    /// A part of a row key cannot be encoded.
+    /// A part of a row key cannot be encoded; no row key of `T` is in the range; see
+    /// [`within_partition`](Self::within_partition).
     pub fn within_rows<T: TableEntity>(
         self,
         partition: impl PartitionIn<T>,
         rows: impl RowBounds<T>,
     ) -> Result<Self> {
-        let range = SasRange::partition(partition.partition_key()).rows(rows.into_range()?)?;
-        Ok(self.within(range))
+        self.within_rows_of::<T>(partition.partition_key(), rows.into_range()?)
+    }
+
+    fn within_rows_of<T: TableEntity>(self, partition: &PartitionKey, rows: Range) -> Result<Self> {
+        check_partition::<T>(partition)?;
+        let rows = rows.intersect(all_rows::<T>()?);
+        if rows.is_empty() {
+            return Err(Error::invalid_request(format!(
+                "no row key of {} is in the range; a signature over it would allow nothing",
+                T::SCHEMA.rust_name
+            )));
+        }
+        Ok(self.within(SasRange::partition(partition).rows(rows)?))
     }
 
     limit_setters!();
@@ -129,5 +155,27 @@ impl TableSas {
             self.limits.ip(),
             self.limits.protocol()
         )
+    }
+}
+
+/// Every row of `T` in a partition, and as few others as the key can tell.
+fn all_rows<T: TableEntity>() -> Result<Range> {
+    match T::SCHEMA.discriminator {
+        Discriminator::RowPrefix(prefix) => RowPrefix::<T>::new(prefix).into_range(),
+        _ => Ok(Range::ALL),
+    }
+}
+
+/// A [`PartitionKey`] only claims to be one of `T`.
+fn check_partition<T: TableEntity>(partition: &PartitionKey) -> Result<()> {
+    match T::SCHEMA.discriminator {
+        Discriminator::PartitionPrefix(prefix) if !partition.as_str().starts_with(prefix) => {
+            Err(Error::invalid_request(format!(
+                "the partition {:?} has no entities of {}: their partition keys start with {prefix:?}",
+                partition.as_str(),
+                T::SCHEMA.rust_name
+            )))
+        }
+        _ => Ok(()),
     }
 }

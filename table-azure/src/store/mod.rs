@@ -1,6 +1,7 @@
 //! The store: how it is made, and the contract over REST.
 
 mod query;
+mod sign;
 mod tables;
 mod write;
 
@@ -11,18 +12,15 @@ use azure_core::credentials::TokenCredential;
 use azure_core::http::policies::Policy;
 use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Pipeline, RetryOptions};
-use chrono::{DateTime, Utc};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{GroupTransaction, Operation, ServiceProfile, TableStore, Written};
-use table_core::typed::{PartitionIn, TableEntity};
 use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
 use crate::auth::{Connection, Secret, SharedKeyPolicy, scope};
 use crate::endpoint::Endpoint;
 use crate::rest::Client;
-use crate::sas::{AccountSas, SasToken, TablePermissions, TableSas};
 use crate::{AzureTableStoreOptions, SharedKey};
 
 /// Tables of an Azure Storage account or of Azure Cosmos DB for Table.
@@ -105,45 +103,6 @@ impl AzureTableStore {
             Secret::Key(key) => Self::with_shared_key(&endpoint, key, Some(options)),
             Secret::Sas(sas) => Self::build(Endpoint::new(&endpoint, Some(sas.0))?, None, options),
         }
-    }
-
-    /// Signs rights on the entities of `T` in one partition: whoever has the token sees its own and no
-    /// other's. No request. Over https alone; build a [`TableSas`] for more choice, and
-    /// [`sign`](Self::sign) it.
-    ///
-    /// # Errors
-    /// The store has no account key; the partition is the empty one, which a signature cannot name.
-    pub fn sas_for<T: TableEntity>(
-        &self,
-        table: &TableName,
-        partition: impl PartitionIn<T>,
-        permissions: TablePermissions,
-        expires: DateTime<Utc>,
-    ) -> Result<SasToken> {
-        self.sign(&TableSas::new(table, permissions, expires).within_partition::<T>(partition)?)
-    }
-
-    /// Signs rights on a table with the account's key. No request.
-    ///
-    /// # Errors
-    /// The store has no account key, or see [`TableSas::sign`].
-    pub fn sign(&self, sas: &TableSas) -> Result<SasToken> {
-        sas.sign(self.account_key()?)
-    }
-
-    /// Signs rights on the account with its key. No request.
-    ///
-    /// # Errors
-    /// The store has no account key.
-    pub fn sign_account(&self, sas: &AccountSas) -> Result<SasToken> {
-        self.account_key().map(|key| sas.sign(key))
-    }
-
-    fn account_key(&self) -> Result<&SharedKey> {
-        let missing = || {
-            Error::invalid_request("only a store with an account key can sign; this one has a token or a SAS")
-        };
-        self.key.as_ref().ok_or_else(missing)
     }
 
     pub(crate) fn client(&self) -> &Client {

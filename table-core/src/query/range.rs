@@ -60,7 +60,8 @@ impl Range {
     }
 
     /// What is in both.
-    pub(crate) fn intersect(self, other: Self) -> Self {
+    #[must_use]
+    pub fn intersect(self, other: Self) -> Self {
         let from = if compare_starts(&self.from, &other.from).is_ge() { self.from } else { other.from };
         let to = if compare_ends(&self.to, &other.to).is_le() { self.to } else { other.to };
         Self { from, to }

@@ -1,0 +1,88 @@
+use chrono::{DateTime, Utc};
+use table_core::model::TableName;
+use table_core::typed::{PartitionIn, RowBounds, TableEntity};
+use table_core::{Error, Result};
+
+use crate::sas::{AccountSas, SasToken, TablePermissions, TableSas};
+use crate::{AzureTableStore, SharedKey};
+
+/// Rights to give away.
+impl AzureTableStore {
+    /// Signs rights on the entities of `T` in one partition: whoever has the token sees its own and no
+    /// other's. No request. Over https alone; build a [`TableSas`] for more choice, and
+    /// [`sign`](Self::sign) it.
+    ///
+    /// # Errors
+    /// The store has no account key; the partition is the empty one, which a signature cannot name; or see
+    /// [`TableSas::within_partition`].
+    pub fn sas_for<T: TableEntity>(
+        &self,
+        table: &TableName,
+        partition: impl PartitionIn<T>,
+        permissions: TablePermissions,
+        expires: DateTime<Utc>,
+    ) -> Result<SasToken> {
+        self.sign(&TableSas::new(table, permissions, expires).within_partition::<T>(partition)?)
+    }
+
+    /// [`sas_for`](Self::sas_for) those of the entities that have these row keys.
+    ///
+    /// ```
+    /// use chrono::{TimeDelta, Utc};
+    /// use table_azure::sas::TablePermissions;
+    /// use table_azure::{AzureTableStore, SharedKey};
+    /// use table_core::model::TableName;
+    /// use table_core::typed::TableEntity;
+    /// #[derive(TableEntity)]
+    /// #[entity(discriminator(row_prefix), row_key = "order_{year:04}_{number:06}")]
+    /// struct Order {
+    ///     #[partition_key]
+    ///     tenant: String,
+    ///     year: u16,
+    ///     number: u32,
+    /// }
+    /// let key = SharedKey::new("account", "a2V5")?;
+    /// let store = AzureTableStore::with_shared_key("https://account.table.core.windows.net", key, None)?;
+    /// let (table, expires) = (TableName::new("Orders")?, Utc::now() + TimeDelta::hours(1));
+    /// let (tenant, rows) = (Order::partition("contoso")?, Order::row_prefix().year(2026)..);
+    /// let token = store.sas_for_rows::<Order>(&table, tenant, rows, TablePermissions::READ, expires)?;
+    /// assert!(token.as_str().contains("spk=contoso&srk=order%5F2026%5F&epk=contoso&erk=order%5F%EF%BF%BF"));
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`TableSas::within_rows`] and [`sas_for`](Self::sas_for).
+    pub fn sas_for_rows<T: TableEntity>(
+        &self,
+        table: &TableName,
+        partition: impl PartitionIn<T>,
+        rows: impl RowBounds<T>,
+        permissions: TablePermissions,
+        expires: DateTime<Utc>,
+    ) -> Result<SasToken> {
+        self.sign(&TableSas::new(table, permissions, expires).within_rows::<T>(partition, rows)?)
+    }
+
+    /// Signs rights on a table with the account's key. No request.
+    ///
+    /// # Errors
+    /// The store has no account key, or see [`TableSas::sign`].
+    pub fn sign(&self, sas: &TableSas) -> Result<SasToken> {
+        sas.sign(self.account_key()?)
+    }
+
+    /// Signs rights on the account with its key. No request.
+    ///
+    /// # Errors
+    /// The store has no account key.
+    pub fn sign_account(&self, sas: &AccountSas) -> Result<SasToken> {
+        self.account_key().map(|key| sas.sign(key))
+    }
+
+    fn account_key(&self) -> Result<&SharedKey> {
+        let missing = || {
+            Error::invalid_request("only a store with an account key can sign; this one has a token or a SAS")
+        };
+        self.key.as_ref().ok_or_else(missing)
+    }
+}
