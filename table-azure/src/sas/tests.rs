@@ -1,5 +1,6 @@
 use chrono::{DateTime, Utc};
 use table_core::model::{Key, PartitionKey, TableName};
+use table_core::typed::{RowBounds, RowPrefix, TableEntity};
 
 use super::*;
 use crate::SharedKey;
@@ -63,6 +64,18 @@ fn a_policy_takes_the_place_of_rights_and_times() {
 }
 
 #[test]
+fn what_a_policy_leaves_out_is_said_by_the_signature() {
+    let sas = TableSas::by_policy(&table(), "readers")
+        .permitting(TablePermissions::READ)
+        .starting(time("2013-08-16T00:00:00Z"))
+        .expiring(time("2013-08-17T00:00:00Z"));
+    assert!(sas.sign(&key()).unwrap().as_str().starts_with(
+        "sv=2019%2D02%2D02&tn=mytable&sp=r&st=2013%2D08%2D16T00%3A00%3A00Z&se=2013%2D08%2D17T00%3A00%3A00Z\
+        &si=readers&spr=https&sig="
+    ));
+}
+
+#[test]
 fn what_the_protocol_would_read_as_no_end_is_refused() {
     let sas = |range| {
         TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).within(range).sign(&key())
@@ -85,4 +98,78 @@ fn letters_are_read_in_any_order_and_written_in_one() {
     assert_eq!("dur".parse::<TablePermissions>().unwrap().to_string(), "rud");
     assert!("x".parse::<TablePermissions>().is_err());
     assert_eq!(AccountPermissions::ALL.to_string(), "rwdlacup");
+}
+
+#[derive(TableEntity)]
+#[entity(discriminator(row_prefix))]
+struct Order {
+    #[partition_key]
+    tenant: String,
+    #[row_key(format = "order_{:02}")]
+    number: u32,
+}
+
+fn first() -> RowPrefix<Order> {
+    RowPrefix::new("order_03")
+}
+
+fn last() -> RowPrefix<Order> {
+    RowPrefix::new("order_07")
+}
+
+/// The first and the last row key that a signature over these rows allows.
+fn ends(rows: impl RowBounds<Order>) -> table_core::Result<(String, String)> {
+    let sas = TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH);
+    let token = sas.within_rows::<Order>(Order::partition("contoso")?, rows)?.sign(&key())?;
+    let url = azure_core::http::Url::parse(&token.url("https://a")).unwrap();
+    let field = |name| url.query_pairs().find(|(n, _)| n == name).unwrap().1.into_owned();
+    assert_eq!((field("spk"), field("epk")), ("contoso".to_owned(), "contoso".to_owned()));
+    Ok((field("srk"), field("erk")))
+}
+
+#[test]
+fn rows_with_an_open_end_stay_those_of_the_type() {
+    let (from, to) = ("order_", "order_\u{FFFF}");
+    let before_last = "order_06\u{FFFF}";
+    for (found, expected) in [
+        (ends(Order::row_prefix()), (from, to)),
+        (ends(first()), ("order_03", "order_03\u{FFFF}")),
+        (ends(first()..last()), ("order_03", before_last)),
+        (ends(first()..=last()), ("order_03", "order_07\u{FFFF}")),
+        (ends(..last()), (from, before_last)),
+        (ends(..=last()), (from, "order_07\u{FFFF}")),
+        (ends(first()..), ("order_03", to)),
+        // Claims that reach beyond the type's rows.
+        (ends(RowPrefix::new("a")..RowPrefix::new("z")), (from, to)),
+        (ends(RowPrefix::new("")), (from, to)),
+    ] {
+        let (srk, erk) = found.unwrap();
+        assert_eq!((srk.as_str(), erk.as_str()), expected);
+    }
+}
+
+#[test]
+fn rows_that_are_none_of_the_type_are_refused() {
+    assert!(ends(last()..first()).is_err());
+    assert!(ends(RowPrefix::new("invoice_")).is_err());
+    assert!(ends(RowPrefix::new("p")..).is_err());
+    assert!(ends(..RowPrefix::new("order_")).is_err());
+}
+
+#[derive(TableEntity)]
+#[entity(discriminator(partition_prefix))]
+struct Reading {
+    #[partition_key(format = "sensor_{}")]
+    sensor: String,
+    #[row_key]
+    day: String,
+}
+
+#[test]
+fn a_partition_of_another_type_is_refused() {
+    let sas = || TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH);
+    assert!(sas().within_partition::<Reading>(Reading::partition("7").unwrap()).is_ok());
+    let claimed = PartitionKey::new("contoso").unwrap();
+    let error = sas().within_partition::<Reading>(claimed).unwrap_err();
+    assert!(error.to_string().contains("contoso") && error.to_string().contains("sensor_"), "{error}");
 }

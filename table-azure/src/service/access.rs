@@ -1,7 +1,8 @@
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
-use table_core::Result;
 use table_core::model::TableName;
+use table_core::store::ErrorKind;
+use table_core::{Error, Result};
 
 use super::{from_xml, get, put, to_xml};
 use crate::AzureTableStore;
@@ -10,15 +11,17 @@ use crate::sas::TablePermissions;
 
 /// Rights that are stored with a table under a name, for signatures to refer to. Changing or removing
 /// the policy changes or revokes every signature that names it.
+///
+/// What it leaves out, the signature says; the service refuses one that says what the policy says too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPolicy {
     /// The name, up to 64 characters.
     pub id: String,
-    /// When it begins.
-    pub start: DateTime<Utc>,
+    /// When it begins; `None` leaves that to the signature.
+    pub start: Option<DateTime<Utc>>,
     /// When it ends; `None` leaves that to the signature.
     pub expiry: Option<DateTime<Utc>>,
-    /// What it allows.
+    /// What it allows; [`TablePermissions::NONE`] leaves that to the signature.
     pub permissions: TablePermissions,
 }
 
@@ -39,10 +42,11 @@ impl AzureTableStore {
     /// Table Storage alone.
     ///
     /// # Errors
-    /// The service's.
+    /// More than five, or a name that is too long; the service's.
     pub async fn set_stored_policies(&self, table: &TableName, policies: &[StoredPolicy]) -> Result<()> {
         let client = self.client();
         client.only_storage(NAME)?;
+        check(policies)?;
         let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
         let body = to_xml(&Identifiers { policies: policies.iter().map(Identifier::of).collect() })?;
         client.send(put("set_stored_policies", Subject::Table(table), url, body)).await.map(drop)
@@ -50,6 +54,21 @@ impl AzureTableStore {
 }
 
 const NAME: &str = "stored access policies";
+
+/// <https://learn.microsoft.com/rest/api/storageservices/define-stored-access-policy>
+const POLICIES: usize = 5;
+const ID_CHARS: usize = 64;
+
+fn check(policies: &[StoredPolicy]) -> Result<()> {
+    if policies.len() > POLICIES {
+        return Err(Error::limit("stored access policies of a table", POLICIES, policies.len()));
+    }
+    let longest = policies.iter().map(|policy| policy.id.chars().count()).max().unwrap_or_default();
+    if longest > ID_CHARS {
+        return Err(Error::limit("characters of a stored access policy's name", ID_CHARS, longest));
+    }
+    Ok(())
+}
 
 /// <https://learn.microsoft.com/rest/api/storageservices/set-table-acl#request-body>
 #[derive(Serialize, Deserialize)]
@@ -70,6 +89,7 @@ struct Identifier {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct AccessPolicy {
+    #[serde(skip_serializing_if = "String::is_empty")]
     start: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     expiry: String,
@@ -78,11 +98,10 @@ struct AccessPolicy {
 }
 
 impl Identifier {
-    /// The start is always said: the emulator fails without it.
     fn of(policy: &StoredPolicy) -> Self {
         let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Micros, true);
         let access_policy = AccessPolicy {
-            start: time(policy.start),
+            start: policy.start.map(time).unwrap_or_default(),
             expiry: policy.expiry.map(time).unwrap_or_default(),
             permission: policy.permissions.to_string(),
         };
@@ -91,33 +110,113 @@ impl Identifier {
 
     fn into_policy(self) -> Result<StoredPolicy> {
         let AccessPolicy { start, expiry, permission } = self.access_policy;
-        let time = |text: &str| text.parse::<DateTime<Utc>>().ok();
-        let start = time(&start).unwrap_or(DateTime::UNIX_EPOCH);
-        Ok(StoredPolicy { id: self.id, start, expiry: time(&expiry), permissions: permission.parse()? })
+        let unreadable = |field: &str, text: &str| {
+            ErrorKind::Service(format!("policy {:?} with a {field} that cannot be read: {text:?}", self.id))
+        };
+        Ok(StoredPolicy {
+            start: time(&start).map_err(|()| unreadable("Start", &start))?,
+            expiry: time(&expiry).map_err(|()| unreadable("Expiry", &expiry))?,
+            permissions: permission.parse().map_err(|_| unreadable("Permission", &permission))?,
+            id: self.id,
+        })
     }
+}
+
+/// A moment in one of the documented forms: a day, with the time to the minute, the second, or below.
+///
+/// <https://learn.microsoft.com/rest/api/storageservices/formatting-datetime-values>
+fn time(text: &str) -> Result<Option<DateTime<Utc>>, ()> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let whole = || DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc());
+    let minute = || DateTime::parse_from_str(text, "%Y-%m-%dT%H:%M%#z").ok().map(|time| time.to_utc());
+    let day = || text.parse::<NaiveDate>().ok().map(|day| day.and_time(NaiveTime::MIN).and_utc());
+    whole().or_else(minute).or_else(day).map(Some).ok_or(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn written(policy: &StoredPolicy) -> String {
+        let xml = to_xml(&Identifiers { policies: vec![Identifier::of(policy)] }).unwrap();
+        String::from_utf8(xml).unwrap()
+    }
+
+    fn read(xml: &str) -> Result<StoredPolicy> {
+        let read: Identifiers = azure_core::xml::from_xml(xml.as_bytes()).unwrap();
+        read.policies.into_iter().next().unwrap().into_policy()
+    }
+
     #[test]
     fn policies_are_written_as_documented_and_read_back() {
         let policy = StoredPolicy {
             id: "readers & writers".to_owned(),
-            start: "2013-08-16T00:00:00Z".parse().unwrap(),
+            start: Some("2013-08-16T00:00:00Z".parse().unwrap()),
             expiry: None,
             permissions: TablePermissions::READ | TablePermissions::ADD,
         };
-        let xml = to_xml(&Identifiers { policies: vec![Identifier::of(&policy)] }).unwrap();
+        let xml = written(&policy);
         assert_eq!(
-            String::from_utf8(xml.clone()).unwrap(),
+            xml,
             "<?xml version=\"1.0\" encoding=\"utf-8\"?><SignedIdentifiers><SignedIdentifier>\
             <Id>readers &amp; writers</Id><AccessPolicy><Start>2013-08-16T00:00:00.000000Z</Start>\
             <Permission>ra</Permission></AccessPolicy></SignedIdentifier></SignedIdentifiers>"
         );
-        let read: Identifiers = azure_core::xml::from_xml(&xml).unwrap();
-        let read: Vec<_> = read.policies.into_iter().map(|p| p.into_policy().unwrap()).collect();
-        assert_eq!(read, [policy]);
+        assert_eq!(read(&xml).unwrap(), policy);
+    }
+
+    #[test]
+    fn what_a_policy_leaves_out_stays_out() {
+        let policy = StoredPolicy {
+            id: "x".to_owned(),
+            start: None,
+            expiry: None,
+            permissions: TablePermissions::NONE,
+        };
+        let xml = written(&policy);
+        assert!(!["Start", "Expiry", "Permission"].iter().any(|field| xml.contains(field)), "{xml}");
+        assert_eq!(read(&xml).unwrap(), policy);
+        let bare = "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
+        assert_eq!(read(bare).unwrap(), policy);
+    }
+
+    #[test]
+    fn every_documented_form_of_a_time_is_read_and_no_other() {
+        let with = |expiry: &str| {
+            read(&format!(
+                "<SignedIdentifiers><SignedIdentifier><Id>x</Id><AccessPolicy><Expiry>{expiry}</Expiry>\
+                </AccessPolicy></SignedIdentifier></SignedIdentifiers>"
+            ))
+        };
+        for (text, expected) in [
+            ("2025-01-02", "2025-01-02T00:00:00Z"),
+            ("2025-01-02T10:30Z", "2025-01-02T10:30:00Z"),
+            ("2025-01-02T10:30+02:00", "2025-01-02T08:30:00Z"),
+            ("2025-01-02T10:30:05Z", "2025-01-02T10:30:05Z"),
+            ("2025-01-02T10:30:05.1234567Z", "2025-01-02T10:30:05.1234567Z"),
+            ("2025-01-02T10:30:05-01:00", "2025-01-02T11:30:05Z"),
+        ] {
+            assert_eq!(with(text).unwrap().expiry, Some(expected.parse().unwrap()), "{text}");
+        }
+        for text in ["soon", "2025-13-01", "2025-01-02T10:30", "2025-01-02T25:00Z"] {
+            let error = with(text).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{text}: {error}");
+            assert!(error.to_string().contains("Expiry"), "{error}");
+        }
+    }
+
+    #[test]
+    fn too_many_policies_and_too_long_names_are_refused() {
+        let policy = |id: &str| StoredPolicy {
+            id: id.to_owned(),
+            start: None,
+            expiry: None,
+            permissions: TablePermissions::READ,
+        };
+        assert!(check(&[policy(&"x".repeat(64))]).is_ok());
+        assert!(check(&[policy(&"x".repeat(65))]).unwrap_err().is_limit_exceeded());
+        assert!(check(&vec![policy("x"); 6]).unwrap_err().is_limit_exceeded());
     }
 }
