@@ -92,11 +92,17 @@ mod azurite {
         AzureWorkQueue::from_connection_string(&connection_string().await, name, None).unwrap()
     }
 
-    /// The same queue by a signature over messages with these rights, in a connection string.
-    fn guest(name: &str, rights: AccountPermissions) -> AzureWorkQueue {
+    /// What a signature over messages is over. Azurite takes a message for a part of its queue where it is renewed
+    /// or deleted, and asks for rights on queues then
+    /// (<https://github.com/Azure/Azurite/blob/main/src/queue/authentication/OperationAccountSASPermission.ts>);
+    /// documented are rights on messages (<https://learn.microsoft.com/rest/api/storageservices/create-account-sas>).
+    const MESSAGES: AccountResources = AccountResources::ENTITY;
+
+    /// The same queue by a signature with these rights, in a connection string.
+    fn guest(name: &str, rights: AccountPermissions, on: AccountResources) -> AzureWorkQueue {
         let (account, key) = Azurite::shared().account();
         let expires = Utc::now() + TimeDelta::hours(1);
-        let sas = AccountSas::new(rights, AccountResources::ENTITY, expires)
+        let sas = AccountSas::new(rights, on, expires)
             .of(AccountServices::QUEUE)
             .over(SasProtocol::HttpsAndHttp)
             .sign(&SharedKey::new(account, key).unwrap());
@@ -113,15 +119,33 @@ mod azurite {
     async fn a_signature_allows_what_it_says() {
         let name = Uuid::new_v4().to_string();
         named(&name).await.create_if_missing().await.unwrap();
-        let worker = guest(&name, AccountPermissions::ALL);
+        let worker = guest(&name, AccountPermissions::ALL, MESSAGES);
         worker.send("one", Duration::ZERO).await.unwrap();
         assert_eq!(worker.peek(9).await.unwrap()[0].body, "one");
         assert_eq!(worker.receive(9, Duration::from_secs(60)).await.unwrap().len(), 1);
         assert!(is_forbidden(worker.delete_queue().await));
-        let sender = guest(&name, AccountPermissions::ADD);
+        let sender = guest(&name, AccountPermissions::ADD, MESSAGES);
         sender.send("two", Duration::ZERO).await.unwrap();
         assert!(is_forbidden(sender.peek(9).await));
         assert!(is_forbidden(sender.receive(9, Duration::from_secs(60)).await));
+    }
+
+    #[tokio::test]
+    async fn a_signature_renews_and_deletes() {
+        let name = Uuid::new_v4().to_string();
+        let owner = named(&name).await;
+        owner.create_if_missing().await.unwrap();
+        owner.send("one", Duration::ZERO).await.unwrap();
+        let received = owner.receive(1, Duration::from_secs(60)).await.unwrap();
+        let receipt = received[0].receipt.as_ref().unwrap();
+        let with = |rights| guest(&name, rights, MESSAGES | AccountResources::TABLE);
+        assert!(is_forbidden(
+            with(AccountPermissions::PROCESS).renew(receipt, Duration::from_secs(60)).await
+        ));
+        let receipt = with(AccountPermissions::UPDATE).renew(receipt, Duration::from_secs(60)).await.unwrap();
+        assert!(is_forbidden(with(AccountPermissions::UPDATE).delete(&receipt).await));
+        with(AccountPermissions::PROCESS).delete(&receipt).await.unwrap();
+        assert!(owner.delete(&receipt).await.unwrap_err().is_precondition_failed());
     }
 
     #[tokio::test]

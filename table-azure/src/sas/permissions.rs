@@ -119,6 +119,6 @@ letters! {
     SERVICE = 0, 's';
     /// Tables and queues: create, delete, stored policies.
     TABLE = 1, 'c';
-    /// Entities and messages.
+    /// Entities and messages. Azurite asks for `TABLE` too where a message is renewed or deleted.
     ENTITY = 2, 'o';
 }
