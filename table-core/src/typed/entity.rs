@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use super::{Discriminator, IndexSchema, Schema};
 use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
 use crate::query::{Filter, Select};
-use crate::store::Result;
+use crate::store::{Error, Result};
 
 /// What can be read from an entity: entities, projections, resolvers, and [`Entity`] itself.
 ///
@@ -102,6 +102,19 @@ pub trait EntityPatch: Send + Sync + 'static {
     /// # Errors
     /// A value cannot be stored.
     fn to_properties(&self) -> Result<Properties>;
+
+    /// What a merge writes into the entity with this key.
+    ///
+    /// # Errors
+    /// As for [`to_properties`](Self::to_properties); it sets nothing.
+    fn to_entity(&self, key: Key) -> Result<Entity> {
+        let properties = self.to_properties()?;
+        if properties.is_empty() {
+            let name = Self::Entity::SCHEMA.rust_name;
+            return Err(Error::invalid_request(format!("the patch of the {name} {key} sets no field")));
+        }
+        Ok(Entity::from_parts(key, properties))
+    }
 }
 
 /// The key of an entity of type `T`: made by `T::key(…)`.

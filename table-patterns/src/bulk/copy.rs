@@ -14,7 +14,7 @@ use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
 const PAGE: usize = 1000;
 /// What is read before it is written: entities and bytes of properties.
 const WINDOW: usize = 10_000;
-const WINDOW_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
 /// Copies a table, row by row as it is, between any two stores: memory, embedded, Azure.
 ///

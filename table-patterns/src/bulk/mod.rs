@@ -53,6 +53,7 @@ mod send;
 mod writer;
 
 pub use compare::{Comparison, Difference, compare_tables};
+pub(crate) use copy::WINDOW_BYTES;
 pub use copy::{CopyJob, CopyReport};
 pub use delete::{Unchanged, delete_partition, delete_where};
 pub use options::BulkOptions;

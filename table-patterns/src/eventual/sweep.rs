@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use table_core::model::{IfMatch, SYSTEM_PREFIX, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Result, TableStoreExt as _};
@@ -24,7 +25,8 @@ impl Coordinator {
         let heads = Filter::starts_with(Filter::PARTITION_KEY, &format!("{SYSTEM_PREFIX}t_"));
         let query = Query::new().with_filter(heads.and(Filter::eq(Filter::ROW_KEY, ROW)));
         let mut removed = 0;
-        for row in self.ledger.store.query_all(&self.ledger.table, &query).await? {
+        let mut rows = self.ledger.store.query_stream(self.ledger.table.clone(), query);
+        while let Some(row) = rows.try_next().await? {
             let old = row.timestamp().is_some_and(|written| after(written, keep) <= Ticks::now());
             let finished = Head::read(&row)?.state != State::Running;
             if let (true, true, Some(etag)) = (old, finished, row.etag()) {

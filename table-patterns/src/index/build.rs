@@ -14,9 +14,10 @@ use super::lookup::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::state::IndexState;
+use crate::bulk::WINDOW_BYTES;
 use crate::journal::{Lease, violation};
 
-/// Entities whose entries are sorted into groups together.
+/// Entities whose entries are sorted into groups together; fewer where they are large.
 const WINDOW: usize = 10_000;
 
 /// What a build has done so far.
@@ -34,8 +35,8 @@ pub struct BuildProgress {
 
 /// Builds an index over existing data while writers go on.
 ///
-/// Resumable: progress is stored in the catalog after each window of 10,000 entities, and another
-/// builder takes over from it, once the first has been silent for a lease. Each change of state waits
+/// Resumable: progress is stored in the catalog after each window of 10,000 entities, or of 16 MiB, and
+/// another builder takes over from it, once the first has been silent for a lease. Each change of state waits
 /// for the cache time of writers and the longest life of a request.
 pub struct IndexBuild<'a> {
     pub(super) entities: &'a IndexedEntities,
@@ -105,9 +106,13 @@ impl IndexedEntities {
     }
 
     /// Waits until every writer knows the new state and no request of an older one is under way.
-    pub(super) async fn settle_state(&self) -> Result<()> {
-        sleep(self.options.cache + self.options.timing.request()).await;
+    async fn settle_state(&self) -> Result<()> {
+        self.let_states_settle().await;
         self.refresh().await
+    }
+
+    pub(super) async fn let_states_settle(&self) {
+        sleep(self.options.cache + self.options.timing.request()).await;
     }
 }
 
@@ -198,13 +203,14 @@ impl<'a> IndexBuild<'a> {
         &mut self,
         from: Option<&Continuation>,
     ) -> Result<(Vec<Entity>, Option<Continuation>)> {
-        let (mut window, mut from) = (Vec::new(), from.cloned());
+        let (mut window, mut bytes, mut from) = (Vec::new(), 0, from.cloned());
         loop {
             let page =
                 self.entities.store().query(self.entities.table(), &Query::new(), from.as_ref()).await?;
-            window.extend(page.items.into_iter().filter(is_entity));
+            let entities = page.items.into_iter().filter(is_entity);
+            window.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
             from = page.continuation;
-            if from.is_none() || window.len() >= WINDOW {
+            if from.is_none() || window.len() >= WINDOW || bytes >= WINDOW_BYTES {
                 self.progress.entities += window.len();
                 return Ok((window, from));
             }

@@ -10,6 +10,7 @@ use table_core::store::{Error, Outcome, Result, Written};
 
 use super::entry::{Entry, Location, Maintainer as _};
 use super::indexed::IndexedEntities;
+use crate::bulk::WINDOW_BYTES;
 use crate::journal::{Change, Entries};
 
 /// How much a bulk insert does at once.
@@ -18,7 +19,7 @@ use crate::journal::{Change, Entries};
 pub struct BulkInsert {
     /// Groups being written.
     pub parallelism: usize,
-    /// Entities that are read before their groups are formed. More of them make fuller groups where many
+    /// Entities that are read before their groups are formed; fewer once they have 16 MiB of properties. More of them make fuller groups where many
     /// partitions come mixed, and fewer requests where entries elsewhere share partitions.
     pub window: usize,
 }
@@ -141,13 +142,8 @@ impl IndexedEntities {
     where
         S: Stream<Item = Result<Entity>> + Send + 'a,
     {
-        let windows = entities.try_chunks(options.window);
         let numbers = Arc::new(AtomicU64::new(0));
-        windows.flat_map(move |read| {
-            let (entities, error) = match read {
-                Ok(entities) => (entities, None),
-                Err(stopped) => (stopped.0, Some(stopped.1)),
-            };
+        windows(entities, options.window).flat_map(move |(entities, error)| {
             let numbers = Arc::clone(&numbers);
             let written = stream::once(self.grouped(entities)).map_ok(move |groups| {
                 let numbers = Arc::clone(&numbers);
@@ -223,6 +219,28 @@ impl IndexedEntities {
         }
         settled
     }
+}
+
+/// Entities together, so many or of so many bytes. An error of the input ends them, after what came before it.
+pub(super) fn windows(
+    entities: impl Stream<Item = Result<Entity>> + Send,
+    most: usize,
+) -> impl Stream<Item = (Vec<Entity>, Option<Error>)> + Send {
+    stream::unfold(Some(Box::pin(entities)), move |entities| async move {
+        let mut entities = entities?;
+        let (mut window, mut bytes) = (Vec::new(), 0);
+        while window.len() < most && bytes < WINDOW_BYTES {
+            match entities.next().await {
+                Some(Ok(entity)) => {
+                    bytes += entity.properties().as_packed().len();
+                    window.push(entity);
+                }
+                Some(Err(error)) => return Some(((window, Some(error)), None)),
+                None => return (!window.is_empty()).then_some(((window, None), None)),
+            }
+        }
+        Some(((window, None), Some(entities)))
+    })
 }
 
 /// An entity with what it takes in a group, and where its first entry elsewhere goes.

@@ -4,12 +4,15 @@ use table_core::model::{ETag, Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, Va
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
-use super::definition::Index;
+use super::definition::{Index, Placement};
+use super::shape::Shape;
 use super::state::IndexState;
 
 const STATE: &str = "IndexState";
 const FINGERPRINT: &str = "IndexDefinition";
 const PROGRESS: &str = "IndexProgress";
+const TABLE: &str = "IndexTable";
+const SHAPE: &str = "IndexShape";
 
 /// What the table says of one index.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +21,10 @@ pub struct CatalogEntry {
     pub state: IndexState,
     /// The definition it was made with; see [`Index::fingerprint`].
     pub fingerprint: String,
+    /// The table of its entries, if that is not the entities' own.
+    pub table: Option<TableName>,
+    /// How its entries are kept.
+    pub shape: Shape,
     /// Where a build goes on.
     pub progress: Option<String>,
     pub(super) etag: Option<ETag>,
@@ -58,7 +65,7 @@ impl Catalog<'_> {
 
     /// Adds an index in a state. One request.
     pub(super) async fn insert(&self, index: &Index, state: IndexState) -> Result<()> {
-        let row = write(index.name(), &index.fingerprint(), state, None)?;
+        let row = write(index.name(), &CatalogEntry::new(index, state))?;
         match self.store.write(self.table, Operation::Insert(row)).await {
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
             other => other.map(drop),
@@ -73,10 +80,11 @@ impl Catalog<'_> {
         state: IndexState,
         progress: Option<String>,
     ) -> Result<()> {
-        let row = write(name, &entry.fingerprint, state, progress.as_deref())?;
+        let next = CatalogEntry { state, progress, ..entry.clone() };
         let condition = entry.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
-        let written = self.store.write(self.table, Operation::Replace(row, condition)).await?;
-        (entry.state, entry.progress, entry.etag) = (state, progress, written.etag);
+        let replace = Operation::Replace(write(name, &next)?, condition);
+        let written = self.store.write(self.table, replace).await?;
+        *entry = CatalogEntry { etag: written.etag, ..next };
         Ok(())
     }
 
@@ -91,10 +99,27 @@ impl Catalog<'_> {
     }
 }
 
-fn write(name: &str, fingerprint: &str, state: IndexState, progress: Option<&str>) -> Result<Entity> {
-    let mut row = Entity::new(partition(), name)?.with(STATE, state.name()).with(FINGERPRINT, fingerprint);
+impl CatalogEntry {
+    fn new(index: &Index, state: IndexState) -> Self {
+        let table = match index.placement() {
+            Placement::OtherTable(table) => Some(table.clone()),
+            Placement::SamePartition | Placement::OtherPartition => None,
+        };
+        let (fingerprint, shape) = (index.fingerprint(), index.shape().clone());
+        Self { state, fingerprint, table, shape, progress: None, etag: None }
+    }
+}
+
+fn write(name: &str, entry: &CatalogEntry) -> Result<Entity> {
+    let CatalogEntry { state, fingerprint, table, shape, progress, etag: _ } = entry;
+    let shape = serde_json::to_string(shape).map_err(|e| Error::invalid_request(e.to_string()))?;
+    let row = Entity::new(partition(), name)?.with(STATE, state.name());
+    let mut row = row.with(FINGERPRINT, fingerprint.as_str()).with(SHAPE, shape);
+    if let Some(table) = table {
+        row.properties_mut().set(TABLE, table.as_str());
+    }
     if let Some(progress) = progress {
-        row.properties_mut().set(PROGRESS, progress);
+        row.properties_mut().set(PROGRESS, progress.as_str());
     }
     Ok(row)
 }
@@ -104,13 +129,14 @@ fn read(row: &Entity) -> Result<CatalogEntry> {
         Some(ValueRef::String(text)) => Some(text),
         _ => None,
     };
-    let needed = |name: &str| {
-        text(name)
-            .ok_or_else(|| Error::decode("index catalog", row.key(), name, "Edm.String", "something else"))
-    };
+    let damaged =
+        |name: &str| Error::decode("index catalog", row.key(), name, "Edm.String", "something else");
+    let needed = |name: &str| text(name).ok_or_else(|| damaged(name));
     Ok(CatalogEntry {
         state: IndexState::parse(needed(STATE)?)?,
         fingerprint: needed(FINGERPRINT)?.to_owned(),
+        table: text(TABLE).map(TableName::new).transpose()?,
+        shape: serde_json::from_str(needed(SHAPE)?).map_err(|_| damaged(SHAPE))?,
         progress: text(PROGRESS).map(str::to_owned),
         etag: row.etag().cloned(),
     })

@@ -98,6 +98,12 @@ impl Index {
         }
     }
 
+    /// As much of an index as its rows tell.
+    pub(super) fn of_rows(name: &str, table: Option<&TableName>, shape: Shape) -> Self {
+        let placement = table.map_or(Placement::OtherPartition, |table| Placement::OtherTable(table.clone()));
+        Self::new(name, placement, |_| Ok(None)).with_shape(shape)
+    }
+
     /// Sets what entries hold.
     #[must_use]
     pub fn with_payload(mut self, payload: Payload) -> Self {

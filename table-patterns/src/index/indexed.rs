@@ -31,7 +31,7 @@ pub struct IndexOptions {
     pub acknowledge: Acknowledge,
     /// Where lists are kept that an index puts into blobs, below `{table}/{index}/`.
     pub blobs: Option<Arc<dyn ObjectStore>>,
-    /// Entities read at once when references are followed.
+    /// Requests at once when references are followed, partitions are merged, and entries are checked.
     pub concurrency: usize,
     /// Indexes that are left absent in a new table, to be built once it is loaded: writes do not maintain
     /// them until then.
@@ -86,8 +86,22 @@ impl IndexedEntities {
     /// more per index registered.
     ///
     /// # Errors
-    /// An index makes no sense, or needs blobs and has no store for them; the table is missing; the catalog has an index that is not given here, or another definition.
+    /// An index makes no sense, or needs blobs and has no store for them; the table is
+    /// missing; the catalog has an index that is not given here, or another definition: see
+    /// [`drop_outdated`](Self::drop_outdated).
     pub async fn open(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        indexes: Vec<Index>,
+        options: IndexOptions,
+    ) -> Result<Self> {
+        let this = Self::unopened(store, table, indexes, options)?;
+        this.register().await?;
+        Ok(this)
+    }
+
+    /// Before the catalog was asked.
+    pub(super) fn unopened(
         store: Arc<dyn TableStore>,
         table: TableName,
         indexes: Vec<Index>,
@@ -102,9 +116,7 @@ impl IndexedEntities {
         if let Some(blobs) = &options.blobs {
             journal = journal.with_blobs(blobs.clone());
         }
-        let this = Self { store, set, journal, options };
-        this.register().await?;
-        Ok(this)
+        Ok(Self { store, set, journal, options })
     }
 
     async fn register(&self) -> Result<()> {
@@ -151,6 +163,11 @@ impl IndexedEntities {
     /// Makes sure that the states of indexes may be acted upon.
     pub(super) async fn prepare(&self) -> Result<()> {
         self.set.prepare(&*self.store).await.map(drop)
+    }
+
+    /// Requests under way at once, where many are to be made.
+    pub(super) fn at_once(&self) -> usize {
+        self.options.concurrency.max(1)
     }
 
     pub(super) fn catalog(&self) -> Catalog<'_> {

@@ -32,10 +32,15 @@ impl IndexedEntities {
     /// # Errors
     /// As for [`references`](Self::references).
     pub async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
+        self.list_within(index, key, usize::MAX).await
+    }
+
+    /// The first so many entities of a list.
+    pub(super) async fn list_within(&self, index: &str, key: &Key, limit: usize) -> Result<Vec<Entity>> {
         let index = self.list_index(index).await?;
         let at = self.location(index, key);
         let keys = self.keys_in(index, &at).await?;
-        self.follow(index, &at, keys).await
+        self.follow(index, &at, keys, limit).await
     }
 
     /// The same, with one range query for the entities instead of a request for each: from the first of the
@@ -93,7 +98,10 @@ impl IndexedEntities {
     /// # Errors
     /// The index is unknown; the storage's.
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
-        let index = self.set.find(index)?;
+        self.collect_blobs_of(self.set.find(index)?).await
+    }
+
+    pub(super) async fn collect_blobs_of(&self, index: &Index) -> Result<usize> {
         if !index.shape().needs_blobs() {
             return Ok(0);
         }
@@ -102,17 +110,33 @@ impl IndexedEntities {
         self.journal.shared().collect_blobs(index.name(), &self.index_table(index), wait).await
     }
 
-    /// Reads the entities of a list and keeps those that are still to be in it.
-    pub(super) async fn follow(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
+    /// Reads entities of a list until there are so many, and no more than may be wanted: more only for those
+    /// that have left the list.
+    pub(super) async fn follow(
+        &self,
+        index: &Index,
+        at: &Location,
+        keys: Vec<Key>,
+        limit: usize,
+    ) -> Result<Vec<Entity>> {
+        let (mut found, mut keys) = (Vec::new(), keys.into_iter());
+        while found.len() < limit {
+            let next: Vec<_> = keys.by_ref().take(limit - found.len()).collect();
+            if next.is_empty() {
+                break;
+            }
+            found.extend(self.follow_all(index, at, next).await?);
+        }
+        Ok(found)
+    }
+
+    /// Reads entities of a list and keeps those that are still to be in it.
+    async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
         let reads = stream::iter(keys).map(|key| async move {
             let Some(entity) = self.get(&key).await? else { return Ok(None) };
             Ok(self.is_at(index, &entity, at)?.then_some(entity))
         });
-        reads
-            .buffered(self.options.concurrency.max(1))
-            .try_filter_map(|found| async move { Ok(found) })
-            .try_collect()
-            .await
+        reads.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 
     /// Whether an entity's entry is at a location.
@@ -122,8 +146,15 @@ impl IndexedEntities {
 
     pub(super) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
         let members = self.journal.shared().members(at, index.name()).await?;
-        let damaged = || Error::corrupt(format!("the list {} has a reference that is no key", at.key));
-        members.keys().ok_or_else(damaged)
+        members.keys().ok_or_else(|| damaged(at))
+    }
+
+    /// The same of a list whose row was read.
+    pub(super) async fn keys_of(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
+        match self.journal.shared().members_of(at, row).await? {
+            Some(members) => members.keys().ok_or_else(|| damaged(at)),
+            None => self.keys_in(index, at).await,
+        }
     }
 
     async fn list_index(&self, name: &str) -> Result<&Index> {
@@ -139,4 +170,8 @@ impl IndexedEntities {
         let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a summary"));
         if matches!(shape, Shape::Summary { .. }) { Ok(index) } else { Err(refused()) }
     }
+}
+
+fn damaged(at: &Location) -> Error {
+    Error::corrupt(format!("the list {} has a reference that is no key", at.key))
 }

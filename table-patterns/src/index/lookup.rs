@@ -1,4 +1,4 @@
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, Properties, ValueRef};
 use table_core::query::{Continuation, Filter, KeyBounds, Page, Query, Range};
 use table_core::store::{Error, Result};
@@ -43,7 +43,7 @@ impl IndexedEntities {
     /// RowKey, in the order of the entries. One request, and one per reference, as many at once as
     /// [`IndexOptions::concurrency`](super::IndexOptions) says.
     ///
-    /// Stale references are left out, so that a page may be short.
+    /// Stale references are left out, so that a page may be short. A page of lists has all entities of each.
     ///
     /// # Errors
     /// The index is unknown or not readable; the storage's.
@@ -54,19 +54,75 @@ impl IndexedEntities {
         from: Option<&Continuation>,
         trust: Trust,
     ) -> Result<Page<Entity>> {
+        self.page_within(index, query, from, trust, usize::MAX).await
+    }
+
+    /// The same, with references of lists followed until there are so many entities.
+    pub(super) async fn page_within(
+        &self,
+        index: &str,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+        trust: Trust,
+        limit: usize,
+    ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
         of_entities(index)?;
         let table = self.index_table(index);
         let page = self.store().query(&table, &query.to_query(index), from).await?;
         if index.shape().is_list() {
-            let items = self.follow_lists(index, page.items).await?;
+            let items = self.follow_lists(index, page.items, limit).await?;
             return Ok(Page { items, continuation: page.continuation });
         }
-        let resolved = stream::iter(page.items)
-            .map(|entry| self.resolve(index, entry, trust))
-            .buffered(self.options.concurrency.max(1));
+        let resolved =
+            stream::iter(page.items).map(|entry| self.resolve(index, entry, trust)).buffered(self.at_once());
         let items = resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await?;
         Ok(Page { items, continuation: page.continuation })
+    }
+
+    /// All entities of [`page`](Self::page), a page at a time: the next is read when those before it are
+    /// taken.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::{Entity, TableName};
+    /// # use table_core::store::TableStore;
+    /// use futures_util::{StreamExt, TryStreamExt};
+    /// use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Trust};
+    /// # let store = Arc::new(MemoryStore::new());
+    /// # let table = TableName::new("People")?;
+    /// # store.create_table(&table).await?;
+    /// let by_city = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}")?;
+    /// let people = IndexedEntities::open(store, table, vec![by_city], IndexOptions::local()).await?;
+    /// for id in ["1", "2", "3"] {
+    ///     people.insert(Entity::new("p", id)?.with("City", "oslo")).await?;
+    /// }
+    /// let in_oslo = IndexQuery::partition("p").prefix("city_oslo_");
+    /// let two: Vec<_> = people.stream("city", &in_oslo, Trust::Entry).take(2).try_collect().await?;
+    /// assert_eq!(two.len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`page`](Self::page), as an item.
+    pub fn stream<'a>(
+        &'a self,
+        index: &'a str,
+        query: &IndexQuery,
+        trust: Trust,
+    ) -> impl Stream<Item = Result<Entity>> + Send + use<'a> {
+        let start = Some((query.clone(), None));
+        let pages = stream::try_unfold(start, move |at| async move {
+            let Some((query, from)) = at else { return Ok::<_, Error>(None) };
+            let page = self.page(index, &query, from.as_ref(), trust).await?;
+            let next = page.continuation.map(|from| (query, Some(from)));
+            Ok(Some((stream::iter(page.items.into_iter().map(Ok)), next)))
+        });
+        pages.try_flatten()
     }
 
     /// All entities of [`page`](Self::page), collected.
@@ -74,24 +130,19 @@ impl IndexedEntities {
     /// # Errors
     /// As for [`page`](Self::page).
     pub async fn all(&self, index: &str, query: &IndexQuery, trust: Trust) -> Result<Vec<Entity>> {
-        let (mut all, mut from) = (Vec::new(), None);
-        loop {
-            let page = self.page(index, query, from.as_ref(), trust).await?;
-            all.extend(page.items);
-            from = page.continuation;
-            if from.is_none() {
-                return Ok(all);
-            }
-        }
+        self.stream(index, query, trust).try_collect().await
     }
 
-    /// The entities of lists, list by list.
-    async fn follow_lists(&self, index: &Index, rows: Vec<Entity>) -> Result<Vec<Entity>> {
+    /// The entities of lists, list by list, until there are so many.
+    async fn follow_lists(&self, index: &Index, rows: Vec<Entity>, limit: usize) -> Result<Vec<Entity>> {
         let mut all = Vec::new();
         for row in rows.into_iter().filter(|row| !row.key().is_system()) {
+            if all.len() >= limit {
+                break;
+            }
             let at = self.location(index, row.key());
-            let keys = self.keys_in(index, &at).await?;
-            all.extend(self.follow(index, &at, keys).await?);
+            let keys = self.keys_of(index, &at, &row).await?;
+            all.extend(self.follow(index, &at, keys, limit - all.len()).await?);
         }
         Ok(all)
     }

@@ -14,7 +14,7 @@
 //! | `Blob` | as `List` | `ListBlob`; the blob is `{table}/{index}/{id}` |
 //! | `Summary` | the key that the index gives, in the entity's partition | `Count`, and `Sum…` for each property |
 //! | `Copy` | an entity: the key that the index gives | the entity's own properties, and the copies, with their prefix |
-//! | catalog | PartitionKey `~~indexes`, the index's name | state, definition, progress of a build |
+//! | catalog | PartitionKey `~~indexes`, the index's name | state, definition, table and shape of its rows, progress of a build |
 //!
 //! References are keys in the order of the service, each without the bytes that it has in common with the one
 //! before; the first byte names the format (1). They are the same in a row, in a chunk and in a blob.
@@ -26,6 +26,17 @@
 //! those that are not to be in it. Blobs are never changed: a row names the one that counts, and its ETag
 //! decides; a crash leaves blobs that no row names, which [`IndexedEntities::collect_blobs`] deletes.
 //! Numbers of a summary are exact; where they could be added twice, in another partition, they are refused.
+//!
+//! # Life cycle
+//! | to | call |
+//! |---|---|
+//! | add an index to a table full of data | [`open`](IndexedEntities::open) with it, [`build`](IndexedEntities::build) |
+//! | find and repair what dangles or is missing | [`scrub`](IndexedEntities::scrub), by pages [`scrub_page`](IndexedEntities::scrub_page) |
+//! | make it anew | [`rebuild`](IndexedEntities::rebuild) |
+//! | change its definition | [`drop_outdated`](IndexedEntities::drop_outdated) with the new one, `open`, `build` |
+//! | give it up | [`drop_index`](IndexedEntities::drop_index), or `drop_outdated` by a program without it |
+//!
+//! A definition is what [`Index::fingerprint`] says. A table whose catalog has another is refused.
 //!
 //! # Failure windows
 //! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
@@ -53,6 +64,7 @@ mod bulk;
 mod catalog;
 mod definition;
 mod drop;
+mod drop_rows;
 mod entry;
 mod fan_out;
 mod held;

@@ -1,7 +1,10 @@
+use std::fmt;
+use std::str::FromStr;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch};
 use table_core::query::{Continuation, Query};
-use table_core::store::{Operation, Result};
+use table_core::store::{Error, Operation, Result};
 
 use super::definition::Index;
 use super::entry::Entry;
@@ -9,9 +12,6 @@ use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::shape::Shape;
 use crate::journal::is_pending;
-
-/// Checks under way at once.
-const IN_PARALLEL: usize = 16;
 
 /// What a scrub does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub struct ScrubReport {
     pub taken: usize,
 }
 
-/// Where a scrub goes on after it was stopped.
+/// Where a scrub goes on after it was stopped. Print it with [`Display`](fmt::Display), read it with
+/// [`str::parse`]; it reveals a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubCursor {
     dangling_done: bool,
@@ -46,12 +47,43 @@ pub struct ScrubCursor {
     partition: Option<String>,
 }
 
+/// `dangling` or `missing` with a continuation, or `after` with a partition.
+impl fmt::Display for ScrubCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(partition) = &self.partition {
+            return write!(f, "after {partition}");
+        }
+        f.write_str(if self.dangling_done { "missing" } else { "dangling" })?;
+        self.at.as_ref().map_or(Ok(()), |at| write!(f, " {at}"))
+    }
+}
+
+impl FromStr for ScrubCursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (kind, rest) = text.split_once(' ').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let at =
+            |done| Ok(Self { dangling_done: done, at: rest.map(str::parse).transpose()?, partition: None });
+        match (kind, rest) {
+            ("dangling", _) => at(false),
+            ("missing", _) => at(true),
+            ("after", Some(partition)) => {
+                Ok(Self { partition: Some(partition.to_owned()), ..Self::default() })
+            }
+            _ => Err(Error::invalid_request(format!(
+                "{text:?} is no scrub's cursor: pass the text exactly as it was printed"
+            ))),
+        }
+    }
+}
+
 impl IndexedEntities {
     /// Compares an index with the entities, both ways, while writers go on. Never deletes an entry whose
     /// entity was just rewritten, and never adds one for an entity that has just changed.
     ///
-    /// Cost: the pages of the index and of the table, one request per entry and per entity, and per
-    /// repair two for a dangling entry and a write's for a missing one.
+    /// Cost: the pages of the index and of the table, one request per entry and per entity, as many at once as
+    /// [`IndexOptions::concurrency`](super::IndexOptions) says, and per repair two for a dangling entry and a write's for a missing one.
     ///
     /// # Errors
     /// The index is unknown; the storage's.
@@ -64,7 +96,34 @@ impl IndexedEntities {
         Ok(report)
     }
 
-    /// One page of a scrub, for those who store the cursor; `None` at the end.
+    /// One page of a scrub, and where the next goes on; `None` at the end. Who stores the cursor as text goes
+    /// on after a crash, with the page that was under way.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use std::sync::Arc;
+    /// # use table_core::memory::MemoryStore;
+    /// # use table_core::model::{Entity, TableName};
+    /// # use table_core::store::TableStore;
+    /// use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
+    /// use table_patterns::index::{ScrubCursor, ScrubMode, ScrubReport};
+    /// # let store = Arc::new(MemoryStore::new());
+    /// # let table = TableName::new("People")?;
+    /// # store.create_table(&table).await?;
+    /// # let by_city = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{RowKey}")?;
+    /// # let people = IndexedEntities::open(store, table, vec![by_city], IndexOptions::local()).await?;
+    /// # people.insert(Entity::new("p", "1")?.with("City", "oslo")).await?;
+    /// let mut report = ScrubReport::default();
+    /// let mut stored = Some(ScrubCursor::default().to_string());
+    /// while let Some(text) = stored {
+    ///     let next = people.scrub_page("city", ScrubMode::Repair, text.parse()?, &mut report).await?;
+    ///     stored = next.map(|cursor| cursor.to_string()); // where the next process finds it
+    /// }
+    /// assert_eq!((report.entries, report.dangling, report.missing), (1, 0, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`scrub`](Self::scrub).
@@ -105,7 +164,7 @@ impl IndexedEntities {
         }
         report.entries += page.items.len();
         let checks = stream::iter(page.items).map(|entry| self.check_entry(index, entry, mode));
-        let found: Vec<bool> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
+        let found: Vec<bool> = checks.buffer_unordered(self.at_once()).try_collect().await?;
         report.dangling += found.into_iter().filter(|dangling| *dangling).count();
         Ok(page.continuation)
     }
@@ -148,7 +207,7 @@ impl IndexedEntities {
         let entities =
             if index.shape().is_list() { self.not_listed(index, entities).await? } else { entities };
         let checks = stream::iter(entities).map(|entity| self.check_entity(index, entity, mode));
-        let found: Vec<Found> = checks.buffer_unordered(IN_PARALLEL).try_collect().await?;
+        let found: Vec<Found> = checks.buffer_unordered(self.at_once()).try_collect().await?;
         report.missing += found.iter().filter(|found| **found == Found::Missing).count();
         report.taken += found.iter().filter(|found| **found == Found::Taken).count();
         Ok(page.continuation)

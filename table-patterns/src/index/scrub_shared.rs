@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::query::{Filter, Query};
-use table_core::store::{Error, Operation, Result, TableStoreExt as _};
+use table_core::store::{Error, Operation, Result};
 
 use super::definition::Index;
 use super::entry::{Entry, Location};
@@ -13,9 +13,6 @@ use super::indexed::IndexedEntities;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::shared::{ListRow, Members, Merge, copy_owner, is_chunk, is_conflict, list_of};
-
-/// Checks under way at once.
-const IN_PARALLEL: usize = 16;
 
 impl IndexedEntities {
     /// The rows that an index has written.
@@ -74,7 +71,7 @@ impl IndexedEntities {
             let there = entity.map_or(Ok(false), |entity| self.is_at(index, &entity, at))?;
             Ok((!there).then_some(owner))
         });
-        checks.buffered(IN_PARALLEL).try_filter_map(|found| async move { Ok(found) }).try_collect().await
+        checks.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 
     /// Takes entries out of a row: the row is read, **then** the entities, then the row is written under its
@@ -118,7 +115,7 @@ impl IndexedEntities {
         self.delete_unchanged(&self.location(index, row.key()), row).await
     }
 
-    async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
+    pub(super) async fn delete_unchanged(&self, at: &Location, row: &Entity) -> Result<bool> {
         let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
         match self.store().write(&at.table, Operation::Delete(at.key.clone(), condition)).await {
             Ok(_) => Ok(true),
@@ -140,7 +137,7 @@ impl IndexedEntities {
             let missing = entities.into_iter().filter(|e| !members.contains(e.key()));
             Ok::<_, Error>(missing.collect::<Vec<_>>())
         });
-        let missing: Vec<_> = reads.buffered(IN_PARALLEL).try_collect().await?;
+        let missing: Vec<_> = reads.buffered(self.at_once()).try_collect().await?;
         Ok(missing.concat())
     }
 
@@ -150,30 +147,5 @@ impl IndexedEntities {
         let Some(entry) = index.entry(self.table(), entity)? else { return Ok(None) };
         let target = self.store().get(&entry.location.table, &entry.location.key, None).await?;
         Ok(target.map(|target| super::shared::copies_agree(&target, &entry, prefix, fields)))
-    }
-
-    /// Strips an index's copies from the entities that have them, or deletes its rows, until none is left.
-    pub(super) async fn remove_shared(&self, index: &Index) -> Result<()> {
-        let table = self.index_table(index);
-        loop {
-            let rows = self.store().query_all(&table, &Self::rows_of(index)).await?;
-            if rows.is_empty() {
-                break;
-            }
-            let removals = stream::iter(rows).map(|row| self.remove_row(index, row));
-            removals.buffer_unordered(IN_PARALLEL).try_collect::<Vec<()>>().await?;
-        }
-        self.collect_blobs(index.name()).await.map(drop)
-    }
-
-    async fn remove_row(&self, index: &Index, row: Entity) -> Result<()> {
-        let at = self.location(index, row.key());
-        let Shape::Copy { prefix, .. } = index.shape() else {
-            return self.delete_unchanged(&at, &row).await.map(drop);
-        };
-        let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
-        merge.gone.extend(copy_owner(&row, prefix));
-        let prepared = self.journal.shared().prepare(&merge).await?;
-        self.journal.shared().send(&at, prepared).await.map(drop)
     }
 }

@@ -50,6 +50,11 @@ impl IndexSet {
         })
     }
 
+    /// Whether there is an index with this name and definition.
+    pub(super) fn defines(&self, name: &str, fingerprint: &str) -> bool {
+        self.indexes.iter().any(|index| index.name() == name && index.fingerprint() == fingerprint)
+    }
+
     pub(super) fn state(&self, name: &str) -> IndexState {
         let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
         let found = self.indexes.iter().zip(&states.of).find(|(index, _)| index.name() == name);
@@ -76,7 +81,8 @@ impl IndexSet {
     fn load(&self, catalog: &BTreeMap<String, CatalogEntry>, asked: Instant) -> Result<()> {
         if let Some(unknown) = catalog.keys().find(|name| self.find(name).is_err()) {
             let reason = format!(
-                "the table '{}' has an index '{unknown}' that this program does not know: a write would leave it stale",
+                "the table '{}' has an index '{unknown}' that this program does not know, and a write would \
+                 leave it stale: define it, or remove it by `drop_outdated` before the table is opened",
                 self.table
             );
             return Err(Error::invalid_request(reason));
@@ -93,7 +99,8 @@ impl IndexSet {
         }
         let (name, table) = (index.name(), &self.table);
         Err(Error::invalid_request(format!(
-            "the index '{name}' of the table '{table}' was built as {:?}, and this program defines it as {:?}: drop and build it again",
+            "the index '{name}' of the table '{table}' was built as {:?}, and this program defines it as {:?}: \
+             remove it by `drop_outdated` before the table is opened, and then `build` it",
             entry.fingerprint,
             index.fingerprint()
         )))

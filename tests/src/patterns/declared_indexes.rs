@@ -1,112 +1,16 @@
-//! Declared indexes: writes that keep their entries in step, and lookups by their keys.
+//! Declared indexes: writes that keep their entries in step.
 
 use std::sync::Arc;
 
-use futures_util::TryStreamExt;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
-use table_patterns::journal::{Committed, Entries};
+use table_patterns::index::{
+    Index, IndexOptions, IndexQuery, IndexedTable, Payload, Placement, Shape, Trust,
+};
+use table_patterns::journal::Entries;
 
+use super::company::{Company, Employee, employee, key, with_badge, with_email};
 use crate::Harness;
-
-/// Found by e-mail address in its department, by surname everywhere, by badge in the whole company.
-#[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Employee", rename_all = "PascalCase")]
-#[index(email, row_key = "email_{email}", unique = "partition", payload = full)]
-#[index(surname, partition_key = "surname_{last_name}", row_key = "{hired:04}_{department}_{id:06}")]
-#[index(badge, partition_key = "badge_{badge:04}", row_key = "badge", unique = "table", payload = fields(last_name))]
-struct Employee {
-    #[partition_key]
-    department: String,
-    #[row_key(format = "empid_{:06}")]
-    id: u32,
-    last_name: String,
-    hired: u32,
-    email: Option<String>,
-    badge: Option<u32>,
-    #[etag]
-    etag: Option<ETag>,
-}
-
-#[derive(Debug, PartialEq, TableEntity)]
-#[entity(projection_of = Employee, rename_all = "PascalCase")]
-struct Surname {
-    last_name: String,
-}
-
-#[derive(Debug, PartialEq, TableEntity)]
-#[entity(projection_of = Employee)]
-struct Id {
-    #[row_key]
-    id: u32,
-}
-
-fn employee(id: u32, last_name: &str) -> Employee {
-    let (department, last_name) = ("Sales".to_owned(), last_name.to_owned());
-    Employee { department, id, last_name, hired: 2000 + id, email: None, badge: None, etag: None }
-}
-
-fn with_email(id: u32, email: &str) -> Employee {
-    Employee { email: Some(email.to_owned()), ..employee(id, "Kwok") }
-}
-
-fn with_badge(id: u32, badge: u32) -> Employee {
-    Employee { badge: Some(badge), ..employee(id, "Kwok") }
-}
-
-fn key(id: u32) -> EntityKey<Employee> {
-    Employee::key("Sales", id).expect("a legal key")
-}
-
-struct Company {
-    employees: IndexedTable<Employee>,
-    meter: RequestMeter,
-}
-
-impl Company {
-    async fn open(h: &Harness) -> Self {
-        let meter = RequestMeter::new();
-        let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-        let table = h.unused_name();
-        let employees = IndexedTable::open(store, table, IndexOptions::default()).await.expect("a new table");
-        Self { employees, meter }
-    }
-
-    /// Requests of a piece of work.
-    async fn cost<T>(&self, work: impl Future<Output = table_core::Result<T>>) -> (T, u64) {
-        let before = self.meter.total();
-        let done = work.await.expect("it succeeds");
-        (done, self.meter.total() - before)
-    }
-
-    /// Requests of a write whose entries are in step afterwards.
-    async fn applied(&self, work: impl Future<Output = table_core::Result<Committed>>) -> u64 {
-        let (done, requests) = self.cost(work).await;
-        assert_eq!(done.entries, Entries::Applied);
-        requests
-    }
-
-    async fn insert_all(&self, employees: impl IntoIterator<Item = Employee>) {
-        for employee in employees {
-            self.employees.insert(&employee).await.expect("a new employee");
-        }
-    }
-
-    async fn read(&self, id: u32) -> Employee {
-        self.employees.table().get_existing(key(id)).await.expect("the employee")
-    }
-
-    async fn ids_by_surname(&self, name: &str) -> Vec<u32> {
-        let found = self.employees.by(Employee::by_surname(name)).all().await.expect("the entries");
-        found.into_iter().map(|employee| employee.id).collect()
-    }
-
-    async fn id_by_badge(&self, badge: u32) -> Option<u32> {
-        let found = self.employees.by(Employee::by_badge(badge)).verified().get().await;
-        found.expect("the entry").map(|employee| employee.id)
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Flight", rename_all = "PascalCase", row_key = "flight_{number:04}")]
@@ -250,6 +154,43 @@ pub async fn a_merge_leaves_entries_alone(h: &Harness) {
     assert_eq!(found, Some(Sparse { delay: 9, ..flight }));
 }
 
+/// A patch may touch what an index holds that the type does not declare: the entity is read, and the entries
+/// follow.
+pub async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+    let delays = Index::keyed("delays", Placement::SamePartition, "", "delays_{Plane}").expect("a template");
+    let delays = delays.with_shape(Shape::Summary { sums: vec!["Delay".to_owned()] });
+    let copy = Index::keyed("copy", Placement::SamePartition, "", "copy_{Delay:04}_{RowKey}");
+    let more = vec![delays, copy.expect("a template").with_payload(Payload::Full)];
+    let flights =
+        IndexedTable::<Sparse>::open_with(store, h.unused_name(), more, IndexOptions::default()).await;
+    let flights = flights.expect("a new table");
+    let flight = Sparse { carrier: "UA".to_owned(), number: 1, plane: Some("N1".to_owned()), delay: 0 };
+    let written = flights.insert(&flight).await.expect("a new flight").written;
+    let first = written[0].etag.clone().expect("a version");
+    let key = || Sparse::key("UA", 1u32).expect("a legal key");
+
+    let before = meter.total();
+    let patch = Sparse::patch().delay(5);
+    let merged = flights.merge(key(), &patch, &first).await.expect("nobody else wrote");
+    assert_eq!(meter.total() - before, 3, "the entity, the summary, the group");
+    let sum = Key::new("UA", "delays_N1").expect("a legal key");
+    let summary = flights.entities().summary("delays", &sum).await.expect("a summary");
+    assert_eq!((summary.count, summary.sums["Delay"]), (1, 5));
+    let late = IndexQuery::partition("UA").prefix("copy_0005_");
+    let found = flights.entities().all("copy", &late, Trust::Entry).await.expect("entries");
+    assert_eq!(found.iter().map(|e| e.get("Delay")).collect::<Vec<_>>(), [Some(ValueRef::Int32(5))]);
+
+    assert!(merged.written[0].etag.as_ref().is_some_and(|etag| *etag != first));
+    let stale = flights.merge(key(), &patch, &first).await.unwrap_err();
+    assert!(stale.is_precondition_failed(), "{stale}");
+    let missing = flights.merge(Sparse::key("UA", 9u32).unwrap(), &patch, IfMatch::Any).await.unwrap_err();
+    assert!(missing.is_entity_not_found(), "{missing}");
+    assert!(flights.merge(key(), &Sparse::patch(), IfMatch::Any).await.is_err(), "nothing to merge");
+    assert!(flights.table().merge(key(), &patch, IfMatch::Any).await.is_err(), "a plain table");
+}
+
 /// Its patch has a field: the entries are references.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Sparse", rename_all = "PascalCase", row_key = "flight_{number:04}")]
@@ -323,86 +264,6 @@ pub async fn racing_writers_have_one_winner(h: &Harness) {
     assert_eq!(company.id_by_badge(7).await, winners.first().copied());
     let all = company.employees.table().query().count().await.expect("a query");
     assert_eq!(all, 1);
-}
-
-/// Parts of a key, ranges and prefixes select entries.
-pub async fn lookups_take_prefixes_and_ranges(h: &Harness) {
-    let company = Company::open(h).await;
-    company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
-    let kwoks = || Employee::by_surname("Kwok");
-    let ids = |found: Vec<Employee>| found.into_iter().map(|e| e.id).collect::<Vec<_>>();
-    let employees = &company.employees;
-    assert_eq!(ids(employees.by(kwoks().hired_in(2002..2004)).all().await.unwrap()), [2, 3]);
-    assert_eq!(ids(employees.by(kwoks().hired_in(2002..=2004)).all().await.unwrap()), [2, 3, 4]);
-    assert_eq!(ids(employees.by(kwoks().hired_in(2004..)).all().await.unwrap()), [4, 5]);
-    assert_eq!(ids(employees.by(kwoks().hired(2003u32)).all().await.unwrap()), [3]);
-    assert_eq!(ids(employees.by(kwoks().hired(2003u32).department_starting("Sa")).all().await.unwrap()), [3]);
-    let (late, early) = (2004, 2002);
-    assert!(employees.by(kwoks().hired_in(late..early)).all().await.unwrap().is_empty());
-    let key = kwoks().hired(2003u32).department("Sales").id(3u32);
-    assert_eq!(employees.by(key).first().await.unwrap().map(|e| e.id), Some(3));
-    let none = kwoks().hired(1999u32).department("Sales");
-    assert_eq!(employees.by(none).first().await.unwrap(), None);
-}
-
-/// Pages, streams, limits and counts of a lookup, with their requests.
-pub async fn lookups_are_read_by_pages(h: &Harness) {
-    let company = Company::open(h).await;
-    company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
-    let kwoks = company.employees.by(Employee::by_surname("Kwok")).page_size(2);
-    let mut from = None;
-    let mut pages = Vec::new();
-    loop {
-        let (page, requests) = company.cost(kwoks.page(from.as_ref())).await;
-        assert_eq!(requests, 1 + page.items.len() as u64, "a page of entries, and its references");
-        pages.push(page.items.iter().map(|e| e.id).collect::<Vec<_>>());
-        from = page.continuation;
-        if from.is_none() {
-            break;
-        }
-    }
-    assert_eq!(pages.concat(), [1, 2, 3, 4, 5]);
-    assert!(pages.iter().all(|page| page.len() <= 2));
-    let streamed: Vec<Employee> = kwoks.stream().try_collect().await.expect("all of them");
-    assert_eq!(streamed.len(), 5);
-    let three = company.employees.by(Employee::by_surname("Kwok")).limit(3);
-    assert_eq!(three.all().await.expect("three").len(), 3);
-    assert_eq!(three.count().await.expect("a count"), 3);
-    let (count, requests) = company.cost(company.employees.by(Employee::by_surname("Kwok")).count()).await;
-    assert_eq!((count, requests), (5, 1), "entries are counted, not followed");
-}
-
-/// What entries hold is read from them, in one request.
-pub async fn projections_are_read_from_entries(h: &Harness) {
-    let company = Company::open(h).await;
-    company.insert_all([with_badge(1, 7)]).await;
-    let badge = || company.employees.by(Employee::by_badge(7u32));
-    let (name, requests) = company.cost(badge().project::<Surname>().get()).await;
-    assert_eq!((name, requests), (Some(Surname { last_name: "Kwok".to_owned() }), 1));
-    let (whole, requests) = company.cost(badge().get()).await;
-    assert_eq!((whole.map(|e| e.hired), requests), (Some(2001), 2), "an entry does not hold all of it");
-    let (name, requests) = company.cost(badge().verified().project::<Surname>().get()).await;
-    assert_eq!((name.is_some(), requests), (true, 2));
-    let surname = company.employees.by(Employee::by_surname("Kwok"));
-    let (ids, requests) = company.cost(surname.project::<Id>().all()).await;
-    assert_eq!((ids, requests), (vec![Id { id: 1 }], 1), "every entry holds its owner's key");
-}
-
-/// An entry whose entity has moved on is not followed.
-pub async fn a_stale_entry_is_no_fact(h: &Harness) {
-    let company = Company::open(h).await;
-    company.insert_all([employee(1, "Kwok")]).await;
-    // As a writer leaves it that dies between its commit and the entry.
-    let (store, table) = (company.employees.table().store(), company.employees.table().name());
-    let entry = Key::new("surname_Kwok", "2001_Sales_000001").unwrap();
-    let stale = store.get_existing(table, &entry).await.expect("the entry");
-    let moved = stale.with_key(Key::new("surname_Lee", "2001_Sales_000001").unwrap());
-    store.write(table, Operation::Insert(moved)).await.expect("a row");
-    let lees = company.employees.by(Employee::by_surname("Lee"));
-    assert!(lees.all().await.expect("no Lee").is_empty());
-    assert_eq!(lees.first().await.expect("no Lee"), None);
-    assert_eq!(lees.count().await.expect("a count"), 1, "a count of entries counts it");
-    assert_eq!(lees.verified().count().await.expect("a count"), 0);
 }
 
 /// The same rows, by a program that does not know the indexes.

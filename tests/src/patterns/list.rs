@@ -34,14 +34,18 @@ macro_rules! pattern_tests {
                 an_update_moves_entries_and_an_absent_value_has_none
                 writes_need_the_version_that_was_read
                 a_merge_leaves_entries_alone
+                a_merge_keeps_undeclared_indexes_in_step
                 a_group_is_all_or_nothing
                 unique_values_have_one_owner
                 racing_writers_have_one_winner
+                writers_that_know_less_are_refused
+            }
+            declared_lookups {
                 lookups_take_prefixes_and_ranges
                 lookups_are_read_by_pages
+                limits_bound_the_references_of_lists
                 projections_are_read_from_entries
                 a_stale_entry_is_no_fact
-                writers_that_know_less_are_refused
             }
             heterogeneous {
                 rows_are_read_as_what_they_are
@@ -81,6 +85,10 @@ macro_rules! pattern_tests {
                 are_built_while_writers_go_on
                 are_repaired_by_a_scrub
             }
+            index_reads {
+                a_stream_reads_what_is_taken
+                merged_partitions_share_the_concurrency
+            }
             index_shapes {
                 summaries_agree_with_a_model
                 summaries_are_exact_under_many_writers
@@ -88,6 +96,12 @@ macro_rules! pattern_tests {
                 copies_follow_their_source
                 shards_are_read_in_order
                 shared_keys_are_refused
+            }
+            index_upkeep {
+                a_changed_definition_is_replaced
+                a_removed_index_is_dropped
+                an_index_is_rebuilt
+                a_scrub_goes_on_from_text
             }
             log_tail {
                 the_newest_come_first

@@ -4,13 +4,18 @@
 
 mod bent;
 pub mod bulk;
+mod company;
 pub mod compound;
+mod crowd;
 pub mod declared_bulk;
 pub mod declared_indexes;
+pub mod declared_lookups;
 pub mod denormalization;
 pub mod heterogeneous;
 pub mod index_lists;
+pub mod index_reads;
 pub mod index_shapes;
+pub mod index_upkeep;
 pub mod large;
 mod list;
 pub mod log_tail;

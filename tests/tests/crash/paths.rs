@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use table_core::adapter::{CrashPoint, FaultInjector};
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::queue::WorkQueue;
 use table_core::store::{Operation, Result, TableStoreExt};
-use table_patterns::index::ScrubMode;
+use table_patterns::index::{ScrubCursor, ScrubMode, ScrubReport};
 use table_patterns::journal::{Acknowledge, Change, Recovery};
 use tokio::time::sleep;
 
@@ -42,7 +41,7 @@ const WRITE: Path = Path {
     dropped: None,
 };
 
-pub(crate) const PATHS: [Path; 13] = [
+pub(crate) const PATHS: [Path; 16] = [
     Path { name: "insert", act: insert, visible: |all| has(all, "3", "kay"), ..WRITE },
     Path { name: "update", act: update, visible: |all| has(all, "1", "kai"), ..WRITE },
     Path { name: "delete", act: delete, visible: |all| !has(all, "1", "ken"), ..WRITE },
@@ -77,7 +76,18 @@ pub(crate) const PATHS: [Path; 13] = [
         dropped: Some("late"),
         ..WRITE
     },
+    Path {
+        name: "drop of an index that the program does not know",
+        knows: Knows::Late,
+        before: build,
+        act: drop_unknown,
+        again: drop_unknown,
+        dropped: Some("late"),
+        ..WRITE
+    },
+    Path { name: "rebuild", knows: Knows::Late, before: build, act: rebuild, again: rebuild, ..WRITE },
     Path { name: "scrub", before: damage, act: scrub, again: scrub, ..WRITE },
+    Path { name: "scrub by pages", before: damage, act: scrub_pages, again: scrub_pages, ..WRITE },
 ];
 
 fn has(all: &[Entity], id: &str, name: &str) -> bool {
@@ -143,7 +153,7 @@ fn recover<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Resu
 }
 
 fn sweep<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
-    Box::pin(process.sweep())
+    Box::pin(async { process.sweep().await.map(drop) })
 }
 
 fn build<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
@@ -152,6 +162,14 @@ fn build<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result
 
 fn drop_late<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(process.people.drop_index("late"))
+}
+
+fn drop_unknown<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(process.drop_unknown())
+}
+
+fn rebuild<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.people.rebuild("late").await?.run().await.map(drop) })
 }
 
 /// Takes an entry away and adds one that no entity has.
@@ -167,6 +185,26 @@ fn damage<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Resul
 
 fn scrub<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async { process.people.scrub("city", ScrubMode::Repair).await.map(drop) })
+}
+
+/// Keeps the cursor in a row, and goes on from there.
+fn scrub_pages<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        let (table, at) = (process.city_table(), Key::new("scrub", "cursor")?);
+        let kept = process.store.get(&table, &at, None).await?;
+        let mut cursor = match kept.as_ref().and_then(|row| text(row, "Cursor")) {
+            Some("done") => None,
+            kept => Some(kept.map_or(Ok(ScrubCursor::default()), str::parse)?),
+        };
+        while let Some(from) = cursor {
+            let mut report = ScrubReport::default();
+            cursor = process.people.scrub_page("city", ScrubMode::Repair, from, &mut report).await?;
+            let kept = cursor.as_ref().map_or_else(|| "done".to_owned(), ToString::to_string);
+            let row = Entity::from(at.clone()).with("Cursor", kept);
+            process.store.write(&table, Operation::InsertOrReplace(row)).await?;
+        }
+        Ok(())
+    })
 }
 
 /// Receives until no ticket is left, as workers do.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use table_core::model::{Entity, Key, TableName, Ticks, ValueRef};
+use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore, TableStoreExt};
 use table_patterns::clock::TokioClock;
 use table_patterns::index::{Index, IndexOptions, IndexedEntities, Payload, Placement};
-use table_patterns::journal::Acknowledge;
+use table_patterns::journal::{Acknowledge, SweepReport};
 use table_patterns::queue::{QueueOptions, TableQueue};
 
 /// Which indexes a program knows.
@@ -24,8 +25,9 @@ pub(crate) enum Knows {
 pub(crate) struct Process {
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) people: IndexedEntities,
-    pub(crate) queue: Arc<TableQueue>,
+    pub(crate) queue: Arc<dyn WorkQueue>,
     pub(crate) indexes: Vec<Index>,
+    options: IndexOptions,
     names: Names,
 }
 
@@ -71,12 +73,29 @@ impl Process {
         let queue =
             Arc::new(TableQueue::open_with(store.clone(), work.as_str(), "journal", queue_options).await?);
         let mut options = IndexOptions::local();
-        options.queue = Some(queue.clone());
         options.acknowledge = acknowledge;
-        let indexes = indexes(names, knows);
-        let people =
-            IndexedEntities::open(store.clone(), names.table("People"), indexes.clone(), options).await?;
-        Ok(Self { store, people, queue, indexes, names })
+        Self::start_on(store, queue, names, knows, options).await
+    }
+
+    /// With a queue of another kind, and other durations.
+    pub(crate) async fn start_on(
+        store: Arc<dyn TableStore>,
+        queue: Arc<dyn WorkQueue>,
+        names: Names,
+        knows: Knows,
+        mut options: IndexOptions,
+    ) -> Result<Self> {
+        options.queue = Some(queue.clone());
+        let (table, indexes) = (names.table("People"), indexes(names, knows));
+        let people = IndexedEntities::open(store.clone(), table, indexes.clone(), options.clone()).await?;
+        Ok(Self { store, people, queue, indexes, options, names })
+    }
+
+    /// Removes what a program does not know that knows less.
+    pub(crate) async fn drop_unknown(&self) -> Result<()> {
+        let (store, table) = (self.store.clone(), self.people.table().clone());
+        let known = indexes(self.names, Knows::Three);
+        IndexedEntities::drop_outdated(store, table, known, self.options.clone()).await.map(drop)
     }
 
     pub(crate) fn unique_tables(&self) -> [TableName; 2] {
@@ -91,8 +110,8 @@ impl Process {
         ["People", "Emails", "Cities", "Late"].map(|name| self.names.table(name))
     }
 
-    pub(crate) async fn sweep(&self) -> Result<()> {
-        self.people.journal().sweep(&self.unique_tables(), Duration::ZERO).await.map(drop)
+    pub(crate) async fn sweep(&self) -> Result<SweepReport> {
+        self.people.journal().sweep(&self.unique_tables(), Duration::ZERO).await
     }
 
     /// Every entity, not entries nor system rows.

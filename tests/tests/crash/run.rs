@@ -88,7 +88,7 @@ async fn crash<S: TableStore>(
     (path.again)(&second, &faults).await?;
     match recover {
         Recover::ByWorkers => work(&second).await?,
-        Recover::BySweep => second.sweep().await?,
+        Recover::BySweep => drop(second.sweep().await?),
     }
     work(&second).await?;
     second.sweep().await?;

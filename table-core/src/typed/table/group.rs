@@ -3,7 +3,7 @@ use std::fmt;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::merge::is_versioned;
-use super::write::{delete, own_version, patched, replace};
+use super::write::{delete, own_version, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::model::{IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, Result, Written};
@@ -124,7 +124,7 @@ impl<T: FromEntity> TableGroup<T> {
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
         let (index, schema) = (self.len(), P::Entity::SCHEMA);
-        let entity = patched(key.into_key(), patch);
+        let entity = patch.to_entity(key.into_key());
         self.add::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version.into())))?;
         self.checks.extend(is_versioned(schema).then_some(Check { index, schema }));
         Ok(self)

@@ -1,11 +1,10 @@
 use super::handle::Shared;
 use super::versioned::without_etag;
-use super::write::patched;
 use super::{Conflicts, KeyOf, Table};
 use crate::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use crate::query::Select;
 use crate::store::{Error, Operation, Result, Written};
-use crate::typed::{Discriminator, Schema, TableEntity};
+use crate::typed::{Discriminator, EntityPatch as _, Schema, TableEntity};
 
 /// Partial updates.
 impl<T: TableEntity> Table<T> {
@@ -57,7 +56,7 @@ impl<T: TableEntity> Table<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         self.shared().check_indexes(&T::indexes(), "a merge")?;
-        let (entity, version) = (patched(key.into_key(), patch)?, version.into());
+        let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
         if !is_versioned(T::SCHEMA) {
             return self.write(Operation::Merge(entity, version)).await;
         }
@@ -96,7 +95,7 @@ impl Shared {
         let etag = entity.etag().ok_or_else(|| without_etag(key))?;
         match version {
             IfMatch::Exactly(wanted) if wanted != etag => Err(self.changed(key)),
-            _ => check_schema(schema, &entity).map(|()| etag.clone()),
+            _ => schema.check_patchable(&entity).map(|()| etag.clone()),
         }
     }
 }
@@ -108,23 +107,30 @@ fn discriminating(schema: &Schema) -> Select {
     }
 }
 
-fn check_schema(schema: &Schema, entity: &Entity) -> Result<()> {
-    check_type(schema, entity)?;
-    let stored = match entity.get(Schema::VERSION_PROPERTY) {
-        None => 1,
-        Some(ValueRef::Int32(version)) => i64::from(version),
-        Some(ValueRef::Int64(version)) => version,
-        Some(other) => return Err(unexpected(schema, entity, "a version", other.edm_type().name())),
-    };
-    if stored == i64::from(schema.version) {
-        return Ok(());
+impl Schema {
+    /// Refuses an entity that a patch of the type must not be written into: one of another type, or stored in
+    /// another version of the schema.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn check_patchable(&self, entity: &Entity) -> Result<()> {
+        check_type(self, entity)?;
+        let stored = match entity.get(Self::VERSION_PROPERTY) {
+            None => 1,
+            Some(ValueRef::Int32(version)) => i64::from(version),
+            Some(ValueRef::Int64(version)) => version,
+            Some(other) => return Err(unexpected(self, entity, "a version", other.edm_type().name())),
+        };
+        if stored == i64::from(self.version) {
+            return Ok(());
+        }
+        let Self { rust_name, version, .. } = self;
+        Err(Error::invalid_request(format!(
+            "{} is stored in version {stored} of the schema of {rust_name}, the patch is of version {version}: \
+             read and replace the entity (`update`), which converts an older one",
+            entity.key()
+        )))
     }
-    let Schema { rust_name, version, .. } = schema;
-    Err(Error::invalid_request(format!(
-        "{} is stored in version {stored} of the schema of {rust_name}, the patch is of version {version}: \
-         read and replace the entity (`update`), which converts an older one",
-        entity.key()
-    )))
 }
 
 fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {

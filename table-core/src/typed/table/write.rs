@@ -1,7 +1,7 @@
 use super::{KeyOf, Table};
-use crate::model::{Entity, IfMatch, Key};
+use crate::model::IfMatch;
 use crate::store::{Error, Operation, Result, Written};
-use crate::typed::{EntityPatch, TableEntity};
+use crate::typed::TableEntity;
 
 /// Writes. A type with declared indexes is refused: see [`Table::ignoring_indexes`].
 impl<T: TableEntity> Table<T> {
@@ -118,16 +118,6 @@ pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Op
 pub(super) fn delete<E: TableEntity>(entity: &E) -> Result<Operation> {
     let version = own_version(entity)?;
     Ok(Operation::Delete(entity.entity_key()?.into_key(), version))
-}
-
-/// What to write for a patch.
-pub(super) fn patched<P: EntityPatch>(key: Key, patch: &P) -> Result<Entity> {
-    let properties = patch.to_properties()?;
-    if properties.is_empty() {
-        let name = P::Entity::SCHEMA.rust_name;
-        return Err(Error::invalid_request(format!("the patch of the {name} {key} sets no field")));
-    }
-    Ok(Entity::from_parts(key, properties))
 }
 
 pub(super) fn own_version<E: TableEntity>(entity: &E) -> Result<IfMatch> {

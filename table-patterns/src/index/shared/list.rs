@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::TryStreamExt as _;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
-use table_core::query::{Filter, Query};
+use table_core::query::{Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStoreExt as _, limits};
 
 use super::chunks::{self, Directory};
@@ -192,13 +193,15 @@ impl SharedRows<'_> {
             return Ok(0);
         }
         wait.await;
-        let query = Query::new().with_filter(Filter::eq(Entry::INDEX, index));
-        let rows = self.store.query_all(table, &query).await?;
-        let named = rows.iter().filter_map(|row| match row.get(BLOB) {
-            Some(ValueRef::String(name)) => Some(name.to_owned()),
-            _ => None,
+        // The names alone: a list in a row may be a megabyte.
+        let query =
+            Query::new().with_filter(Filter::eq(Entry::INDEX, index)).with_select(Select::new([BLOB]));
+        let rows = self.store.query_stream(table.clone(), query);
+        let named = rows.try_filter_map(async |row| match row.get(BLOB) {
+            Some(ValueRef::String(name)) => Ok(Some(name.to_owned())),
+            _ => Ok(None),
         });
-        let named: BTreeSet<_> = named.collect();
+        let named: BTreeSet<_> = named.try_collect().await?;
         let orphans: Vec<_> = before.into_iter().filter(|name| !named.contains(name)).collect();
         for name in &orphans {
             blobs.delete(name).await?;

@@ -149,6 +149,6 @@ async fn a_program_that_knows_less_is_refused() -> Result<()> {
     let unknown = open(&store, vec![by_email()]).await.unwrap_err();
     assert!(unknown.to_string().contains("'city'"), "{unknown}");
     let changed = open(&store, vec![by_city().with_payload(Payload::Full), by_email()]).await.unwrap_err();
-    assert!(changed.to_string().contains("drop and build it again"), "{changed}");
+    assert!(changed.to_string().contains("drop_outdated"), "{changed}");
     Ok(())
 }

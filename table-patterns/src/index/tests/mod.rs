@@ -1,3 +1,4 @@
 mod collisions;
 mod entities;
 mod shapes;
+mod upkeep;

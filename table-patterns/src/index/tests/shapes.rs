@@ -516,6 +516,6 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
         people.find("city", &key, Default::default()).await.unwrap_err().to_string().contains("use `list`")
     );
     let changed = world.open(vec![by_city(Placement::SamePartition, small(Overflow::Entities))]).await;
-    assert!(changed.unwrap_err().to_string().contains("drop and build it again"));
+    assert!(changed.unwrap_err().to_string().contains("drop_outdated"));
     Ok(())
 }

@@ -78,13 +78,14 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
         Lookup { table, entries, trust, limit, page_size, of: PhantomData }
     }
 
-    /// Returns at most this many: the first in the order of the entries, from a store that sorts.
+    /// Returns at most this many: the first in the order of the entries, from a store that sorts. Of a list no
+    /// more references are followed. A page that reaches the limit is the last.
     pub const fn limit(mut self, entities: usize) -> Self {
         self.limit = Some(entities);
         self
     }
 
-    /// Asks for at most this many entries in a page.
+    /// Asks for at most this many entries in a page. A list is one, with all of its entities.
     pub const fn page_size(mut self, entries: usize) -> Self {
         self.page_size = Some(entries);
         self
@@ -115,10 +116,9 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
         let start = Some((None, self.limit)).filter(|_| self.limit != Some(0));
         let pages = stream::try_unfold(start, move |at| async move {
             let Some((from, left)) = at else { return Ok::<_, Error>(None) };
-            let mut page = self.page_of(from.as_ref(), left).await?;
-            page.items.truncate(left.unwrap_or(usize::MAX));
+            let page = self.page_of(from.as_ref(), left).await?;
             let left = left.map(|left| left - page.items.len());
-            let next = page.continuation.filter(|_| left != Some(0)).map(|from| (Some(from), left));
+            let next = page.continuation.map(|from| (Some(from), left));
             Ok(Some((stream::iter(page.items.into_iter().map(Ok)), next)))
         });
         pages.try_flatten()
@@ -153,7 +153,8 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
         }
         let reading = counting::<T>(entries.index(), self.trust);
         loop {
-            let page = self.table.read(&entries, reading, &self.query(&entries, None), from.as_ref()).await?;
+            let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
+            let page = self.table.read(&entries, reading, &query, from.as_ref(), left).await?;
             count += page.items.len();
             from = page.continuation;
             if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
@@ -165,7 +166,12 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
         let entries = self.entries.clone()?;
         let reading = reading::<T, R>(entries.index(), self.trust);
-        let page = self.table.read(&entries, reading, &self.query(&entries, left), from).await?;
+        let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
+        let mut page = self.table.read(&entries, reading, &query, from, limit).await?;
+        if page.items.len() >= limit {
+            page.items.truncate(limit);
+            page.continuation = None;
+        }
         page.try_map(R::from_entity)
     }
 

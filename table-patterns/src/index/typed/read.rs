@@ -69,25 +69,27 @@ pub(super) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
+    /// A page; of lists, references are followed until there are `limit` entities.
     pub(super) async fn read(
         &self,
         entries: &IndexEntries<T>,
         reading: Reading,
         query: &IndexQuery,
         from: Option<&Continuation>,
+        limit: usize,
     ) -> Result<Page<Entity>> {
         if entries.rows().is_empty() {
             return Ok(Page { items: Vec::new(), continuation: None });
         }
         let index = entries.index();
         if let Some(list) = list_of(entries)? {
-            let items = self.entities.list(index, &list).await?;
+            let items = self.entities.list_within(index, &list, limit).await?;
             return Ok(Page { items, continuation: None });
         }
         match reading {
             Reading::Held => self.entities.page_held(index, query, from).await,
-            Reading::Entry => self.entities.page(index, query, from, Trust::Entry).await,
-            Reading::Entity => self.entities.page(index, query, from, Trust::Entity).await,
+            Reading::Entry => self.entities.page_within(index, query, from, Trust::Entry, limit).await,
+            Reading::Entity => self.entities.page_within(index, query, from, Trust::Entity, limit).await,
         }
     }
 }

@@ -54,6 +54,8 @@ use crate::index::indexed::{IndexOptions, IndexedEntities};
 /// entries are all in the entity's partition is 1.
 pub struct IndexedTable<T> {
     table: Table<T>,
+    /// Whether there are indexes that `T` does not declare: its patch may have fields that they hold.
+    pub(super) has_more: bool,
     pub(super) entities: IndexedEntities,
 }
 
@@ -62,7 +64,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// table, and those of [`IndexedEntities::open`].
     ///
     /// # Errors
-    /// An index of the table that `T` does not declare, or declares otherwise: a write would leave it stale.
+    /// An index of the table that `T` does not declare, or declares otherwise: a write would leave it stale. See
+    /// [`drop_outdated`](Self::drop_outdated).
     pub async fn open<S, N>(store: S, name: N, options: IndexOptions) -> Result<Self>
     where
         S: TableStore,
@@ -72,7 +75,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// The same with more indexes than `T` declares: summaries, copies, and whatever a program makes up. They
-    /// are read through [`entities`](Self::entities).
+    /// are read through [`entities`](Self::entities). A [`merge`](Self::merge) reads the entity then.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -84,15 +87,36 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let table = Table::<T>::new(store, name)?;
         let store = Arc::clone(table.store());
         table.create_if_missing().await?;
-        let indexes = T::SCHEMA.indexes.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
-        let indexes = indexes.chain(more.into_iter().map(Ok)).collect::<Result<Vec<_>>>()?;
+        let has_more = !more.is_empty();
+        let indexes = all_indexes::<T>(more)?;
         for index in &indexes {
             if let Placement::OtherTable(other) = index.placement() {
                 store.create_table_if_missing(other).await?;
             }
         }
         let entities = IndexedEntities::open(store, table.name().clone(), indexes, options).await?;
-        Ok(Self { table, entities })
+        Ok(Self { table, has_more, entities })
+    }
+
+    /// Removes every index of the table that neither `T` declares, as it is now, nor `more` has: their names.
+    /// What a program does whose indexes have changed, before it [opens](Self::open) the table; what is declared
+    /// otherwise is to be [built](IndexedEntities::build) then. See [`IndexedEntities::drop_outdated`].
+    ///
+    /// # Errors
+    /// As for [`IndexedEntities::drop_outdated`].
+    pub async fn drop_outdated<S, N>(
+        store: S,
+        name: N,
+        more: Vec<Index>,
+        options: IndexOptions,
+    ) -> Result<Vec<String>>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let table = Table::<T>::new(store, name)?;
+        let (store, name) = (Arc::clone(table.store()), table.name().clone());
+        IndexedEntities::drop_outdated(store, name, all_indexes::<T>(more)?, options).await
     }
 
     /// The table, to read by key and to query; it refuses to write.
@@ -106,9 +130,15 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
+/// The declared indexes, and more.
+fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Result<Vec<Index>> {
+    let declared = T::SCHEMA.indexes.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
+    declared.chain(more.into_iter().map(Ok)).collect()
+}
+
 impl<T> Clone for IndexedTable<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), entities: self.entities.clone() }
+        Self { table: self.table.clone(), has_more: self.has_more, entities: self.entities.clone() }
     }
 }
 

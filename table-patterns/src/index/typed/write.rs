@@ -1,11 +1,11 @@
 //! Writes.
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, Result, Written};
-use table_core::typed::{IndexedEntity, KeyOf};
+use table_core::store::{Error, ErrorKind, Result};
+use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
 
 use super::table::IndexedTable;
-use crate::journal::{Change, Committed};
+use crate::journal::{Change, Committed, Entries};
 
 impl<T: IndexedEntity> IndexedTable<T> {
     /// Adds an entity.
@@ -45,13 +45,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
         mut change: impl FnMut(&mut T) -> Result<()> + Send,
     ) -> Result<Committed> {
         let key = key.into_key();
-        let missing = |key: &Key| ErrorKind::EntityNotFound {
-            table: self.entities.table().to_string(),
-            key: key.to_string(),
-        };
         self.entities
             .modify(&key, |old| {
-                let old = old.ok_or_else(|| Error::new(missing(&key)))?;
+                let old = old.ok_or_else(|| self.missing(&key))?;
                 let mut value = T::from_entity(old.clone())?;
                 change(&mut value)?;
                 value.to_entity().map(Some)
@@ -60,8 +56,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// Writes the fields that the patch sets over those of the entity, if it is in this version;
-    /// [`IfMatch::Any`] asks for any. The patch has no field that an index holds, so the entries stay as they
-    /// are. One request; two for a type in schema version 2 or later.
+    /// [`IfMatch::Any`] asks for any. The patch has no field that a declared index holds, so the entries stay
+    /// as they are. One request; two for a type in schema version 2 or later.
+    ///
+    /// Of other indexes ([`open_with`](Self::open_with)) a patch cannot know what they hold: with them the
+    /// entity is read and replaced, and their entries follow. One request more than the write's.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -87,15 +86,46 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// ```
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing.
+    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing. The entity
+    /// is stored in another version of the schema.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
         patch: &T::Patch,
         version: impl Into<IfMatch>,
-    ) -> Result<Written> {
+    ) -> Result<Committed> {
+        if self.has_more {
+            return self.merge_read(patch.to_entity(key.into_key())?, &version.into()).await;
+        }
         self.entities.prepare().await?;
-        self.table().clone().ignoring_indexes().merge(key, patch, version).await
+        let written = self.table().clone().ignoring_indexes().merge(key, patch, version).await?;
+        Ok(Committed { written: vec![written], entries: Entries::Applied })
+    }
+
+    /// A merge whose entries may change: the old value decides which.
+    async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
+        let key = patch.key();
+        self.entities
+            .modify(key, |old| {
+                let old = old.ok_or_else(|| self.missing(key))?;
+                if matches!(version, IfMatch::Exactly(wanted) if Some(wanted) != old.etag()) {
+                    return Err(self.changed(key));
+                }
+                T::SCHEMA.check_patchable(old)?;
+                let mut new = old.clone();
+                new.properties_mut().merge(patch.properties());
+                Ok(Some(new))
+            })
+            .await
+    }
+
+    fn missing(&self, key: &Key) -> Error {
+        ErrorKind::EntityNotFound { table: self.entities.table().to_string(), key: key.to_string() }.into()
+    }
+
+    fn changed(&self, key: &Key) -> Error {
+        ErrorKind::PreconditionFailed { table: self.entities.table().to_string(), key: key.to_string() }
+            .into()
     }
 
     /// Removes an entity, reading it first; `None` if it was not there. One request more.

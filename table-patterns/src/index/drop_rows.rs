@@ -1,0 +1,98 @@
+//! The rows of an index that is being removed, a page at a time.
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{Entity, IfMatch};
+use table_core::query::Continuation;
+use table_core::store::{Operation, Result};
+use tokio::time::Instant;
+
+use super::build::Groups;
+use super::drop::Removal;
+use super::indexed::IndexedEntities;
+use super::shape::Shape;
+use super::shared::{Merge, copy_owner};
+
+impl Removal<'_> {
+    /// Deletes rows of their own, in groups.
+    pub(super) async fn entries(&mut self) -> Result<()> {
+        let mut from = None;
+        while self.is_in_place().await? {
+            let (rows, next) = self.page(from.as_ref()).await?;
+            let mut groups = Groups::default();
+            for row in rows {
+                // In this version only: by the time it is sent, the index may have been built again.
+                let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+                let delete = Operation::Delete(row.key().clone(), condition);
+                groups.add(self.entities.index_table(&self.index), row.key().partition_key(), delete);
+            }
+            if !self.send(groups).await? || next.is_none() {
+                return Ok(());
+            }
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// Whether the index was in its place until all were sent.
+    async fn send(&mut self, groups: Groups) -> Result<bool> {
+        for (partition, mut operations) in groups.0 {
+            loop {
+                let (until, mut first) = (self.until, true);
+                let may_send = move || std::mem::take(&mut first) || Instant::now() <= until;
+                if self.entities.journal.put_while(&partition, &mut operations, may_send).await? {
+                    break;
+                }
+                if !self.is_in_place().await? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Strips copies from the entities that have them, or deletes rows, until none is left.
+    pub(super) async fn shared(&mut self) -> Result<()> {
+        let (mut from, mut left) = (None, false);
+        while self.is_in_place().await? {
+            let (rows, next) = self.page(from.as_ref()).await?;
+            left |= !rows.is_empty();
+            let (entities, index) = (self.entities, &self.index);
+            let removals = stream::iter(rows).map(|row| async move {
+                let at = entities.location(index, row.key());
+                let Shape::Copy { prefix, .. } = index.shape() else {
+                    return entities.delete_unchanged(&at, &row).await.map(drop);
+                };
+                let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
+                merge.gone.extend(copy_owner(&row, prefix));
+                let prepared = entities.journal.shared().prepare(&merge).await?;
+                entities.journal.shared().send(&at, prepared).await.map(drop)
+            });
+            let at_once = entities.at_once();
+            removals.buffer_unordered(at_once).try_collect::<Vec<()>>().await?;
+            // A row that was written meanwhile is still there.
+            if next.is_none() && !std::mem::take(&mut left) {
+                return entities.collect_blobs_of(index).await.map(drop);
+            }
+            from = next;
+        }
+        Ok(())
+    }
+
+    async fn page(&self, from: Option<&Continuation>) -> Result<(Vec<Entity>, Option<Continuation>)> {
+        let (table, query) = (self.entities.index_table(&self.index), IndexedEntities::rows_of(&self.index));
+        let page = self.entities.store().query(&table, &query, from).await?;
+        Ok((page.items, page.continuation))
+    }
+
+    /// Whether the catalog still has the index as it is to be removed. Once it has not, another program may
+    /// build it again: its entries come later than the time for which states are cached.
+    async fn is_in_place(&mut self) -> Result<bool> {
+        if Instant::now() < self.until {
+            return Ok(true);
+        }
+        let asked = Instant::now();
+        let now = self.entities.catalog_entry(self.index.name()).await?;
+        self.until = asked + self.entities.options.cache;
+        Ok(now.is_some_and(|now| now.etag == self.entry.etag))
+    }
+}

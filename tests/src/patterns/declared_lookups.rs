@@ -1,0 +1,141 @@
+//! Declared indexes: lookups by their keys.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_patterns::index::{IndexOptions, IndexedTable};
+
+use super::company::{Company, Employee, Id, Surname, employee, with_badge};
+use crate::Harness;
+
+/// Parts of a key, ranges and prefixes select entries.
+pub async fn lookups_take_prefixes_and_ranges(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
+    let kwoks = || Employee::by_surname("Kwok");
+    let ids = |found: Vec<Employee>| found.into_iter().map(|e| e.id).collect::<Vec<_>>();
+    let employees = &company.employees;
+    assert_eq!(ids(employees.by(kwoks().hired_in(2002..2004)).all().await.unwrap()), [2, 3]);
+    assert_eq!(ids(employees.by(kwoks().hired_in(2002..=2004)).all().await.unwrap()), [2, 3, 4]);
+    assert_eq!(ids(employees.by(kwoks().hired_in(2004..)).all().await.unwrap()), [4, 5]);
+    assert_eq!(ids(employees.by(kwoks().hired(2003u32)).all().await.unwrap()), [3]);
+    assert_eq!(ids(employees.by(kwoks().hired(2003u32).department_starting("Sa")).all().await.unwrap()), [3]);
+    let (late, early) = (2004, 2002);
+    assert!(employees.by(kwoks().hired_in(late..early)).all().await.unwrap().is_empty());
+    let key = kwoks().hired(2003u32).department("Sales").id(3u32);
+    assert_eq!(employees.by(key).first().await.unwrap().map(|e| e.id), Some(3));
+    let none = kwoks().hired(1999u32).department("Sales");
+    assert_eq!(employees.by(none).first().await.unwrap(), None);
+}
+
+/// Pages, streams, limits and counts of a lookup, with their requests.
+pub async fn lookups_are_read_by_pages(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
+    let kwoks = company.employees.by(Employee::by_surname("Kwok")).page_size(2);
+    let mut from = None;
+    let mut pages = Vec::new();
+    loop {
+        let (page, requests) = company.cost(kwoks.page(from.as_ref())).await;
+        assert_eq!(requests, 1 + page.items.len() as u64, "a page of entries, and its references");
+        pages.push(page.items.iter().map(|e| e.id).collect::<Vec<_>>());
+        from = page.continuation;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages.concat(), [1, 2, 3, 4, 5]);
+    assert!(pages.iter().all(|page| page.len() <= 2));
+    let streamed: Vec<Employee> = kwoks.stream().try_collect().await.expect("all of them");
+    assert_eq!(streamed.len(), 5);
+    let three = company.employees.by(Employee::by_surname("Kwok")).limit(3);
+    assert_eq!(three.all().await.expect("three").len(), 3);
+    assert_eq!(three.count().await.expect("a count"), 3);
+    let (count, requests) = company.cost(company.employees.by(Employee::by_surname("Kwok")).count()).await;
+    assert_eq!((count, requests), (5, 1), "entries are counted, not followed");
+}
+
+/// A town of people, in a list for each street.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Person", rename_all = "PascalCase")]
+#[index(street, row_key = "street_{street}_{house:03}", shape = list)]
+struct Person {
+    #[partition_key]
+    town: String,
+    #[row_key(format = "person_{:04}")]
+    id: u32,
+    street: String,
+    house: u32,
+}
+
+/// A limit bounds the references that are followed, in one list and over several.
+pub async fn limits_bound_the_references_of_lists(h: &Harness) {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+    let table = h.unused_name();
+    let people = IndexedTable::<Person>::open(store.clone(), table.clone(), IndexOptions::default()).await;
+    let people = people.expect("a new table");
+    for id in 0..10 {
+        let (town, street) = ("oslo".to_owned(), "main".to_owned());
+        people.insert(&Person { town, id, street, house: id % 2 }).await.expect("a new person");
+    }
+    let cost = |before: u64| meter.total() - before;
+    let ids = |found: Vec<Person>| found.into_iter().map(|p| p.id).collect::<Vec<_>>();
+    let list = || people.by(Person::by_street("oslo").street("main").house(0u32));
+
+    let before = meter.total();
+    let page = list().limit(3).page(None).await.expect("a page");
+    assert_eq!((ids(page.items), page.continuation), (vec![0, 2, 4], None));
+    assert_eq!(cost(before), 1 + 3, "the list, three references");
+    let before = meter.total();
+    assert_eq!(ids(list().limit(3).all().await.expect("three")), [0, 2, 4]);
+    assert_eq!(cost(before), 1 + 3);
+
+    let lists = people.by(Person::by_street("oslo").street("main")).limit(7);
+    let before = meter.total();
+    assert_eq!(ids(lists.all().await.expect("seven")), [0, 2, 4, 6, 8, 1, 3]);
+    assert_eq!(cost(before), 1 + 7, "both lists in one page, their references");
+
+    // As a writer leaves it whose entity is gone before its entry.
+    let gone = Person::key("oslo", 0u32).expect("a legal key").into_key();
+    store.write(&table, Operation::Delete(gone, IfMatch::Any)).await.expect("a row");
+    let before = meter.total();
+    assert_eq!(list().first().await.expect("the first").map(|p| p.id), Some(2));
+    assert_eq!(cost(before), 1 + 2, "the list, a reference too many, the first");
+    assert_eq!(ids(list().limit(2).all().await.expect("two")), [2, 4]);
+}
+
+/// What entries hold is read from them, in one request.
+pub async fn projections_are_read_from_entries(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([with_badge(1, 7)]).await;
+    let badge = || company.employees.by(Employee::by_badge(7u32));
+    let (name, requests) = company.cost(badge().project::<Surname>().get()).await;
+    assert_eq!((name, requests), (Some(Surname { last_name: "Kwok".to_owned() }), 1));
+    let (whole, requests) = company.cost(badge().get()).await;
+    assert_eq!((whole.map(|e| e.hired), requests), (Some(2001), 2), "an entry does not hold all of it");
+    let (name, requests) = company.cost(badge().verified().project::<Surname>().get()).await;
+    assert_eq!((name.is_some(), requests), (true, 2));
+    let surname = company.employees.by(Employee::by_surname("Kwok"));
+    let (ids, requests) = company.cost(surname.project::<Id>().all()).await;
+    assert_eq!((ids, requests), (vec![Id { id: 1 }], 1), "every entry holds its owner's key");
+}
+
+/// An entry whose entity has moved on is not followed.
+pub async fn a_stale_entry_is_no_fact(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([employee(1, "Kwok")]).await;
+    // As a writer leaves it that dies between its commit and the entry.
+    let (store, table) = (company.employees.table().store(), company.employees.table().name());
+    let entry = Key::new("surname_Kwok", "2001_Sales_000001").unwrap();
+    let stale = store.get_existing(table, &entry).await.expect("the entry");
+    let moved = stale.with_key(Key::new("surname_Lee", "2001_Sales_000001").unwrap());
+    store.write(table, Operation::Insert(moved)).await.expect("a row");
+    let lees = company.employees.by(Employee::by_surname("Lee"));
+    assert!(lees.all().await.expect("no Lee").is_empty());
+    assert_eq!(lees.first().await.expect("no Lee"), None);
+    assert_eq!(lees.count().await.expect("a count"), 1, "a count of entries counts it");
+    assert_eq!(lees.verified().count().await.expect("a count"), 0);
+}
