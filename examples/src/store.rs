@@ -1,11 +1,15 @@
 //! Which store a command works on, as a person names it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
+use conformance::blobs::azure_container;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use object_store::memory::InMemory;
 use table_azure::AzureTableStore;
 use table_core::Error;
 use table_core::adapter::{RetryPolicy, StoreBuilder};
@@ -17,6 +21,9 @@ use table_embedded::EmbeddedStore;
 pub const AZURITE_CONNECTION_STRING: &str = "AZURITE_CONNECTION_STRING";
 /// The account of Azure Storage or Cosmos DB.
 pub const AZURE_CONNECTION_STRING: &str = "AZURE_STORAGE_CONNECTION_STRING";
+
+/// The container of an account that holds the blobs.
+pub const CONTAINER: &str = "table-examples";
 
 /// A store by name: `memory`, `embedded:DIR`, `azurite` or `azure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +44,8 @@ pub enum StoreSpec {
 pub struct OpenStore {
     /// The store.
     pub store: Arc<dyn TableStore>,
+    /// Blobs beside it: in memory, in the directory `blobs` of an embedded store, in a container of the account.
+    pub blobs: Arc<dyn ObjectStore>,
     embedded: Option<EmbeddedStore>,
     emulator: Option<Azurite>,
 }
@@ -45,26 +54,23 @@ impl StoreSpec {
     /// How the names are written, for help texts.
     pub const FORMS: &'static str = "memory | embedded:DIR | azurite | azure";
 
-    /// Opens the store. No request.
+    /// Opens the store. No request; on an account one, which makes the container of the blobs.
     ///
     /// # Errors
     /// The directory is in use or damaged; the connection string is missing or malformed; the emulator cannot
     /// be started.
     pub async fn open(&self) -> table_core::Result<OpenStore> {
         match self {
-            Self::Memory => Ok(OpenStore::of(Arc::new(MemoryStore::new()))),
-            Self::Embedded(directory) => {
-                let store = EmbeddedStore::open(directory).await?;
-                Ok(OpenStore { embedded: Some(store.clone()), ..OpenStore::of(Arc::new(store)) })
-            }
+            Self::Memory => Ok(OpenStore::of(Arc::new(MemoryStore::new()), Arc::new(InMemory::new()))),
+            Self::Embedded(directory) => embedded(directory).await,
             Self::Azurite => match std::env::var(AZURITE_CONNECTION_STRING) {
-                Ok(text) => Ok(OpenStore::of(azure(&text)?)),
+                Ok(text) => azure(&text).await,
                 Err(_) => emulated().await,
             },
             Self::Azure => {
                 let missing =
                     |_| Error::invalid_request(format!("set {AZURE_CONNECTION_STRING} to use `azure`"));
-                Ok(OpenStore::of(azure(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?)?))
+                azure(&std::env::var(AZURE_CONNECTION_STRING).map_err(missing)?).await
             }
         }
     }
@@ -75,18 +81,30 @@ async fn emulated() -> table_core::Result<OpenStore> {
     let started = tokio::task::spawn_blocking(Azurite::start).await;
     let started = started.unwrap_or_else(|e| Err(e.to_string()));
     let emulator = started.map_err(Error::invalid_request)?;
-    let store = azure(&emulator.connection_string())?;
-    Ok(OpenStore { emulator: Some(emulator), ..OpenStore::of(store) })
+    let opened = azure(&emulator.connection_string()).await?;
+    Ok(OpenStore { emulator: Some(emulator), ..opened })
 }
 
-fn azure(connection_string: &str) -> table_core::Result<Arc<dyn TableStore>> {
+/// An account's tables and blobs.
+async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
-    Ok(StoreBuilder::new(store).retry(RetryPolicy::default()).build())
+    let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
+    Ok(OpenStore::of(StoreBuilder::new(store).retry(RetryPolicy::default()).build(), blobs))
+}
+
+/// A store on disk, with its blobs in files.
+async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
+    let store = EmbeddedStore::open(directory).await?;
+    let blobs = directory.join("blobs");
+    let failed = |e: String| Error::invalid_request(format!("the directory {}: {e}", blobs.display()));
+    std::fs::create_dir_all(&blobs).map_err(|e| failed(e.to_string()))?;
+    let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
+    Ok(OpenStore { embedded: Some(store.clone()), ..OpenStore::of(Arc::new(store), Arc::new(files)) })
 }
 
 impl OpenStore {
-    const fn of(store: Arc<dyn TableStore>) -> Self {
-        Self { store, embedded: None, emulator: None }
+    const fn of(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Self {
+        Self { store, blobs, embedded: None, emulator: None }
     }
 
     /// Closes what must be closed.
@@ -94,7 +112,7 @@ impl OpenStore {
     /// # Errors
     /// What was written last could not be kept.
     pub async fn close(self) -> table_core::Result<()> {
-        drop((self.store, self.emulator));
+        drop((self.store, self.blobs, self.emulator));
         match self.embedded {
             Some(store) => store.close().await,
             None => Ok(()),

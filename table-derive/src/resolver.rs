@@ -119,7 +119,7 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
             }
 
-            fn spread() -> ::core::option::Option<u32> {
+            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
                 let spread = ::core::option::Option::None;
                 #(let spread = ::core::option::Option::or(spread, <#all as #krate::typed::FromEntity>::spread());)*
                 spread

@@ -31,6 +31,7 @@
 //! The package of the tests needs `tokio` with the features `macros` and `rt-multi-thread`.
 
 pub mod azurite;
+pub mod blobs;
 mod conformance;
 pub mod encryption;
 pub mod eventual;

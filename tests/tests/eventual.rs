@@ -1,13 +1,16 @@
 //! The suite of eventually consistent transactions: within and between stores, with queues in tables and in
-//! Azure Queue Storage on Azurite.
+//! Azure Queue Storage, blobs in memory, in files and in Azure Blob Storage on Azurite.
 
 use std::sync::Arc;
 
 use conformance::async_trait;
 use conformance::azurite::Azurite;
+use conformance::blobs::azure_container;
 use conformance::eventual::EventualBackend;
 use conformance::eventual_tests;
 use conformance::queues::Queue;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
 use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
@@ -24,6 +27,11 @@ struct Disk(TempDir);
 impl Disk {
     fn new() -> Self {
         Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn blobs(&self) -> Arc<dyn ObjectStore> {
+        let blobs = LocalFileSystem::new_with_prefix(self.0.path()).expect("a blob store");
+        Arc::new(blobs)
     }
 
     async fn store(&self, name: &str) -> Arc<dyn TableStore> {
@@ -45,6 +53,10 @@ async fn connection_string() -> String {
 async fn emulated() -> Arc<dyn TableStore> {
     let store = AzureTableStore::from_connection_string(&connection_string().await, None);
     Arc::new(store.expect("the emulator's connection string"))
+}
+
+async fn emulated_blobs() -> Arc<dyn ObjectStore> {
+    azure_container(&connection_string().await, "eventual").await.expect("the emulator's container")
 }
 
 mod memory {
@@ -74,6 +86,10 @@ mod memory_to_embedded {
             let current: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
             (current.clone(), self.0.store("archive").await, in_table(&current).await)
         }
+
+        async fn blobs(&self) -> Arc<dyn ObjectStore> {
+            self.0.blobs()
+        }
     }
 
     eventual_tests!(ToDisk(Disk::new()));
@@ -89,6 +105,10 @@ mod embedded_to_azurite {
         async fn places(&self) -> Places {
             let current = self.0.store("current").await;
             (current.clone(), emulated().await, in_table(&current).await)
+        }
+
+        async fn blobs(&self) -> Arc<dyn ObjectStore> {
+            emulated_blobs().await
         }
     }
 
@@ -111,6 +131,10 @@ mod azurite {
             queue.create_if_missing().await.expect("a new queue");
             let store = emulated().await;
             (store.clone(), store, Arc::new(queue))
+        }
+
+        async fn blobs(&self) -> Arc<dyn ObjectStore> {
+            emulated_blobs().await
         }
     }
 

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use conformance::{Backend, Scale, async_trait, pattern_tests};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use object_store::ObjectStore;
 use table_core::store::TableStore;
 
 mod memory {
@@ -23,6 +26,7 @@ mod memory {
 }
 
 mod embedded {
+    use object_store::local::LocalFileSystem;
     use table_embedded::EmbeddedStore;
     use tempfile::TempDir;
 
@@ -44,6 +48,11 @@ mod embedded {
             Arc::new(store.expect("a new store"))
         }
 
+        fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
+            let blobs = LocalFileSystem::new_with_prefix(self.0.path()).expect("a blob store");
+            async { Arc::new(blobs) as Arc<dyn ObjectStore> }.boxed()
+        }
+
         fn scale(&self) -> Scale {
             Scale::MODERATE
         }
@@ -54,6 +63,7 @@ mod embedded {
 
 mod azurite {
     use conformance::azurite::Azurite;
+    use conformance::blobs::azure_container;
     use table_azure::AzureTableStore;
 
     use super::*;
@@ -66,6 +76,14 @@ mod azurite {
             let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
             let store = AzureTableStore::from_connection_string(&emulator.connection_string(), None);
             Arc::new(store.expect("the emulator's connection string"))
+        }
+
+        fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
+            let opened = async {
+                let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
+                azure_container(&emulator.connection_string(), "patterns").await
+            };
+            opened.map(|blobs| blobs.expect("the emulator's container")).boxed()
         }
 
         fn scale(&self) -> Scale {

@@ -1,9 +1,10 @@
-//! Copies every table of one store to another, compares them, and says so.
+//! Copies every table of one store to another, and the blobs beside them; compares them, and says so.
 //!
 //! ```sh
 //! cargo run --release --example copy -- embedded:target/flights-january azurite
 //! ```
 
+mod blobs;
 mod progress;
 
 use std::io::{self, Write as _};
@@ -11,25 +12,24 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use examples::Result;
 use examples::store::StoreSpec;
+use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{TableStore, TableStoreExt as _};
 use table_patterns::bulk::{BulkOptions, CopyJob};
 
 use progress::Progress;
 
-/// The result of everything here: errors are for the person who started the program.
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
-
-/// Copies every table of a store to another and compares them. A copy that was interrupted goes on where
-/// it was when it is started again.
+/// Copies every table of a store to another, with the blobs beside them, and compares them. A copy of a table
+/// that was interrupted goes on where it was when it is started again; blobs are copied again.
 #[derive(Debug, Parser)]
 #[command(name = "copy")]
 struct Args {
     /// The store to read.
     #[arg(value_name = StoreSpec::FORMS)]
     from: StoreSpec,
-    /// The store to write. Rows that it has already are overwritten; others stay.
+    /// The store to write. Rows and blobs that it has already are overwritten; others stay.
     #[arg(value_name = StoreSpec::FORMS)]
     to: StoreSpec,
     /// Requests in flight.
@@ -58,11 +58,27 @@ async fn run(args: &Args) -> Result<()> {
         return Err(format!("{} has no tables", args.from).into());
     }
     let progress = Progress::default();
+    // Rows refer to blobs, never the other way round: these go first.
+    copy_blobs(args, (&from.blobs, &to.blobs), &progress).await?;
     for table in &tables {
         copy(args, (&from.store, &to.store), table, &progress).await?;
     }
     from.close().await?;
     Ok(to.close().await?)
+}
+
+/// Copies and compares the blobs.
+async fn copy_blobs(
+    args: &Args,
+    stores: (&Arc<dyn ObjectStore>, &Arc<dyn ObjectStore>),
+    progress: &Progress,
+) -> Result<()> {
+    let bar = progress.begin("blobs");
+    let copied = blobs::copy(stores, args.parallelism, bar.counter()).await?;
+    bar.finish();
+    let (count, bytes) = (copied.blobs, copied.bytes);
+    writeln!(io::stdout(), "blobs: {count} copied, {bytes} bytes; all are equal")?;
+    Ok(())
 }
 
 /// Copies and compares one table.
@@ -72,7 +88,7 @@ async fn copy(
     table: &TableName,
     progress: &Progress,
 ) -> Result<()> {
-    let bar = progress.table(table);
+    let bar = progress.begin(table.as_str());
     let options = BulkOptions::default().with_parallelism(args.parallelism);
     let job = CopyJob::new((Arc::clone(from), table.clone()), (Arc::clone(to), table.clone()))
         .resumable(args.from.to_string())

@@ -1,20 +1,18 @@
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use table_core::model::TableName;
 
 /// A line for each table, on standard error if that is a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(MultiProgress);
 
-/// The line of a table.
+/// The line of a table, or of the blobs.
 #[derive(Debug)]
 pub(crate) struct Bar(ProgressBar);
 
 impl Progress {
-    /// Begins a line; how many rows there will be is not known.
-    pub(crate) fn table(&self, table: &TableName) -> Bar {
-        let style =
-            ProgressStyle::with_template("{prefix:>12} {spinner} {human_pos:>9} rows {per_sec:>14} {msg}");
-        let bar = self.0.add(ProgressBar::new_spinner().with_prefix(table.to_string()));
+    /// Begins a line; how many there will be is not known.
+    pub(crate) fn begin(&self, what: &str) -> Bar {
+        let style = ProgressStyle::with_template("{prefix:>12} {spinner} {human_pos:>9} {per_sec:>14} {msg}");
+        let bar = self.0.add(ProgressBar::new_spinner().with_prefix(what.to_owned()));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.enable_steady_tick(std::time::Duration::from_millis(200));
         Bar(bar.with_message("copying"))
@@ -22,7 +20,7 @@ impl Progress {
 }
 
 impl Bar {
-    /// What counts the rows copied.
+    /// What counts what was copied.
     pub(crate) fn counter(&self) -> impl Fn(u64) + Send + Sync + 'static {
         let bar = self.0.clone();
         move |rows| bar.set_position(rows)

@@ -68,11 +68,11 @@ type Chunk = Vec<(TableName, Operation)>;
 /// Writes every entity, many group transactions at once while the files are read; how many.
 async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
-        (REFERENCE, data.airlines.len() + data.planes.len()),
-        (WEATHER, data.weather.len() / 24),
-        (FLIGHTS, data.flights.len()),
-        (DEPARTURES, data.flights.len()),
-        (MONTHS, data.flights.len()),
+        (REFERENCE, data.airlines.row_count() + data.planes.row_count()),
+        (WEATHER, data.weather.row_count() / 24),
+        (FLIGHTS, data.flights.row_count()),
+        (DEPARTURES, data.flights.row_count()),
+        (MONTHS, data.flights.row_count()),
     ]);
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
     let overview = import::overview(&data)?;

@@ -7,7 +7,6 @@
 
 mod answer;
 mod args;
-mod data;
 mod import;
 mod load;
 mod model;
@@ -16,13 +15,13 @@ mod plots;
 mod progress;
 mod questions;
 mod report;
-mod row;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use examples::{data, row};
 use table_core::store::TableStore;
 
 use answer::{Answer, Answered};

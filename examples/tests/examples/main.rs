@@ -2,5 +2,6 @@
 
 mod copy;
 mod flights;
+mod flights_patterns;
 mod short_examples;
 mod support;

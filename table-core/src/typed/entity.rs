@@ -1,7 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Discriminator, IndexSchema, Schema};
+use super::{Discriminator, IndexSchema, Schema, Spread};
 use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
@@ -29,7 +29,7 @@ pub trait FromEntity: Sized + Send + 'static {
     }
 
     /// The buckets that partitions are spread over: a table that does not know of buckets refuses such a type.
-    fn spread() -> Option<u32> {
+    fn spread() -> Option<Spread> {
         None
     }
 

@@ -29,7 +29,7 @@ pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};
 pub use record::Record;
 pub use row_prefix::RowPrefix;
-pub use schema::{Discriminator, PropertySchema, Schema};
+pub use schema::{Discriminator, PropertySchema, Schema, Spread};
 pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};
 #[cfg(feature = "derive")]
 pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};

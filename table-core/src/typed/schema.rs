@@ -35,7 +35,7 @@ pub struct Schema {
     /// The declared indexes, in the order they are declared.
     pub indexes: &'static [IndexSchema],
     /// The buckets that partitions are spread over, if they are: `#[partition_key(spread = 16)]`.
-    pub spread: Option<u32>,
+    pub spread: Option<Spread>,
     /// Whether properties without a field are kept, so that reads must not project.
     pub keeps_rest: bool,
 }
@@ -45,6 +45,23 @@ impl Schema {
     pub const TYPE_PROPERTY: &'static str = "EntityType";
     /// The property that holds the schema version.
     pub const VERSION_PROPERTY: &'static str = "EntityVersion";
+}
+
+/// How partitions are spread over buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Their number.
+    pub buckets: u32,
+    /// What is hashed with a RowKey to find its bucket: `#[partition_key(spread = 16, salt = "…")]`; empty
+    /// unless declared.
+    pub salt: &'static str,
+}
+
+impl From<u32> for Spread {
+    /// So many buckets, without a salt.
+    fn from(buckets: u32) -> Self {
+        Self { buckets, salt: "" }
+    }
 }
 
 /// One property of a [`Schema`].

@@ -27,6 +27,8 @@ pub(crate) struct KeyAttr {
     pub(crate) format: Option<LitStr>,
     /// The buckets that partitions are spread over.
     pub(crate) spread: Option<LitInt>,
+    /// What is hashed with a row key to find its bucket.
+    pub(crate) salt: Option<LitStr>,
 }
 
 /// `#[large]` or `#[large(over = 4096)]`.
@@ -94,15 +96,16 @@ fn bare(attr: &Attribute, errors: &Errors) -> Option<Path> {
 }
 
 fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
-    let (mut format, mut spread) = (None, None);
+    let (mut format, mut spread, mut salt) = (None, None, None);
     for item in items(attr, errors) {
         match item.name().as_str() {
             "format" => set(&mut format, item.string(errors), &item, errors),
             "spread" => set(&mut spread, item.integer(errors), &item, errors),
-            _ => item.unknown(&["format", "spread"], errors),
+            "salt" => set(&mut salt, item.string(errors), &item, errors),
+            _ => item.unknown(&["format", "spread", "salt"], errors),
         }
     }
-    Some(KeyAttr { at: attr.path().clone(), format, spread })
+    Some(KeyAttr { at: attr.path().clone(), format, spread, salt })
 }
 
 /// What a large field keeps in the row unless it says otherwise.

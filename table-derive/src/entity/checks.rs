@@ -116,7 +116,10 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let unwritten = usize::from(entity.version == 1);
     let twice =
         format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
-    let many = format!("{name}: an entity has at most 252 properties, flattened ones included");
+    let many = format!(
+        "{name}: an entity has at most 252 properties, flattened ones included: store a group together with \
+         `#[entity(json)]`, or make it a wide entity, `#[entity(wide)]`"
+    );
     let most = if entity.wide { usize::MAX } else { 252 };
     Some(quote_spanned! {first.span()=>
         const _: () = {

@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 
 use super::in_order;
 use super::model::{Discriminator, Entity};
+use super::spread::Spread;
 use crate::fields::{Field, Role};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -84,7 +85,7 @@ fn from_entity(entity: &Entity<'_>) -> TokenStream {
                 #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
 
-            fn spread() -> ::core::option::Option<u32> {
+            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
                 <Self as #krate::typed::TableEntity>::SCHEMA.spread
             }
 
@@ -285,9 +286,11 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
     let indexes = crate::index::schemas(entity);
-    let spread = match entity.spread {
+    let spread = match &entity.spread {
         None => quote!(::core::option::Option::None),
-        Some(buckets) => quote!(::core::option::Option::Some(#buckets)),
+        Some(Spread { buckets, salt }) => quote! {
+            ::core::option::Option::Some(#krate::typed::Spread { buckets: #buckets, salt: #salt })
+        },
     };
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {

@@ -10,6 +10,7 @@ mod model;
 mod patch;
 mod prefix;
 mod projection;
+mod spread;
 
 use proc_macro2::TokenStream;
 use quote::quote;

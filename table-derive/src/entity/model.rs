@@ -1,6 +1,7 @@
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, GenericParam, Generics, Ident, LitStr, Path, Type, parse_quote};
 
+use super::spread::{Spread, spread};
 use crate::attr::{Container, DiscriminatorAttr, ENTITY, FieldAttrs, IndexAttr, KeyAttr};
 use crate::errors::Errors;
 use crate::fields::{self, Field, FieldRules, Owner};
@@ -34,7 +35,7 @@ pub(crate) struct Entity<'a> {
     pub(crate) version: u32,
     pub(crate) previous: Option<Type>,
     /// The buckets that partitions are spread over.
-    pub(crate) spread: Option<u32>,
+    pub(crate) spread: Option<Spread>,
     pub(crate) partition: Template,
     pub(crate) row: Template,
     pub(crate) fields: Vec<Field>,
@@ -172,6 +173,7 @@ fn projection<'a>(
         ("version", container.version.to_token_stream()),
         ("previous", container.previous.to_token_stream()),
         ("spread", container.spread.to_token_stream()),
+        ("salt", container.salt.to_token_stream()),
         ("partition_key", container.partition_key.to_token_stream()),
         ("row_key", container.row_key.to_token_stream()),
         ("wide", container.wide.to_token_stream()),
@@ -283,26 +285,6 @@ fn version(container: &Container, errors: &Errors) -> u32 {
         _ => {
             errors.push(literal, "versions count from 1, to at most 2147483647");
             1
-        }
-    }
-}
-
-/// The buckets, from the struct's attribute or the key field's.
-fn spread(container: &Container, sources: &Sources<'_>, errors: &Errors) -> Option<u32> {
-    let of_field = sources.iter().find_map(|(_, _, attrs)| attrs.partition_key.as_ref()?.spread.as_ref());
-    let of_row = sources.iter().find_map(|(_, _, attrs)| attrs.row_key.as_ref()?.spread.as_ref());
-    if let Some(literal) = of_row {
-        errors.push(literal, "partitions are spread, not rows: put it on the partition key");
-    }
-    if let (Some(_), Some(literal)) = (&container.spread, of_field) {
-        errors.push(literal, "`spread` is on the struct already; keep one");
-    }
-    let literal = container.spread.as_ref().or(of_field)?;
-    match literal.base10_parse() {
-        Ok(buckets @ 2..=1000) => Some(buckets),
-        _ => {
-            errors.push(literal, "a number of buckets from 2 to 1000, such as `spread = 16`");
-            None
         }
     }
 }

@@ -47,7 +47,7 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 #krate::__private::encrypted(#properties)
             }
 
-            fn spread() -> ::core::option::Option<u32> {
+            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
                 <#of as #krate::typed::FromEntity>::spread()
             }
 

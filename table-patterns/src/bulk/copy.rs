@@ -47,6 +47,8 @@ pub struct CopyJob {
     name: Option<String>,
     options: BulkOptions,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
+    /// [`WINDOW`], except in tests.
+    pub(super) window: usize,
 }
 
 /// What a copy did.
@@ -69,7 +71,7 @@ impl CopyJob {
     /// A copy of one table into another, which is made if it is missing. No request.
     pub fn new(from: (Arc<dyn TableStore>, TableName), to: (Arc<dyn TableStore>, TableName)) -> Self {
         let options = BulkOptions::default().stop_at_failure().write_indexed();
-        Self { from, to, name: None, options, progress: None }
+        Self { from, to, name: None, options, progress: None, window: WINDOW }
     }
 
     /// Remembers how far it came under this name, in the target: a job that was interrupted goes on
@@ -154,14 +156,14 @@ impl CopyJob {
 
     async fn read(&self, mut next: Option<Continuation>) -> Result<Window> {
         let (store, table) = &self.from;
-        let query = Query::new().with_top(PAGE);
+        let query = Query::new().with_top(PAGE.min(self.window));
         let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
             let page = store.query(table, &query, next.as_ref()).await?;
             bytes += page.items.iter().map(|row| row.properties().as_packed().len()).sum::<usize>();
             rows.extend(page.items.into_iter().filter(|row| !is_checkpoint(row.key())));
             next = page.continuation;
-            if next.is_none() || rows.len() >= WINDOW || bytes >= WINDOW_BYTES {
+            if next.is_none() || rows.len() >= self.window || bytes >= WINDOW_BYTES {
                 return Ok(Window { rows, next });
             }
         }

@@ -3,7 +3,7 @@ use std::marker::PhantomData;
 use table_core::model::Entity;
 use table_core::query::{Filter, Select};
 use table_core::store::Result;
-use table_core::typed::{FromEntity, IndexSchema, PropertySchema, TableEntity};
+use table_core::typed::{FromEntity, IndexSchema, PropertySchema, Spread, TableEntity};
 
 use super::reference::Reference;
 
@@ -33,6 +33,10 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
 
     fn encrypted() -> Vec<&'static str> {
         T::encrypted()
+    }
+
+    fn spread() -> Option<Spread> {
+        T::spread()
     }
 
     fn indexes() -> Vec<&'static IndexSchema> {

@@ -90,7 +90,8 @@ impl Actor {
             }
             // What came at the same time shares a flush.
             if self.must_store() && (queue.is_empty() || self.is_full()) {
-                self.store_all().await;
+                let open = usize::from(self.waiting.is_empty() && self.may_grow());
+                self.store(self.buffers.len() - open).await;
             }
         }
     }
@@ -108,6 +109,11 @@ impl Actor {
 
     fn is_full(&self) -> bool {
         self.buffers.len() > 1 || self.bytes() >= self.options.max_bytes
+    }
+
+    /// Whether the directory of the last buffer is the present one, and there is room for more.
+    fn may_grow(&self) -> bool {
+        self.buffers.last().is_some_and(|buffer| !buffer.sealed && buffer.text.len() < self.options.max_bytes)
     }
 
     fn bytes(&self) -> usize {
@@ -148,13 +154,18 @@ impl Actor {
         }
     }
 
-    /// Stores the buffers in their order, and tells those who wait.
     async fn store_all(&mut self) {
+        self.store(self.buffers.len()).await;
+    }
+
+    /// Stores so many buffers in their order, and tells those who wait.
+    async fn store(&mut self, count: usize) {
         let mut result = Ok(());
-        self.buffers.iter_mut().for_each(|buffer| buffer.sealed = true);
-        while let Some(buffer) = self.buffers.first() {
+        self.buffers.iter_mut().take(count).for_each(|buffer| buffer.sealed = true);
+        for _ in 0..count {
+            let Some(buffer) = self.buffers.first() else { break };
             result = match self.blob(buffer) {
-                Ok((place, flush, text)) => self.store(place, flush, text).await,
+                Ok((place, flush, text)) => self.create(place, flush, text).await,
                 Err(error) => Err(error),
             };
             if result.is_err() {
@@ -166,7 +177,7 @@ impl Actor {
         if let Err(error) = &result {
             tracing::warn!("the log of {} could not be stored: {error}", self.service);
         } else {
-            self.unsynced = 0;
+            self.unsynced = self.buffers.iter().map(|buffer| buffer.records as u32).sum();
         }
         self.waiting.drain(..).for_each(|done| drop(done.send(result.clone())));
     }
@@ -185,7 +196,7 @@ impl Actor {
     }
 
     /// Creates a blob under the next free number.
-    async fn store(&mut self, place: String, flush: u64, text: String) -> Result<()> {
+    async fn create(&mut self, place: String, flush: u64, text: String) -> Result<()> {
         let mut next = match self.next.take() {
             Some((known, next)) if known == place => next,
             _ => self.first_free(&place).await?,

@@ -32,7 +32,7 @@
 //! | call | requests to the blob store |
 //! |---|---|
 //! | append | 0; 1 per flush; in a new directory 1 more, to find the next number |
-//! | a number that another process took | 1 more each |
+//! | a number that another process took | 2 more each: it is looked at, and the next tried |
 //! | read a range | 1 list per day or page of names, 1 per blob |
 //!
 //! # Limits, and when not to use it

@@ -74,7 +74,8 @@ async fn names(
 ) -> Result<Vec<Path>> {
     let all = blobs.list(Some(&day(service, of)?)).map_ok(|blob| blob.location);
     let mut found: Vec<Path> = all.try_collect().await.map_err(blob_error)?;
-    let (from, to) = (range.start.to_datetime(), range.end.to_datetime());
+    let end = Ticks::new(range.end.get() - 1).unwrap_or(Ticks::MIN);
+    let (from, to) = (range.start.to_datetime(), end.to_datetime());
     // A directory may hold the hour after its name: one of minutes is looked at too often, never too rarely.
     let first = if from > of { from.hour() * 60 } else { 0 };
     let last = if to.date_naive() == of.date_naive() { to.hour() * 60 + to.minute() } else { u32::MAX };

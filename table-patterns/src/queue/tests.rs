@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::Ticks;
 use table_core::queue::{MESSAGE_BYTES, WorkQueue};
@@ -136,5 +137,44 @@ async fn competing_workers_share_the_messages_without_repetition() -> Result<()>
     }
     assert_eq!(done.len(), 200);
     assert_eq!(done.into_iter().collect::<BTreeSet<_>>().len(), 200);
+    Ok(())
+}
+
+/// What the module documents.
+#[tokio::test(start_paused = true)]
+async fn every_call_costs_what_is_documented() -> Result<()> {
+    let meter = RequestMeter::new();
+    let metered = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let options = QueueOptions { max_dequeues: 1, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
+    let queue = TableQueue::open_with(metered, "Work", "jobs", options).await?;
+    let cost = |requests: u64| {
+        assert_eq!(meter.total(), requests);
+        meter.reset();
+    };
+    cost(1);
+    for n in 0..120 {
+        queue.send(&n.to_string(), Duration::ZERO).await?;
+    }
+    cost(120);
+    assert_eq!(queue.peek(9).await?.len(), 9);
+    cost(1);
+    let taken = queue.receive(120, LEASE).await?;
+    assert_eq!(taken.len(), 120);
+    cost(1 + 3);
+    assert!(queue.receive(9, LEASE).await?.is_empty());
+    cost(1);
+    let renewed = queue.renew(taken[0].receipt.as_ref().unwrap(), LEASE * 2).await?;
+    cost(2);
+    queue.delete(&renewed).await?;
+    cost(1);
+    advance(LEASE).await;
+    // Each was received once, which is all it may be.
+    assert!(queue.receive(2, LEASE).await?.is_empty());
+    cost(1 + 1);
+    let poison = queue.poison(9).await?;
+    assert_eq!(poison.len(), 2);
+    cost(1);
+    queue.requeue(&poison[0]).await?;
+    cost(1);
     Ok(())
 }

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{PartitionKey, key_order};
 use table_core::store::{Error, Result};
-use table_core::typed::{PartitionIn, TableEntity, TableQuery};
+use table_core::typed::{PartitionIn, Spread, TableEntity, TableQuery};
 
 use super::place::{bucket, partition};
 use super::{SpreadRow, SpreadTable};
@@ -30,9 +30,9 @@ impl<T: TableEntity> SpreadTable<T> {
         N: Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>>,
     {
         let of = of.partition_key();
-        let last = self.buckets.max(self.previous.unwrap_or_default());
+        let last = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
         let buckets: Vec<Rows<T>> = (0..last).map(|bucket| self.bucket(of, bucket, &narrow)).collect();
-        let now = self.buckets;
+        let now = self.spread;
         let merged = stream::once(Merge::start(buckets, now)).flat_map(|merge| {
             stream::unfold(merge, |mut merge| async {
                 let row = merge.next().await?;
@@ -76,7 +76,7 @@ struct Merge<T> {
     failure: Option<Error>,
     /// The RowKey that was returned last: while it is moved, an entity is there twice.
     last: Option<String>,
-    now: u32,
+    now: Spread,
 }
 
 struct Head<T> {
@@ -87,7 +87,7 @@ struct Head<T> {
 }
 
 impl<T: TableEntity> Merge<T> {
-    async fn start(mut buckets: Vec<Rows<T>>, now: u32) -> Self {
+    async fn start(mut buckets: Vec<Rows<T>>, now: Spread) -> Self {
         let first = join_all(buckets.iter_mut().map(StreamExt::next)).await;
         let mut this = Self { buckets, heads: BinaryHeap::new(), failure: None, last: None, now };
         first.into_iter().enumerate().for_each(|(bucket, row)| this.push(bucket, row));

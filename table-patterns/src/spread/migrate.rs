@@ -45,7 +45,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Moves one row; whether it had to be.
     async fn settle(&self, row: SpreadRow<T>) -> Result<bool> {
         let (place, key) = (self.place_of(&row)?, row.entity.key().clone());
-        let new = stored(&key, self.buckets)?;
+        let new = stored(&key, self.spread)?;
         if place == new {
             return Ok(false);
         }

@@ -15,9 +15,14 @@
 //! | PartitionKey `{partition}` | `{bucket:04}_{partition}` |
 //! | RowKey | itself |
 //!
-//! The bucket is the first 8 bytes of SHA-256 of the RowKey's UTF-8, big-endian, modulo the number of buckets: this
-//! is documented so that others can compute it, and will not change. It comes first, because a service splits a table by
-//! ranges of PartitionKeys: neighbours stay together.
+//! The bucket is the first 8 bytes of SHA-256 of the salt and the RowKey, both in UTF-8, big-endian, modulo the number
+//! of buckets: this is documented so that others can compute it, and will not change. It comes first, because a service
+//! splits a table by ranges of PartitionKeys: neighbours stay together.
+//!
+//! There is no salt unless one is declared: `#[partition_key(spread = 16, salt = "…")]`. With one, whoever chooses
+//! RowKeys but does not know it cannot aim at one bucket, and types with the same RowKeys are spread differently. It is
+//! part of the program, no secret of cryptographic strength. A salt drawn at random for each write is not offered:
+//! two writers could insert one key into two buckets, and a point read would ask them all.
 //!
 //! # Guarantees
 //! An entity has one place, which its key gives: point operations cost one request, as without spreading. Reads of
@@ -25,8 +30,8 @@
 //! there is none here.
 //!
 //! # Changing the number of buckets
-//! Change the number in the declaration and say [`SpreadTable::with_previous`] with the one before; stop the
-//! writers that know only the old one; run [`SpreadTable::migrate`], **one at a time**; then leave `with_previous` out.
+//! Change the number, the salt or both in the declaration and say [`SpreadTable::with_previous`] with what was there
+//! before; stop the writers that know only that; run [`SpreadTable::migrate`], **one at a time**; then leave `with_previous` out.
 //! Reads and writes work throughout, at more requests. To move an entity the migration marks the old row, which stops
 //! writers but not readers, inserts the new one and deletes the old. A reader looks at the new place first.
 //!

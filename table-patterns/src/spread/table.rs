@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
-use table_core::typed::{Discriminator, KeyOf, Table, TableEntity};
+use table_core::typed::{Discriminator, KeyOf, Spread, Table, TableEntity};
 
 use super::SpreadRow;
 use super::place::stored;
@@ -45,8 +45,8 @@ pub(super) const ATTEMPTS: u32 = 10;
 /// ```
 pub struct SpreadTable<T> {
     pub(super) table: Table<SpreadRow<T>>,
-    pub(super) buckets: u32,
-    pub(super) previous: Option<u32>,
+    pub(super) spread: Spread,
+    pub(super) previous: Option<Spread>,
 }
 
 impl<T: TableEntity> SpreadTable<T> {
@@ -61,7 +61,7 @@ impl<T: TableEntity> SpreadTable<T> {
     {
         let schema = T::SCHEMA;
         let refuse = |what: &str| Err(Error::invalid_request(format!("{}: {what}", schema.rust_name)));
-        let Some(buckets) = schema.spread else {
+        let Some(spread) = schema.spread else {
             return refuse("its keys are not spread; add `#[partition_key(spread = 16)]`");
         };
         if matches!(schema.discriminator, Discriminator::PartitionPrefix(_)) {
@@ -72,14 +72,14 @@ impl<T: TableEntity> SpreadTable<T> {
         if !T::indexes().is_empty() {
             return refuse("it declares indexes, which a spread table does not maintain");
         }
-        Ok(Self { table: Table::new(store, name)?, buckets, previous: None })
+        Ok(Self { table: Table::new(store, name)?, spread, previous: None })
     }
 
-    /// Also finds entities where they were with another number of buckets, until [`migrate`](Self::migrate)
-    /// has moved them.
+    /// Also finds entities where they were with another number of buckets, or another salt, until
+    /// [`migrate`](Self::migrate) has moved them. A number alone means no salt.
     #[must_use]
-    pub fn with_previous(mut self, buckets: u32) -> Self {
-        self.previous = Some(buckets.max(1)).filter(|previous| *previous != self.buckets);
+    pub fn with_previous(mut self, previous: impl Into<Spread>) -> Self {
+        self.previous = Some(previous.into()).filter(|previous| *previous != self.spread);
         self
     }
 
@@ -113,7 +113,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// The key with its bucket is too long.
     pub fn stored_key(&self, key: impl KeyOf<T>) -> Result<Key> {
-        stored(&key.into_key(), self.buckets)
+        stored(&key.into_key(), self.spread)
     }
 
     /// The name.
@@ -129,7 +129,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// The row, wherever it is. What is moved between looking at the old place and at the new is found at
     /// the second look.
     pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
-        let current = stored(key, self.buckets)?;
+        let current = stored(key, self.spread)?;
         let found = self.table.get(&current).await?;
         let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
         match self.table.get(previous).await? {
@@ -148,7 +148,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Where the entity was before, if that is another place.
     pub(super) fn previous_key(&self, key: &Key) -> Result<Option<Key>> {
         let Some(previous) = self.previous else { return Ok(None) };
-        let (now, before) = (stored(key, self.buckets)?, stored(key, previous)?);
+        let (now, before) = (stored(key, self.spread)?, stored(key, previous)?);
         Ok((now != before).then_some(before))
     }
 }
@@ -171,8 +171,8 @@ impl<T> fmt::Debug for SpreadTable<T> {
         let mut debug = f.debug_struct("SpreadTable");
         debug
             .field("table", &self.table)
-            .field("buckets", &self.buckets)
-            .field("previous", &self.previous)
+            .field("buckets", &self.spread.buckets)
+            .field("previous", &self.previous.map(|previous| previous.buckets))
             .finish()
     }
 }

@@ -119,11 +119,11 @@ impl<T: TableEntity> SpreadTable<T> {
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
         let Some(previous) = self.previous_key(&key)? else {
-            return self.write(Operation::Delete(stored(&key, self.buckets)?, version)).await.map(drop);
+            return self.write(Operation::Delete(stored(&key, self.spread)?, version)).await.map(drop);
         };
         // What a migration left marked would come back once the new row is gone.
         if let (Some(old), Some(_)) =
-            (self.table.get(&previous).await?, self.table.get(stored(&key, self.buckets)?).await?)
+            (self.table.get(&previous).await?, self.table.get(stored(&key, self.spread)?).await?)
             && old.is_moving()
         {
             self.delete_if_there(previous, exact(&old)?).await?;
@@ -178,7 +178,7 @@ impl<T: TableEntity> SpreadTable<T> {
 
     /// An entity under its stored key.
     fn here(&self, entity: Entity) -> Result<Entity> {
-        let key = stored(entity.key(), self.buckets)?;
+        let key = stored(entity.key(), self.spread)?;
         Ok(entity.with_key(key))
     }
 

@@ -93,14 +93,23 @@ impl<T: FromEntity> TimeSlices<T> {
     ///
     /// # Errors
     /// The family's name, with a slice's behind it, does not name a table; or it ends in a digit, so that nothing
-    /// would tell where the slice starts.
+    /// would tell where the slice starts. `T` declares indexes, large fields or spread keys, which a family does not
+    /// keep, or encrypted ones and the store does not encrypt.
     pub fn new(
         store: Arc<dyn TableStore>,
         family: &str,
         slicing: impl Slicing,
         time: impl Fn(&T) -> Ticks + Send + Sync + 'static,
     ) -> Result<Self> {
-        TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
+        let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
+        Table::<T>::new(Arc::clone(&store), slice)?;
+        if let Some(index) = T::indexes().first() {
+            return Err(Error::invalid_request(format!(
+                "a family of tables does not maintain the index '{}': leave it out, or keep the entities in one table, \
+                 an `IndexedTable`",
+                index.name
+            )));
+        }
         if family.ends_with(|c: char| c.is_ascii_digit()) {
             return Err(Error::invalid_name("family", family, "let it end in a letter: the slice follows"));
         }

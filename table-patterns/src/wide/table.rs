@@ -29,12 +29,14 @@ impl<T: FromEntity> WideTable<T> {
     /// Opens the wide entities of a table. No request: the table must exist when it is used.
     ///
     /// # Errors
-    /// `T` has encrypted properties and the store does not encrypt.
+    /// `T` has encrypted properties and the store does not encrypt; it declares indexes, large fields or spread
+    /// keys, which wide entities do not keep.
     pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Result<Self> {
         if let Some(property) = T::encrypted().first().filter(|_| !store.profile().encrypts) {
             let what = format!("the encrypted property '{property}': put an encrypting store in front of it");
             return Err(Error::unsupported(store.profile().name, what));
         }
+        refuse::<T>()?;
         Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
     }
 
@@ -137,4 +139,16 @@ impl<T: TableEntity> WideTable<T> {
         };
         self.entities.update(&key, change).await?.map(T::from_entity)
     }
+}
+
+/// What a type may not declare.
+fn refuse<T: FromEntity>() -> Result<()> {
+    let what = match (T::indexes().first(), T::large().first(), T::spread()) {
+        (Some(index), ..) => format!("the index '{}'", index.name),
+        (_, Some(property), _) => format!("the large property '{property}'"),
+        (.., Some(_)) => "spread keys".to_owned(),
+        _ => return Ok(()),
+    };
+    let text = format!("a table of wide entities does not keep {what}: leave that out of the type");
+    Err(Error::invalid_request(text))
 }

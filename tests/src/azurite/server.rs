@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 
 use super::install::{installed, node_missing};
 
-/// A running emulator: tables and queues on free ports of this machine, nothing on disk.
+/// A running emulator: tables, queues and blobs on free ports of this machine, nothing on disk.
 ///
 /// It holds the other end of a pipe and ends when that closes, with this value or with the process.
 #[derive(Debug)]
 pub struct Azurite {
     tables: String,
     queues: String,
+    blobs: String,
     _lifeline: ChildStdin,
     _out: BufReader<ChildStdout>,
     _process: Child,
@@ -31,11 +32,12 @@ impl Azurite {
         SHARED.get_or_init(|| Self::start().unwrap_or_else(|reason| panic!("{reason}")))
     }
 
-    /// The connection string for its tables and queues.
+    /// The connection string for its tables, queues and blobs.
     pub fn connection_string(&self) -> String {
+        let Self { tables, queues, blobs, .. } = self;
         format!(
-            "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};TableEndpoint={};QueueEndpoint={}",
-            self.tables, self.queues
+            "DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};\
+             TableEndpoint={tables};QueueEndpoint={queues};BlobEndpoint={blobs}"
         )
     }
 
@@ -65,9 +67,10 @@ impl Azurite {
             return Err("the emulator's pipes are missing".to_owned());
         };
         let mut out = BufReader::new(out);
+        let blobs = address(&mut out, "Blob")?;
         let queues = address(&mut out, "Queue")?;
         let tables = address(&mut out, "Table")?;
-        Ok(Self { tables, queues, _lifeline: lifeline, _out: out, _process: process })
+        Ok(Self { tables, queues, blobs, _lifeline: lifeline, _out: out, _process: process })
     }
 }
 

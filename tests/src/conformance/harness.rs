@@ -1,6 +1,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
 use table_core::model::TableName;
 use table_core::store::{ServiceProfile, TableStore, TableStoreExt};
 use uuid::Uuid;
@@ -13,6 +19,12 @@ pub trait Backend: Send + Sync {
     /// A store to test. Asked for once per behaviour; the stores may share a server, as every behaviour
     /// makes tables of its own.
     async fn store(&self) -> Arc<dyn TableStore>;
+
+    /// Opens a blob store beside it, for what keeps content in blobs: in memory unless told otherwise. Asked for
+    /// once per behaviour, and opened if the behaviour needs it.
+    fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
+        async { Arc::new(InMemory::new()) as Arc<dyn ObjectStore> }.boxed()
+    }
 
     /// Where the store is known to differ from the documented service.
     fn deviations(&self) -> &[Deviation] {
@@ -49,6 +61,7 @@ impl Scale {
 #[derive(Debug)]
 pub struct Harness {
     store: Arc<dyn TableStore>,
+    blobs: Shared<BoxFuture<'static, Arc<dyn ObjectStore>>>,
     deviations: Vec<Deviation>,
     scale: Scale,
     made: Mutex<Vec<TableName>>,
@@ -59,6 +72,7 @@ impl Harness {
     pub async fn start(backend: &dyn Backend) -> Self {
         Self {
             store: backend.store().await,
+            blobs: backend.blobs().shared(),
             deviations: backend.deviations().to_vec(),
             scale: backend.scale(),
             made: Mutex::default(),
@@ -75,6 +89,12 @@ impl Harness {
     /// The store.
     pub fn store(&self) -> &Arc<dyn TableStore> {
         &self.store
+    }
+
+    /// An empty directory of the blob store, as a store of its own.
+    pub async fn blobs(&self) -> Arc<dyn ObjectStore> {
+        let directory = Path::from(Uuid::new_v4().to_string());
+        Arc::new(PrefixStore::new(self.blobs.clone().await, directory))
     }
 
     /// What the store allows and promises.

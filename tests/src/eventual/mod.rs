@@ -8,6 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, TableStore, TableStoreExt};
@@ -28,13 +30,14 @@ pub mod workers;
 
 use recorder::Recorder;
 
-/// Two stores and a queue for one behaviour: those of the backend may be shared, tables are not.
+/// Two stores, a queue and blobs for one behaviour: those of the backend may be shared, tables and
+/// directories are not.
 #[derive(Debug)]
 pub struct World {
     current: Arc<dyn TableStore>,
     archive: Arc<dyn TableStore>,
     queue: Queue,
-    blobs: Arc<InMemory>,
+    blobs: Arc<dyn ObjectStore>,
     recorder: Arc<Recorder>,
     tag: String,
 }
@@ -44,6 +47,11 @@ pub struct World {
 pub trait EventualBackend: Send + Sync {
     /// The store of the entities that are in use and of the transactions; the archive; an empty queue.
     async fn places(&self) -> (Arc<dyn TableStore>, Arc<dyn TableStore>, Queue);
+
+    /// The store of blobs: in memory unless told otherwise.
+    async fn blobs(&self) -> Arc<dyn ObjectStore> {
+        Arc::new(InMemory::new())
+    }
 }
 
 impl World {
@@ -51,7 +59,8 @@ impl World {
     pub async fn new(backend: &dyn EventualBackend) -> Self {
         let (current, archive, queue) = backend.places().await;
         let tag = Uuid::new_v4().simple().to_string();
-        let (blobs, recorder) = (Arc::new(InMemory::new()), Arc::new(Recorder::default()));
+        let blobs = Arc::new(PrefixStore::new(backend.blobs().await, Path::from(tag.as_str())));
+        let recorder = Arc::new(Recorder::default());
         let world = Self { current, archive, queue, blobs, recorder, tag };
         world.current.create_table(&world.table("current")).await.expect("a new table");
         world.archive.create_table(&world.table("archive")).await.expect("a new table");
@@ -72,7 +81,7 @@ impl World {
         let resources = Resources::new()
             .with_store("current", self.current.clone())
             .with_store("archive", self.archive.clone())
-            .with_blobs("photos", self.blobs.clone() as Arc<dyn ObjectStore>)
+            .with_blobs("photos", self.blobs.clone())
             .with_handler("recorder", self.recorder.clone());
         let table = self.table("Transactions");
         let process =

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{TryStreamExt, stream};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, PartitionKey, Ticks};
+use table_core::model::{Entity, PartitionKey, Ticks, ValueRef};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_patterns::bulk::{
@@ -126,4 +127,39 @@ pub async fn copies_go_there_and_back(harness: &Harness) {
     let compared = CopyJob::new(here(&table), here(&back)).verify().await.expect("the stores work");
     assert!(!compared.equal);
     assert_eq!(compared.differences.len(), 1);
+}
+
+/// A deletion that dies at any request has taken nothing that does not match; run again, it takes the rest.
+pub async fn a_delete_that_dies_is_run_again(harness: &Harness) {
+    let matching = || Filter::lt("N", 24);
+    let options = BulkOptions::default().with_retry(None);
+    let mut crashes = 0;
+    for point in CrashPoint::ALL {
+        for request in 1.. {
+            let table = harness.table().await;
+            let name = table.name().clone();
+            let inserts = (0..48).map(move |n| Ok((name.clone(), Operation::Insert(entity(n)))));
+            let filled = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter(inserts)).await;
+            assert_eq!(filled.expect("the store works").written, 48);
+            let faults = FaultInjector::new(0);
+            let dying = Arc::new(Faulty::new(harness.store().clone(), faults.clone()));
+            faults.crash_at(request, point);
+            let died = delete_where(dying, table.name(), matching(), Unchanged::Required, options.clone());
+            let told = died.await.map_or(0, |summary| summary.written as usize);
+            let left = count(harness, &table).await;
+            let case = format!("{point:?} at {request}: {told} told, {left} left");
+            assert!((24..=48 - told).contains(&left) && (faults.is_crashed() || told == 24), "{case}");
+            let store = Arc::clone(harness.store());
+            let again = delete_where(store, table.name(), matching(), Unchanged::Required, options.clone());
+            assert_eq!(again.await.expect("the store works").written as usize, left - 24, "{case}");
+            let rest = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
+            let kept = |row: &Entity| matches!(row.get("N"), Some(ValueRef::Int32(24..)));
+            assert!(rest.len() == 24 && rest.iter().all(kept), "{case}");
+            if !faults.is_crashed() {
+                break;
+            }
+            crashes += 1;
+        }
+    }
+    assert_eq!(crashes, 2 * 6);
 }

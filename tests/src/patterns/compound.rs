@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use table_core::adapter::{Metered, RequestMeter};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::query::AccessPath;
 use table_core::store::OperationKind;
 use table_core::typed::{EntityResolver, Table, TableEntity};
@@ -106,4 +106,34 @@ pub async fn all_rows_are_deleted_together(harness: &Harness) {
     assert_eq!(ken.all().await.expect("nothing"), []);
     assert_eq!(ken.delete().await.expect("nothing"), 0);
     assert_eq!(open(&table, 124).0.all().await.expect("rows").len(), 2);
+}
+
+/// A process that dies at any request of a delete leaves all rows or none; run again, it leaves none.
+pub async fn a_delete_that_dies_leaves_all_or_none(harness: &Harness) {
+    let mut crashes = 0;
+    for point in CrashPoint::ALL {
+        for request in 1.. {
+            let table = harness.table().await;
+            let (ken, _) = open(&table, 123);
+            fill(&ken, 123, 2010..=2013).await;
+            fill(&open(&table, 124).0, 124, 2010..=2010).await;
+            let faults = FaultInjector::new(0);
+            let store = Faulty::new(table.store().clone(), faults.clone());
+            let dying = Table::<Employee>::new(Arc::new(store), table.name().clone()).expect("a table");
+            let key = Employee::key("Sales", 123).expect("a legal key");
+            let dying = Compound::<Row>::new(&dying, key).expect("a view");
+            faults.crash_at(request, point);
+            let answer = dying.delete().await;
+            let left = ken.all().await.expect("rows").len();
+            assert!(left == 0 || (left == 5 && answer.is_err()), "{point:?} at {request}: {left} are left");
+            let again = ken.delete().await.expect("the rest");
+            assert_eq!((again, ken.all().await.expect("nothing")), (left, vec![]));
+            assert_eq!(open(&table, 124).0.all().await.expect("others").len(), 2);
+            if !faults.is_crashed() {
+                break;
+            }
+            crashes += 1;
+        }
+    }
+    assert_eq!(crashes, 4);
 }

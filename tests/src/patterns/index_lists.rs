@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use object_store::ObjectStore;
-use object_store::memory::InMemory;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
@@ -37,7 +36,7 @@ struct People {
     store: Arc<dyn TableStore>,
     meter: RequestMeter,
     table: TableName,
-    blobs: Arc<InMemory>,
+    blobs: Arc<dyn ObjectStore>,
 }
 
 impl People {
@@ -45,7 +44,7 @@ impl People {
         let meter = RequestMeter::new();
         let store = Arc::new(Metered::new(harness.store().clone(), meter.clone()));
         let table = harness.table().await.name().clone();
-        Self { store, meter, table, blobs: Arc::default() }
+        Self { store, meter, table, blobs: harness.blobs().await }
     }
 
     async fn open(&self, indexes: Vec<Index>) -> IndexedEntities {
@@ -59,7 +58,7 @@ impl People {
     }
 
     async fn blobs(&self) -> usize {
-        self.blobs.list(None).try_collect::<Vec<_>>().await.expect("blobs in memory").len()
+        self.blobs.list(None).try_collect::<Vec<_>>().await.expect("names").len()
     }
 }
 

@@ -1,16 +1,15 @@
-//! Large entities: rows in the store under test, blobs in files.
+//! Large entities: rows and blobs in the stores under test.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
-use table_core::model::{ETag, IfMatch};
+use futures_util::{TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{ObjectStore, PutOptions};
+use table_core::model::{ETag, IfMatch, TableName};
 use table_core::typed::TableEntity;
 use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
-use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::Harness;
@@ -38,32 +37,38 @@ fn document(number: u32, text: &str, scan: usize) -> Document {
     Document { folder: "In / Out".replace('/', "+"), number, text: text.to_owned(), scan, etag: None }
 }
 
-/// A table of documents with its blobs in a directory.
-async fn open(harness: &Harness) -> (LargeTable<Document>, Arc<LocalFileSystem>, TempDir) {
-    let directory = tempfile::tempdir().expect("a directory");
-    let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path()).expect("a blob store"));
-    let table = harness.table().await;
-    // No grace where nobody writes: a collection then takes whatever has no row.
-    let options = LargeOptions::default().with_write_deadline(Duration::from_secs(30));
-    let documents =
-        LargeTable::open_with(Arc::clone(harness.store()), table.name().clone(), blobs.clone(), options);
-    (documents.expect("a table"), blobs, directory)
+/// A table of documents with its blobs.
+async fn open(harness: &Harness) -> (LargeTable<Document>, Arc<dyn ObjectStore>) {
+    let (table, blobs) = (harness.table().await, harness.blobs().await);
+    (over(table.name(), harness, &blobs, Duration::from_secs(30)), blobs)
 }
 
-async fn blob_count(blobs: &LocalFileSystem) -> usize {
-    blobs.list(None).count().await
+/// The same table, whose writes take no longer than this.
+fn over(
+    table: &TableName,
+    harness: &Harness,
+    blobs: &Arc<dyn ObjectStore>,
+    deadline: Duration,
+) -> LargeTable<Document> {
+    let options = LargeOptions::default().with_write_deadline(deadline);
+    let store = Arc::clone(harness.store());
+    LargeTable::open_with(store, table.clone(), Arc::clone(blobs), options).expect("a table")
+}
+
+async fn blob_count(blobs: &dyn ObjectStore) -> usize {
+    blobs.list(None).try_collect::<Vec<_>>().await.expect("names").len()
 }
 
 /// Values of every size go in and come out, by points, queries and streams; shrinking and deleting leaves
 /// no blob.
 pub async fn values_outgrow_their_rows(harness: &Harness) {
-    let (documents, blobs, _directory) = open(harness).await;
+    let (documents, blobs) = open(harness).await;
     let long = "a long text with \u{1F600} ".repeat(20_000);
     let all = [document(1, "short", 0), document(2, &long, 500), document(3, &long, 3_000_000)];
     for document in &all {
         documents.insert(document).await.expect("a new document");
     }
-    assert_eq!(blob_count(&blobs).await, 3);
+    assert_eq!(blob_count(&*blobs).await, 3);
     let rows = documents.rows().partition(Document::partition("In + Out").expect("a key").cast());
     let read: Vec<_> = documents.load(rows.stream()).try_collect().await.expect("documents");
     let read: Vec<_> = read.into_iter().map(|document| Document { etag: None, ..document }).collect();
@@ -82,14 +87,14 @@ pub async fn values_outgrow_their_rows(harness: &Harness) {
         ..documents.get_existing(&key).await.expect("it")
     };
     documents.replace(&small).await.expect("nobody else writes");
-    assert_eq!(blob_count(&blobs).await, 1);
+    assert_eq!(blob_count(&*blobs).await, 1);
     documents.delete(all[1].entity_key().expect("a key"), IfMatch::Any).await.expect("it is there");
-    assert_eq!(blob_count(&blobs).await, 0);
+    assert_eq!(blob_count(&*blobs).await, 0);
 }
 
 /// Many write one entity at once: it is always one of them, whole, and no blob is left over.
 pub async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
-    let (documents, blobs, _directory) = open(harness).await;
+    let (documents, blobs) = open(harness).await;
     documents.insert(&document(1, &"0".repeat(40_000), 2000)).await.expect("a new document");
     let mut writers = JoinSet::new();
     for writer in 1..=4u8 {
@@ -110,29 +115,26 @@ pub async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
     while let Some(writer) = writers.join_next().await {
         writer.expect("no panic");
     }
-    assert_eq!(blob_count(&blobs).await, 2);
+    assert_eq!(blob_count(&*blobs).await, 2);
     assert_eq!(documents.scrub().await.expect("the stores work").missing, []);
 }
 
 /// A blob without a row is found when it is old enough, and what rows refer to stays.
 pub async fn orphans_are_collected(harness: &Harness) {
-    let (documents, blobs, directory) = open(harness).await;
+    let (documents, blobs) = open(harness).await;
     documents.insert(&document(1, &"x".repeat(40_000), 0)).await.expect("a new document");
     let used = blobs.list(None).try_next().await.expect("a list").expect("a blob").location;
-    let orphan = used.as_ref().rsplit_once('/').expect("a name").0.to_owned();
-    let orphan = format!("{orphan}/{}", uuid::Uuid::new_v4());
-    let orphan = object_store::path::Path::parse(orphan).expect("a name");
-    blobs.copy_opts(&used, &orphan, object_store::CopyOptions::default()).await.expect("a copy");
-    let grace = Duration::from_secs(31);
-    let young = documents.collect(grace, CollectMode::Remove).await.expect("the stores work");
+    let directory = used.as_ref().rsplit_once('/').expect("a name").0;
+    let orphan = Path::parse(format!("{directory}/{}", uuid::Uuid::new_v4())).expect("a name");
+    blobs.put_opts(&orphan, "orphan".into(), PutOptions::default()).await.expect("a blob");
+    let hour = Duration::from_secs(3600);
+    let young = documents.collect(hour, CollectMode::Remove).await.expect("the stores work");
     assert_eq!((young.young, young.orphans), (2, 0));
-    for blob in [&used, &orphan] {
-        let file = std::fs::File::options().write(true).open(directory.path().join(blob.as_ref()));
-        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
-        file.expect("a file").set_modified(hour_ago).expect("an older file");
-    }
-    let old = documents.collect(grace, CollectMode::Remove).await.expect("the stores work");
+    // Blob stores tell time in whole seconds.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
+    let old = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await.expect("the stores work");
     assert_eq!((old.used, old.orphans), (1, 1));
-    assert_eq!(blob_count(&blobs).await, 1);
+    assert_eq!(blob_count(&*blobs).await, 1);
     assert_eq!(documents.scrub().await.expect("the stores work").missing, []);
 }

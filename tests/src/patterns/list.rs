@@ -12,8 +12,15 @@ macro_rules! pattern_tests {
                 deletes_take_what_they_name
                 scans_cover_every_partition
                 copies_go_there_and_back
+                a_delete_that_dies_is_run_again
+            }
+            log_blobs {
+                records_are_read_by_time
+                writers_share_the_numbers
+                cost_what_is_documented
             }
             spread {
+                hot_partitions_are_named
                 one_partition_is_several
                 entities_keep_their_versions
                 the_number_of_buckets_changes
@@ -56,6 +63,7 @@ macro_rules! pattern_tests {
                 rows_of_all_types_are_read_at_once
                 sub_ranges_are_typed
                 all_rows_are_deleted_together
+                a_delete_that_dies_leaves_all_or_none
             }
             denormalization {
                 copies_and_sums_change_with_the_entity
@@ -77,6 +85,7 @@ macro_rules! pattern_tests {
                 or_another_generation_is_started
                 a_drop_that_died_is_run_again
                 an_insert_that_died_is_run_again
+                what_a_family_cannot_keep_is_refused
             }
             index_lists {
                 agree_with_a_model
@@ -113,6 +122,16 @@ macro_rules! pattern_tests {
                 a_repeated_append_is_stored_once
                 are_refused_without_order_unless_sorted_here
             }
+            models_in_time {
+                a_log_is_a_sorted_list
+                slices_are_a_set_ordered_by_month
+                a_series_is_a_map
+            }
+            models_by_key {
+                compound_rows_are_a_set
+                a_join_is_a_map_of_what_was_read
+                lookups_are_searches_of_a_map
+            }
             series {
                 of_a_day_is_one_entity
                 of_a_year_goes_on_in_the_next_row
@@ -121,6 +140,7 @@ macro_rules! pattern_tests {
                 a_slot_is_cleared
                 values_are_small_structs
                 rows_never_grow_too_large
+                what_dies_is_done_or_not
             }
             wide {
                 are_written_and_read_in_one_request

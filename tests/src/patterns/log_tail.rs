@@ -112,7 +112,7 @@ pub async fn are_read_since_a_moment(harness: &Harness) {
 pub async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
     let table = harness.table().await;
     let clock = Arc::new(Stopped(moment(0)));
-    let (handles, appends) = (4, if harness.scale().rows > 2000 { 250 } else { 60 });
+    let (handles, appends) = (4, 250);
     let logs: Vec<_> = (0..handles).map(|_| log(&table).with_clock(clock.clone())).collect();
     let mut tasks = JoinSet::new();
     for (handle, log) in logs.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
-use table_core::adapter::{Metered, RequestMeter};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::model::{Entity, Key, Ticks};
 use table_core::store::Operation;
 use table_core::typed::{Json, Plain, PropertyGroup};
@@ -190,4 +190,53 @@ pub async fn rows_never_grow_too_large(harness: &Harness) {
     let store = table.store().clone();
     let error = DataSeries::<_, i32>::new(store, table.name().clone(), twice).expect_err("one property");
     assert!(error.to_string().contains("One"), "{error}");
+}
+
+/// A process that dies at any request of a clear, a deletion or an update leaves the series as it was or as it
+/// should be; run again, as it should be.
+pub async fn what_dies_is_done_or_not(harness: &Harness) {
+    let mut crashes = 0;
+    for step in 0..4 {
+        for point in CrashPoint::ALL {
+            for request in 1.. {
+                let table = harness.table().await;
+                let slots = || Numbered::new("M", 300);
+                let healthy = open::<_, i32, Plain>(&table, slots());
+                healthy.set_many(&today(), [(1, 1), (299, 9)]).await.expect("a series of two rows");
+                let faults = FaultInjector::new(0);
+                let store = Arc::new(Faulty::new(table.store().clone(), faults.clone()));
+                let dying = DataSeries::new(store, table.name().clone(), slots()).expect("a series");
+                faults.crash_at(request, point);
+                let answer = act(&dying, step).await;
+                let wanted: &[_] = [&[(299, 9)][..], &[], &[(1, 1), (299, 10)], &[(1, 5), (299, 5)]][step];
+                let left = values(&healthy).await;
+                let case = format!("step {step}, {point:?} at {request}: {left:?}");
+                assert!(left == wanted || (left == [(1, 1), (299, 9)] && answer.is_err()), "{case}");
+                if left != wanted {
+                    act(&healthy, step).await.expect("it is run again");
+                }
+                assert_eq!(values(&healthy).await, wanted, "{case}");
+                if !faults.is_crashed() {
+                    break;
+                }
+                crashes += 1;
+            }
+        }
+    }
+    assert_eq!(crashes, 2 * (2 + 2 + 2 + 1));
+}
+
+/// Clears a slot, deletes the series, counts, sets slots of two rows.
+async fn act(series: &DataSeries<Numbered, i32>, step: usize) -> table_core::Result<()> {
+    match step {
+        0 => series.clear(&today(), 1).await.map(drop),
+        1 => series.delete(&today()).await.map(drop),
+        2 => series.add(&today(), 299, 1).await.map(drop),
+        _ => series.set_many(&today(), [(1, 5), (299, 5)]).await,
+    }
+}
+
+async fn values(series: &DataSeries<Numbered, i32>) -> Vec<(usize, i32)> {
+    let all = series.get(&today()).await.expect("a series");
+    all.iter().map(|(slot, value)| (slot, *value)).collect()
 }

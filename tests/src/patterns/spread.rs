@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use table_core::model::{ETag, IfMatch};
+use table_core::model::{ETag, Entity, IfMatch};
 use table_core::query::Query;
-use table_core::store::TableStoreExt as _;
+use table_core::store::{Operation, TableStore, TableStoreExt as _};
 use table_core::typed::{RowPrefix, TableEntity};
-use table_patterns::spread::SpreadTable;
+use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
 use tokio::task::JoinSet;
 
 use crate::{Harness, TestTable};
@@ -115,4 +116,30 @@ pub async fn the_number_of_buckets_changes(harness: &Harness) {
     assert_eq!(wider.get_existing(key(3)).await.expect("it is there").text, "new");
     let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
     assert_eq!(stored.len(), 60);
+}
+
+/// A watch around the store names the partition that gets everything, and none once its keys are spread.
+pub async fn hot_partitions_are_named(harness: &Harness) {
+    let watch = PartitionWatch::new(Duration::from_secs(3600));
+    let watched: Arc<dyn TableStore> = Arc::new(Watched::new(harness.store().clone(), watch.clone()));
+    let plain = harness.table().await;
+    for number in 0..40 {
+        let partition = if number % 8 == 0 { "yesterday" } else { "today" };
+        let entity = Entity::new(partition, format!("{number:04}")).expect("a key");
+        watched.write(plain.name(), Operation::Insert(entity)).await.expect("a new entity");
+    }
+    let hot = watch.hot(0.5);
+    let found: Vec<_> = hot.iter().map(|hot| (&hot.table, hot.partition.as_str(), hot.requests)).collect();
+    assert_eq!(found, [(plain.name(), "today", 35)]);
+    assert!(hot[0].to_string().contains("`#[partition_key(spread = 16)]`"), "{}", hot[0]);
+
+    let watch = PartitionWatch::new(Duration::from_secs(3600));
+    let watched = Arc::new(Watched::new(harness.store().clone(), watch.clone()));
+    let table = harness.table().await;
+    let events = SpreadTable::<Event>::open(watched, table.name().clone()).expect("a table");
+    for number in 0..80 {
+        events.insert(&event(number)).await.expect("a new event");
+    }
+    assert_eq!(watch.hot(0.3), []);
+    assert_eq!(watch.hot(0.0).iter().map(|hot| hot.requests).sum::<u64>(), 80);
 }

@@ -23,7 +23,7 @@ struct Login {
 }
 
 /// A family of this behaviour's own.
-fn family(harness: &Harness) -> String {
+pub(super) fn family(harness: &Harness) -> String {
     let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
     for month in 1..=12 {
         for suffix in ["", "G1"] {
@@ -259,4 +259,34 @@ pub async fn a_drop_that_died_is_run_again(harness: &Harness) {
         }
     }
     assert_eq!(crashes, 6);
+}
+
+#[derive(Debug, TableEntity)]
+#[entity(type = "Indexed")]
+#[index(user, row_key = "user_{user}_{at}")]
+struct Indexed {
+    #[partition_key]
+    day: String,
+    #[row_key]
+    at: Ticks,
+    user: String,
+}
+
+#[derive(Debug, TableEntity)]
+struct Recording {
+    #[partition_key]
+    day: String,
+    #[row_key]
+    at: Ticks,
+    #[large]
+    sound: Vec<u8>,
+}
+
+/// A family of a type whose rows it would not keep whole is refused when it is opened.
+pub async fn what_a_family_cannot_keep_is_refused(harness: &Harness) {
+    let (store, family) = (|| harness.store().clone(), family(harness));
+    let error = TimeSlices::new(store(), &family, Every::Month, |row: &Indexed| row.at).unwrap_err();
+    assert!(error.to_string().contains("the index 'user'"), "{error}");
+    let error = TimeSlices::new(store(), &family, Every::Month, |row: &Recording| row.at).unwrap_err();
+    assert!(error.to_string().contains("LargeTable"), "{error}");
 }

@@ -3,7 +3,7 @@ use std::ops::{Deref, DerefMut};
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Result};
-use crate::typed::{FromEntity, IndexSchema};
+use crate::typed::{FromEntity, IndexSchema, Spread};
 
 /// A value with the version and the time that the store gave it, for types that have no fields
 /// for them.
@@ -32,7 +32,7 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::encrypted()
     }
 
-    fn spread() -> Option<u32> {
+    fn spread() -> Option<Spread> {
         T::spread()
     }
 

@@ -4,10 +4,11 @@ use futures_util::TryStreamExt;
 use table_core::adapter::CrashPoint;
 use table_core::model::IfMatch;
 use table_core::query::Query;
-use table_core::store::{Result, TableStoreExt as _};
+use table_core::store::{OperationKind, Result, TableStoreExt as _};
+use table_core::typed::Spread;
 use tokio::task::JoinSet;
 
-use super::{Event, Rig, Wider};
+use super::{Event, Rig, Salted, Wider};
 use crate::spread::SpreadTable;
 
 const ROWS: u32 = 40;
@@ -137,4 +138,48 @@ async fn writers_lose_nothing_to_a_migration() -> Result<()> {
     let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
     assert_eq!(all.iter().map(|event| event.text.matches('+').count()).sum::<usize>(), added);
     assert_moved(&rig, "with writers").await
+}
+
+/// A salt puts entities elsewhere among as many buckets; points and migrations know it.
+#[tokio::test]
+async fn a_salt_is_declared_changed_and_taken_away() -> Result<()> {
+    let (rig, _) = filled().await?;
+    let plain = rig.open::<Event>()?;
+    let salted = rig.open::<Salted>()?.with_previous(4);
+    let moved = (0..ROWS).filter(|n| {
+        let key = Salted::key("1", *n).unwrap();
+        salted.stored_key(key).unwrap() != plain.stored_key(Event::key("1", *n).unwrap()).unwrap()
+    });
+    let moved = moved.count() as u64;
+    assert!(moved > 20, "{moved} of {ROWS}");
+    assert_eq!(salted.get(Salted::key("1", 7u32)?).await?.unwrap().text, "old");
+    salted.insert_or_replace(&Salted::new(7, "new")).await?;
+    assert_eq!(salted.migrate().await?.moved, moved);
+
+    let salted = rig.open::<Salted>()?;
+    rig.meter.reset();
+    assert_eq!(salted.get(Salted::key("1", 7u32)?).await?.unwrap().text, "new");
+    assert_eq!(rig.meter.total(), 1);
+    let all: Vec<_> = salted.read(Salted::partition("1")?, |rows| rows).try_collect().await?;
+    assert!(all.iter().map(|event| event.number).eq(0..ROWS));
+
+    let plain = plain.with_previous(Spread { buckets: 4, salt: "events of a day" });
+    assert_eq!(plain.migrate().await?.moved, moved);
+    let all: Vec<_> = rig.open::<Event>()?.read(Event::partition("1")?, |rows| rows).try_collect().await?;
+    assert!(all.iter().map(|event| event.number).eq(0..ROWS));
+    Ok(())
+}
+
+/// One request a page of the table, three for each entity moved, as documented.
+#[tokio::test]
+async fn a_migration_costs_three_requests_for_each_that_moves() -> Result<()> {
+    let (rig, wider) = filled().await?;
+    let (done, cost) = rig.meter.measure(wider.migrate()).await;
+    let moved = done?.moved;
+    assert_eq!((cost.total(), cost.of_kind(OperationKind::Query)), (3 * moved + 1, 1));
+    let writes = [OperationKind::Merge, OperationKind::Insert, OperationKind::Delete];
+    assert_eq!(writes.map(|kind| cost.of_kind(kind)), [moved; 3]);
+    rig.meter.reset();
+    assert_eq!((wider.migrate().await?.moved, rig.meter.total()), (0, 1));
+    Ok(())
 }

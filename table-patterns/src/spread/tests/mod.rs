@@ -14,9 +14,9 @@ use super::SpreadTable;
 
 /// The same rows with other numbers of buckets.
 macro_rules! event {
-    ($name:ident, $spread:literal) => {
+    ($name:ident, $spread:literal $(, $salt:literal)?) => {
         #[derive(Clone, Debug, PartialEq, TableEntity)]
-        #[entity(type = "Event", rename_all = "PascalCase", partition_key = "day_{day}", spread = $spread)]
+        #[entity(type = "Event", rename_all = "PascalCase", partition_key = "day_{day}", spread = $spread $(, salt = $salt)?)]
         struct $name {
             day: String,
             #[row_key(format = "{:06}")]
@@ -36,6 +36,7 @@ macro_rules! event {
 
 event!(Event, 4);
 event!(Wider, 10);
+event!(Salted, 4, "events of a day");
 
 struct Rig {
     store: Arc<MemoryStore>,

@@ -22,7 +22,7 @@ pub(crate) struct Columns {
 
 /// One row. Every error names the file, the line, the column and the value.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub struct Row {
     columns: Arc<Columns>,
     record: StringRecord,
 }
@@ -36,7 +36,10 @@ impl Row {
     }
 
     /// The value of a column that must have one.
-    pub(crate) fn required<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T> {
+    ///
+    /// # Errors
+    /// There is no such column; it is missing or malformed.
+    pub fn required<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T> {
         match self.text(column)? {
             MISSING => Err(self.error(column, "a value is needed here")),
             text => self.parse(column, text),
@@ -44,7 +47,10 @@ impl Row {
     }
 
     /// The value of a column, unless it is missing.
-    pub(crate) fn optional<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>> {
+    ///
+    /// # Errors
+    /// There is no such column; it is malformed.
+    pub fn optional<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>> {
         match self.text(column)? {
             MISSING => Ok(None),
             text => self.parse(column, text).map(Some),
@@ -52,14 +58,20 @@ impl Row {
     }
 
     /// The local date in the columns `year`, `month` and `day`.
-    pub(crate) fn date(&self) -> Result<NaiveDate> {
+    ///
+    /// # Errors
+    /// As [`required`](Self::required); it is no date.
+    pub fn date(&self) -> Result<NaiveDate> {
         let (year, month, day) = (self.required("year")?, self.required("month")?, self.required("day")?);
         NaiveDate::from_ymd_opt(year, month, day)
             .ok_or_else(|| self.error("day", format!("{year}-{month}-{day} is not a date")))
     }
 
     /// The local time in the columns of [`date`](Self::date), `hour` and `minute`.
-    pub(crate) fn time(&self) -> Result<NaiveDateTime> {
+    ///
+    /// # Errors
+    /// As [`required`](Self::required); it is no time.
+    pub fn time(&self) -> Result<NaiveDateTime> {
         let (hour, minute) = (self.required("hour")?, self.required("minute")?);
         self.date()?
             .and_hms_opt(hour, minute, 0)
@@ -67,11 +79,7 @@ impl Row {
     }
 
     /// What is wrong with the value of a column.
-    pub(crate) fn error(
-        &self,
-        column: &str,
-        problem: impl Display,
-    ) -> Box<dyn std::error::Error + Send + Sync> {
+    pub fn error(&self, column: &str, problem: impl Display) -> Box<dyn std::error::Error + Send + Sync> {
         let line = self.record.position().map_or(0, csv::Position::line);
         let value = self.text(column).unwrap_or_default();
         let path = self.columns.path.display();

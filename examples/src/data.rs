@@ -5,21 +5,30 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use csv::StringRecord;
+
 use crate::Result;
 use crate::row::{Columns, Row};
 
 /// The files of a data set, decompressed in memory.
 #[derive(Debug)]
-pub(crate) struct DataSet {
-    pub(crate) flights: DataFile,
-    pub(crate) weather: DataFile,
-    pub(crate) planes: DataFile,
-    pub(crate) airlines: DataFile,
+pub struct DataSet {
+    /// The flights.
+    pub flights: DataFile,
+    /// The hourly observations of the weather.
+    pub weather: DataFile,
+    /// The planes, as registered.
+    pub planes: DataFile,
+    /// The airlines.
+    pub airlines: DataFile,
 }
 
 impl DataSet {
     /// Reads the files of a directory, each as `.csv` or `.csv.zst`.
-    pub(crate) fn read(dir: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// One of them is missing or damaged.
+    pub fn read(dir: &Path) -> Result<Self> {
         Ok(Self {
             flights: DataFile::read(dir, "flights.csv")?,
             weather: DataFile::read(dir, "weather.csv")?,
@@ -29,7 +38,7 @@ impl DataSet {
     }
 
     /// Tells data sets apart, however they are compressed.
-    pub(crate) fn fingerprint(&self) -> String {
+    pub fn fingerprint(&self) -> String {
         let files = [&self.flights, &self.weather, &self.planes, &self.airlines];
         let hash = files.into_iter().fold(FNV_OFFSET, |hash, file| fnv(fnv(hash, &file.bytes), &[0]));
         format!("{hash:016x}")
@@ -38,7 +47,7 @@ impl DataSet {
 
 /// One CSV file with a line of headers.
 #[derive(Debug)]
-pub(crate) struct DataFile {
+pub struct DataFile {
     path: PathBuf,
     bytes: Vec<u8>,
 }
@@ -57,16 +66,40 @@ impl DataFile {
     }
 
     /// How many rows it has, by its lines.
-    pub(crate) fn len(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.bytes.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1)
     }
 
     /// Its rows in their order.
-    pub(crate) fn rows(&self) -> Result<impl Iterator<Item = Result<Row>>> {
+    ///
+    /// # Errors
+    /// It has no headers; as items, a row that is damaged.
+    pub fn rows(&self) -> Result<impl Iterator<Item = Result<Row>>> {
+        Ok(self.raw_rows()?.map(|row| row.map(|(row, _)| row)))
+    }
+
+    /// The same with the bytes of each row, its line end included.
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub fn raw_rows(&self) -> Result<impl Iterator<Item = Result<(Row, &[u8])>>> {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
         let columns = Arc::new(Columns { path: self.path.clone(), names: reader.headers()?.clone() });
-        Ok(reader.into_records().map(move |record| Row::new(&columns, record)))
+        Ok(std::iter::from_fn(move || {
+            let (start, mut record) = (at(&reader), StringRecord::new());
+            let read = reader.read_record(&mut record);
+            if matches!(read, Ok(false)) {
+                return None;
+            }
+            let raw = self.bytes.get(start..at(&reader)).unwrap_or_default();
+            Some(Row::new(&columns, read.map(|_| record)).map(|row| (row, raw)))
+        }))
     }
+}
+
+/// Where a reader is, in bytes.
+fn at<R: Read>(reader: &csv::Reader<R>) -> usize {
+    reader.position().byte() as usize
 }
 
 fn decompress(path: &Path) -> io::Result<Vec<u8>> {

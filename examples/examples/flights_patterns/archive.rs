@@ -1,0 +1,72 @@
+//! Every flight goes to an archive in another store, a hundred in each eventually consistent transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_patterns::bulk::BulkWriter;
+use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Progress, Resources};
+use table_patterns::journal::Acknowledge;
+use table_patterns::queue::TableQueue;
+
+use crate::flight::Flights;
+use crate::{Result, same};
+
+const TABLE: &str = "Flown";
+const MOVES: usize = 100;
+const AT_ONCE: usize = 8;
+
+/// Loads the flights, moves them all, and counts both sides.
+pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Result<String> {
+    let meter = RequestMeter::new();
+    let archive: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let table = TableName::new(TABLE)?;
+    store.create_table(&table).await?;
+    archive.create_table(&table).await?;
+    let entities = flights.all.iter().map(|flight| {
+        let row = format!("{}_{:04}_{}", flight.date, flight.number, flight.origin);
+        Ok(Entity::new(flight.carrier.as_str(), row)?.with("Distance", flight.distance))
+    });
+    let entities: Vec<Entity> = entities.collect::<Result<_>>()?;
+    let keys: Vec<Key> = entities.iter().map(|entity| entity.key().clone()).collect();
+    let name = table.clone();
+    let inserts = entities.into_iter().map(move |entity| Ok((name.clone(), Operation::Insert(entity))));
+    BulkWriter::new(Arc::clone(store)).write(stream::iter(inserts)).await?.into_result()?;
+
+    let queue = Arc::new(TableQueue::open(Arc::clone(store), "Work", "archive").await?);
+    let resources =
+        Resources::new().with_store("current", Arc::clone(store)).with_store("archive", Arc::clone(&archive));
+    let coordinator = Coordinator::open(Arc::clone(store), "Transactions", queue, resources).await?;
+    let moves = stream::iter(keys.chunks(MOVES)).map(|keys| moved(&coordinator, &table, keys));
+    moves.buffer_unordered(AT_ONCE).try_for_each(|()| std::future::ready(Ok(()))).await?;
+
+    same("flights left behind", Table::<Entity>::new(Arc::clone(store), TABLE)?.query().count().await?, 0)?;
+    let archived = Table::<Entity>::new(archive, TABLE)?.query().all().await?;
+    let mut carriers = BTreeMap::<_, usize>::new();
+    archived.iter().for_each(|flight| *carriers.entry(flight.key().partition().to_owned()).or_default() += 1);
+    if carriers != flights.by(|flight| Some(flight.carrier.clone())) {
+        return Err("the archived flights by carrier are not those of the file".into());
+    }
+    let transactions = keys.len().div_ceil(MOVES);
+    Ok(format!(
+        "{} flights moved by {transactions} transactions, {} requests to the archive",
+        keys.len(),
+        meter.total()
+    ))
+}
+
+/// One transaction, applied.
+async fn moved(coordinator: &Coordinator, table: &TableName, keys: &[Key]) -> Result<()> {
+    let place = |store: &str, key: &Key| Place::new(store, table.clone(), key.clone());
+    let transaction = keys.iter().fold(EventualTransaction::new(), |transaction, key| {
+        transaction.move_entity(place("current", key), place("archive", key))
+    });
+    let submitted = coordinator.submit(&transaction, Acknowledge::Applied).await?;
+    match submitted.progress {
+        Progress::Applied => Ok(()),
+        other => Err(format!("a transaction is {other:?}").into()),
+    }
+}

@@ -1,0 +1,52 @@
+//! Flights joined with their planes in the client, and planes related to their flights by a convention.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use table_core::typed::RowPrefix;
+use table_patterns::relationship::{JoinCache, JoinOptions, Relation};
+
+use crate::fleet::{Fleet, Leg, Plane};
+use crate::flight::Flights;
+use crate::{Result, same};
+
+const AT_ONCE: usize = 32;
+
+/// Counts the flights of each manufacturer's planes by a join, and of every plane by its relation.
+pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
+    let expected = flights.by(|flight| flights.planes.get(flight.tail_number.as_ref()?).cloned());
+    let joined = joined(fleet).await?;
+    if joined != expected {
+        return Err("the flights by manufacturer are not those of the files".into());
+    }
+    let of = Relation::many(fleet.legs.clone(), |plane: &Plane| {
+        Ok((Leg::partition(&plane.tail_number)?, Some(RowPrefix::new("plane_"))))
+    });
+    let planes = fleet.planes.query().all().await?;
+    let counts = stream::iter(&planes).map(|plane| {
+        let of = &of;
+        async move { of.of(plane)?.count().await }
+    });
+    let counts: Vec<usize> = counts.buffer_unordered(AT_ONCE).try_collect().await?;
+    let sum: usize = counts.iter().sum();
+    same("flights of known planes", sum, expected.values().sum())?;
+    Ok(format!("{sum} flights of {} manufacturers, joined and related", expected.len()))
+}
+
+/// Flights by the manufacturer of their plane: one request for each plane, however many flights it has.
+async fn joined(fleet: &Fleet) -> Result<BTreeMap<String, usize>> {
+    let mut options = JoinOptions::default();
+    options.remember_missing = true;
+    let cache = JoinCache::new(fleet.planes.clone(), options);
+    let mut counts = BTreeMap::new();
+    let mut chunks = Box::pin(fleet.legs.query().stream().chunks(1000));
+    while let Some(chunk) = chunks.next().await {
+        let legs: Vec<Leg> = chunk.into_iter().collect::<table_core::Result<_>>()?;
+        for (_, plane) in cache.join(legs, |leg| Plane::key(&leg.tail_number)).await? {
+            if let Some(plane) = plane {
+                *counts.entry(plane.manufacturer.clone()).or_default() += 1;
+            }
+        }
+    }
+    Ok(counts)
+}

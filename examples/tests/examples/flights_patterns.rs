@@ -1,0 +1,22 @@
+//! Every flight of the bundled data through the patterns that the flagship's questions do not use.
+
+use crate::support;
+
+#[test]
+fn every_pattern_gives_the_flights_back() {
+    let said = support::succeed("flights_patterns", &[]);
+    let found: Vec<&str> =
+        said.lines().filter_map(|line| line.split_once(" requests: ")).map(|l| l.1).collect();
+    let expected = [
+        "27004 flights of 31 days in 8 buckets each, in order",
+        "27004 records in",
+        "26849 flights of",
+        "planes, 26849 flights, 155 of a third type",
+        "manufacturers, joined and related",
+        "27004 flights moved by 271 transactions",
+    ];
+    assert_eq!(found.len(), expected.len(), "{said}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.contains(expected), "{found}");
+    }
+}

@@ -1,0 +1,55 @@
+//! How partitions are spread over buckets.
+
+use quote::ToTokens;
+use syn::LitStr;
+
+use super::model::Sources;
+use crate::attr::Container;
+use crate::errors::Errors;
+
+/// How partitions are spread over buckets.
+pub(crate) struct Spread {
+    pub(crate) buckets: u32,
+    /// What is hashed with a row key to find its bucket; empty for nothing.
+    pub(crate) salt: String,
+}
+
+/// The buckets and the salt, from the struct's attribute or the key field's.
+pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Errors) -> Option<Spread> {
+    let of_field = sources.iter().find_map(|(_, _, attrs)| attrs.partition_key.as_ref());
+    for row in sources.iter().filter_map(|(_, _, attrs)| attrs.row_key.as_ref()) {
+        let both = [row.spread.to_token_stream(), row.salt.to_token_stream()];
+        for at in both.into_iter().filter(|at| !at.is_empty()) {
+            errors.push(at, "partitions are spread, not rows: put it on the partition key");
+        }
+    }
+    let buckets = one("spread", &container.spread, of_field.and_then(|key| key.spread.as_ref()), errors);
+    let salt = one("salt", &container.salt, of_field.and_then(|key| key.salt.as_ref()), errors);
+    if let (None, Some(salt)) = (buckets, salt) {
+        errors.push(salt, "a salt is hashed to find a bucket: also say how many there are, `spread = 16`");
+    }
+    if let Some(salt) = salt.filter(|salt| salt.value().is_empty()) {
+        errors.push(salt, "an empty salt is none: leave it out");
+    }
+    let literal = buckets?;
+    match literal.base10_parse() {
+        Ok(buckets @ 2..=1000) => Some(Spread { buckets, salt: salt.map(LitStr::value).unwrap_or_default() }),
+        _ => {
+            errors.push(literal, "a number of buckets from 2 to 1000, such as `spread = 16`");
+            None
+        }
+    }
+}
+
+/// What is said on the struct or on the key field, not on both.
+fn one<'a, T: ToTokens>(
+    name: &str,
+    of_struct: &'a Option<T>,
+    of_field: Option<&'a T>,
+    errors: &Errors,
+) -> Option<&'a T> {
+    if let (Some(_), Some(literal)) = (of_struct, of_field) {
+        errors.push(literal, format!("`{name}` is on the struct already; keep one"));
+    }
+    of_struct.as_ref().or(of_field)
+}

@@ -1,0 +1,151 @@
+//! Log data in blobs: what is appended is found by its time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use object_store::ObjectStore;
+use table_core::model::Ticks;
+use table_patterns::clock::Clock;
+use table_patterns::log_blobs::{LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs};
+use tokio::task::JoinSet;
+
+use super::counted::Counted;
+use crate::Harness;
+
+const MINUTE: i64 = 60 * 10_000_000;
+
+/// A clock that is set by hand.
+#[derive(Debug)]
+struct Watch(AtomicI64);
+
+impl Watch {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(time("2014-07-31T18:59:30Z").get())))
+    }
+
+    fn advance(&self, minutes: i64) {
+        self.0.fetch_add(minutes * MINUTE, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Watch {
+    fn now(&self) -> Ticks {
+        Ticks::new(self.0.load(Ordering::SeqCst)).expect("a time")
+    }
+}
+
+fn time(text: &str) -> Ticks {
+    text.parse().expect("a time")
+}
+
+/// Buffers that are stored when they are flushed, and not before.
+fn options(watch: &Arc<Watch>) -> LogOptions {
+    LogOptions::default().with_buffer(1 << 20, Duration::from_secs(3600)).with_clock(watch.clone())
+}
+
+async fn read(blobs: &Arc<dyn ObjectStore>, from: &str, to: &str) -> Vec<LogEntry> {
+    let found = read_logs(Arc::clone(blobs), "shop", time(from)..time(to));
+    found.try_collect().await.expect("records")
+}
+
+async fn names(blobs: &dyn ObjectStore) -> Vec<String> {
+    let names = blobs.list(None).map_ok(|blob| blob.location.to_string());
+    let mut names: Vec<_> = names.try_collect().await.expect("names");
+    names.sort();
+    names
+}
+
+/// A record every 20 minutes for a day, in both formats: a range of time is exact, and is a range of names.
+pub async fn records_are_read_by_time(harness: &Harness) {
+    for (format, period) in
+        [(LogFormat::JsonLines, LogPeriod::Hour), (LogFormat::Delimited('\t'), LogPeriod::Minute)]
+    {
+        let (blobs, watch) = (harness.blobs().await, Watch::new());
+        let options = options(&watch).with_format(format).with_period(period);
+        let log = LogWriter::open(Arc::clone(&blobs), "shop", options).expect("a log");
+        for n in 0..72u32 {
+            let text = format!("order\t{n}\n");
+            match format {
+                LogFormat::JsonLines => log.append(&text).await.expect("a record"),
+                LogFormat::Delimited(_) => log.append_fields(&[text]).await.expect("a record"),
+            }
+            watch.advance(20);
+        }
+        log.close().await.expect("stored");
+        let stored = names(&*blobs).await;
+        let first = if period == LogPeriod::Hour { "1800" } else { "1859" };
+        assert_eq!(stored[0], format!("shop/2014/07/31/{first}/000001.log"));
+        assert_eq!(stored.len(), if period == LogPeriod::Hour { 25 } else { 72 });
+        // Record n is at 18:59:30 plus n times 20 minutes.
+        let found = read(&blobs, "2014-07-31T19:19:30Z", "2014-08-01T00:19:30Z").await;
+        let text = |entry: &LogEntry| match format {
+            LogFormat::JsonLines => entry.json::<String>().expect("a text"),
+            LogFormat::Delimited(_) => entry.fields().concat(),
+        };
+        let expected: Vec<_> = (1..16).map(|n| format!("order\t{n}\n")).collect();
+        assert_eq!(found.iter().map(text).collect::<Vec<_>>(), expected, "{format:?}");
+        assert_eq!(found[0].time, time("2014-07-31T19:19:30Z"));
+    }
+}
+
+/// Several writers of one service at once: no blob is overwritten, every acknowledged record is stored, and
+/// those of one writer are in their order.
+pub async fn writers_share_the_numbers(harness: &Harness) {
+    let (blobs, watch) = (harness.blobs().await, Watch::new());
+    let mut writers = JoinSet::new();
+    for writer in 0..4u32 {
+        let options = options(&watch).with_sync(LogSync::Every(1));
+        let log = LogWriter::open(Arc::clone(&blobs), "shop", options).expect("a log");
+        writers.spawn(async move {
+            for n in 0..10 {
+                log.append(&(writer * 100 + n)).await.expect("a record");
+            }
+        });
+    }
+    while let Some(writer) = writers.join_next().await {
+        writer.expect("no panic");
+    }
+    let numbers: Vec<_> = (1..=40).map(|n| format!("shop/2014/07/31/1800/{n:06}.log")).collect();
+    assert_eq!(names(&*blobs).await, numbers);
+    let found = read(&blobs, "2014-07-31T00:00:00Z", "2014-08-01T00:00:00Z").await;
+    let found: Vec<u32> = found.iter().map(|entry| entry.json().expect("a number")).collect();
+    assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), 40);
+    for writer in 0..4 {
+        let own: Vec<_> = found.iter().filter(|n| **n / 100 == writer).collect();
+        assert!(own.len() == 10 && own.is_sorted(), "{own:?}");
+    }
+}
+
+/// One request a flush, one more in a new directory; one list a day and one request a blob to read.
+pub async fn cost_what_is_documented(harness: &Harness) {
+    let counted = Arc::new(Counted::new(harness.blobs().await));
+    let (blobs, watch) = (counted.clone() as Arc<dyn ObjectStore>, Watch::new());
+    let log = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    for (minutes, cost) in [(0, 2), (0, 1), (1, 2), (1, 1), (24 * 60, 2)] {
+        watch.advance(minutes);
+        for n in 0..50u32 {
+            log.append(&n).await.expect("a record");
+        }
+        assert_eq!(counted.take(), 0, "an append sends nothing");
+        log.flush().await.expect("stored");
+        assert_eq!(counted.take(), cost, "after {minutes} minutes");
+    }
+    let other = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let another = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    for log in [&other, &another] {
+        log.append(&1u32).await.expect("a record");
+        log.flush().await.expect("stored");
+    }
+    assert_eq!(counted.take(), 2 + 2);
+    other.append(&2u32).await.expect("a record");
+    other.flush().await.expect("stored");
+    assert_eq!(counted.take(), 1 + 2, "a number that is taken is looked at, and the next is tried");
+
+    let hours = read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T19:00:00Z").await;
+    assert_eq!((hours.len(), counted.take()), (100, 1 + 2));
+    let all = read(&blobs, "2014-07-31T00:00:00Z", "2014-08-02T00:00:00Z").await;
+    assert_eq!((all.len(), counted.take()), (253, 2 + 8));
+}
