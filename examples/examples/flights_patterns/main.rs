@@ -52,17 +52,17 @@ async fn run(args: &Args) -> Result<()> {
     let flights = Flights::read(args.data.as_deref().unwrap_or(&bundled))?;
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    told("spread keys", &meter, spreading::run(&store, &flights).await?)?;
-    told("logs in blobs", &meter, logs::run(&flights).await?)?;
+    told("spread keys", &meter, &spreading::run(&store, &flights).await?)?;
+    told("logs in blobs", &meter, &logs::run(&flights).await?)?;
     let fleet = fleet::load(&store, &flights).await?;
-    told("compound keys", &meter, fleet.compound(&flights).await?)?;
-    told("several types", &meter, fleet.types(&flights).await?)?;
-    told("joins, relations", &meter, related::run(&fleet, &flights).await?)?;
-    told("eventual archive", &meter, archive::run(&store, &flights).await?)
+    told("compound keys", &meter, &fleet.compound(&flights).await?)?;
+    told("several types", &meter, &fleet.types(&flights).await?)?;
+    told("joins, relations", &meter, &related::run(&fleet, &flights).await?)?;
+    told("eventual archive", &meter, &archive::run(&store, &flights).await?)
 }
 
 /// Says what was found, and what it cost in requests to tables.
-fn told(pattern: &str, meter: &RequestMeter, found: String) -> Result<()> {
+fn told(pattern: &str, meter: &RequestMeter, found: &str) -> Result<()> {
     let requests = meter.total();
     meter.reset();
     Ok(writeln!(io::stdout(), "{pattern:<17} {requests:>8} requests: {found}")?)
