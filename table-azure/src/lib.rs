@@ -17,6 +17,8 @@
 mod auth;
 mod batch;
 mod endpoint;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod operation;
 mod options;
 #[cfg(feature = "queue")]

@@ -122,6 +122,8 @@ fn missing(what: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse(text: &str) -> Connection {
@@ -166,6 +168,38 @@ mod tests {
         assert_eq!(parse("UseDevelopmentStorage=true").endpoint, "http://127.0.0.1:10002/devstoreaccount1");
         let proxied = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://box");
         assert_eq!(proxied.secondary.as_deref(), Some("http://box:10002/devstoreaccount1-secondary"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_and_its_secret_not_shown(text in setting_pieces()) {
+            for text in [format!("{text};AccountKey=se7en"), format!("SharedAccessSignature=se7en;{text}")] {
+                for service in ["Table", "Queue"] {
+                    let shown = match Connection::parse(&text, service) {
+                        Ok(connection) => format!("{:?}", connection.secret),
+                        Err(error) => error.to_string(),
+                    };
+                    prop_assert!(!shown.contains("se7en"), "{}: {}", text, shown);
+                }
+            }
+        }
+    }
+
+    /// Settings with any values, and rubbish.
+    fn setting_pieces() -> impl Strategy<Value = String> {
+        let name = prop::sample::select(vec![
+            "AccountName",
+            "DefaultEndpointsProtocol",
+            "EndpointSuffix",
+            "TableEndpoint",
+            "QueueEndpoint",
+            "TableSecondaryEndpoint",
+            "UseDevelopmentStorage",
+            "DevelopmentStorageProxyUri",
+        ]);
+        let setting = (name, any::<String>()).prop_map(|(name, value)| format!("{name}={value}"));
+        let piece = prop_oneof![4 => setting, 1 => any::<String>()];
+        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.join(";"))
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod read;
 mod write;
 
 pub(crate) use read::read_answer;
+#[cfg(fuzzing)]
+pub(crate) use read::responses;
 pub(crate) use write::GroupBody;
 
 #[cfg(test)]

@@ -62,10 +62,10 @@ fn unreadable(reason: &str) -> Error {
 
 /// One inner response.
 #[derive(Debug)]
-pub(super) struct Response<'a> {
-    pub(super) status: u16,
+pub(crate) struct Response<'a> {
+    status: u16,
     head: &'a str,
-    pub(super) body: &'a str,
+    body: &'a str,
 }
 
 impl<'a> Response<'a> {
@@ -81,18 +81,25 @@ impl<'a> Response<'a> {
     }
 }
 
+/// How deep parts lie in parts: an answer has one, the set of changes.
+const DEPTH: usize = 4;
+
 /// The responses of a multipart body, those of parts within parts included; `None` if it is cut
 /// off or malformed.
-pub(super) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
+pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
     let mut found = Vec::new();
+    read_parts(text, boundary, DEPTH, &mut found).map(|()| found)
+}
+
+fn read_parts<'a>(text: &'a str, boundary: &str, depth: usize, found: &mut Vec<Response<'a>>) -> Option<()> {
     for part in parts(text, boundary)? {
         let (head, body) = head_and_body(part);
         match header(head, "content-type").and_then(self::boundary) {
-            Some(inner) => found.extend(responses(body, inner)?),
+            Some(inner) => read_parts(body, inner, depth.checked_sub(1)?, found)?,
             None => found.push(Response::parse(body)?),
         }
     }
-    Some(found)
+    Some(())
 }
 
 /// The texts between the boundary's lines.

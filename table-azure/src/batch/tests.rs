@@ -1,5 +1,6 @@
 use azure_core::http::headers::Headers;
 use azure_core::http::{RawResponse, StatusCode};
+use proptest::prelude::*;
 use table_core::Error;
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, ServiceProfile, Written};
@@ -172,4 +173,45 @@ fn an_answer_cut_off_or_too_short_is_ambiguous() {
 fn lf_is_read_as_crlf_is() {
     let body = "--batchresponse_1\nContent-Type: multipart/mixed; boundary=c\n\n--c\nContent-Type: application/http\n\nHTTP/1.1 409 Conflict\nContent-Type: application/json\n\n{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"lang\":\"\",\"value\":\"0:x\"}}}\n--c--\n--batchresponse_1--\n";
     assert!(read_answer(&answer(body), &table(), &group()).unwrap_err().is_already_exists());
+}
+
+/// The boundary of this depth.
+fn name(depth: usize) -> String {
+    depth.checked_sub(1).map_or_else(|| "batchresponse_1".to_owned(), |outer| format!("b{outer}"))
+}
+
+#[test]
+fn parts_within_each_other_have_an_end() {
+    let opens = |n| format!("--{}\nContent-Type: multipart/mixed; boundary=b{n}\n\n", name(n));
+    let closes = |n| format!("\n--{}--\n", name(n));
+    let deep: String = (0..10_000).map(opens).chain((0..10_000).rev().map(closes)).collect();
+    let error = read_answer(&answer(&deep), &table(), &group()).unwrap_err();
+    assert_eq!(error.outcome(), Outcome::Ambiguous);
+}
+
+/// Pieces of answers, in any order, and rubbish.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("--batchresponse_1\r\n".to_owned()),
+        Just("--batchresponse_1--\r\n".to_owned()),
+        Just("Content-Type: multipart/mixed; boundary=c\r\n\r\n".to_owned()),
+        Just("--c\r\n".to_owned()),
+        Just("--c--\r\n".to_owned()),
+        Just(format!("Content-Type: application/http\r\n\r\n{NO_CONTENT}")),
+        Just("HTTP/1.1 409 Conflict\r\n\r\n{\"odata.error\":{\"code\":\"x\",\"message\":\"2:\"}}".to_owned()),
+        Just("HTTP/1.1 ".to_owned()),
+        Just("\r\n".to_owned()),
+        any::<String>(),
+    ];
+    prop::collection::vec(piece, 0..20).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_answer_is_read_whole_or_refused(body in pieces()) {
+        match read_answer(&answer(&body), &table(), &group()) {
+            Ok(written) => prop_assert_eq!(written.len(), 3),
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
 }

@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::Deserialize;
 use table_core::Error;
 use table_core::model::{Key, TableName};
 use table_core::store::{ErrorKind, Outcome, ServiceAnswer};
 
 use super::Answer;
+use super::body::Body;
 use super::client::unknown;
 
 /// What a request was about: the same code means different things for a table and an entity.
@@ -175,59 +175,4 @@ fn skew(date: &str) -> Option<TimeDelta> {
     let theirs = DateTime::parse_from_rfc2822(date).ok()?;
     let skew = (Utc::now() - theirs.to_utc()).abs();
     (skew > TimeDelta::minutes(15)).then_some(skew)
-}
-
-/// Code and message of an error body.
-#[derive(Default)]
-struct Body {
-    code: Option<String>,
-    message: String,
-}
-
-impl Body {
-    fn parse(body: &[u8]) -> Option<Self> {
-        match body.iter().find(|b| !b.is_ascii_whitespace())? {
-            b'{' => Self::from_json(body),
-            _ => Self::from_xml(body),
-        }
-    }
-
-    fn from_json(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Json {
-            #[serde(rename = "odata.error", alias = "error")]
-            error: JsonError,
-        }
-        #[derive(Deserialize)]
-        struct JsonError {
-            code: String,
-            message: JsonMessage,
-        }
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum JsonMessage {
-            Localized { value: String },
-            Plain(String),
-        }
-        let JsonError { code, message } = serde_json::from_slice::<Json>(body).ok()?.error;
-        let (JsonMessage::Localized { value: message } | JsonMessage::Plain(message)) = message;
-        Some(Self { code: Some(code), message })
-    }
-
-    fn from_xml(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Xml {
-            #[serde(rename = "Code", alias = "code")]
-            code: String,
-            #[serde(rename = "Message", alias = "message", default)]
-            message: XmlMessage,
-        }
-        #[derive(Deserialize, Default)]
-        struct XmlMessage {
-            #[serde(rename = "$text", default)]
-            text: String,
-        }
-        let xml: Xml = azure_core::xml::from_xml(body).ok()?;
-        Some(Self { code: Some(xml.code), message: xml.message.text })
-    }
 }

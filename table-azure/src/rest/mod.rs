@@ -1,6 +1,7 @@
 //! One request, its answer, and what its failure means.
 
 mod answer;
+mod body;
 mod client;
 mod error;
 mod redact;
