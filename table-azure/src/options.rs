@@ -34,8 +34,15 @@ pub struct AzureTableStoreOptions {
     /// How long one request may take. A write that takes longer is ambiguous. The service itself gives up
     /// after 30 seconds; 60 unless set.
     pub request_timeout: Duration,
-    /// How many requests may be under way at once; more wait. 256 unless set.
+    /// How many requests may be under way at once; more wait for a place. 256 unless set.
+    ///
+    /// The wait is inside the store: a retrying adapter counts it as a part of the attempt. To keep the two apart,
+    /// bound operations above the retry, with [`StoreBuilder::limit`](table_core::adapter::StoreBuilder::limit).
     pub max_in_flight: usize,
+    /// How long a request may wait for a place before it fails, not applied and safe to try again. 20 seconds unless
+    /// set. Keep it below the time of a retrying adapter's attempt: a write that is cut off there while it
+    /// waits is reported as ambiguous although it was never sent.
+    pub place_timeout: Duration,
 }
 
 impl Default for AzureTableStoreOptions {
@@ -48,6 +55,7 @@ impl Default for AzureTableStoreOptions {
             secondary_endpoint: None,
             request_timeout: Duration::from_secs(60),
             max_in_flight: 256,
+            place_timeout: Duration::from_secs(20),
         }
     }
 }

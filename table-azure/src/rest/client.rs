@@ -7,7 +7,7 @@ use azure_core::http::{Context, Method, Pipeline, PipelineStreamOptions, Request
 use azure_core::tracing::PublicApiInstrumentationInformation;
 use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
 use table_core::{Error, Result};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::redact::Cause;
 use super::{Answer, Failure, Subject};
@@ -32,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) profile: ServiceProfile,
     pub(crate) timeout: Duration,
     pub(crate) in_flight: Semaphore,
+    /// How long a request waits for its place among them.
+    pub(crate) place_timeout: Duration,
     pub(crate) traced: bool,
 }
 
@@ -74,8 +76,7 @@ impl<'a> Call<'a> {
 impl Client {
     /// Sends once and waits for the whole answer.
     pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
-        let _permit =
-            self.in_flight.acquire().await.map_err(|_| Error::invalid_request("the store is closed"))?;
+        let _place = self.place().await?;
         let context = self.context(call.name);
         let started = Instant::now();
         let exchange = self.exchange(&context, &mut call.request);
@@ -87,6 +88,17 @@ impl Client {
             return Ok(answer);
         }
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
+    }
+
+    /// A place among the requests in flight. Without one nothing is sent.
+    async fn place(&self) -> Result<SemaphorePermit<'_>> {
+        if let Ok(place) = self.in_flight.try_acquire() {
+            return Ok(place);
+        }
+        match tokio::time::timeout(self.place_timeout, self.in_flight.acquire()).await {
+            Ok(place) => place.map_err(|_| Error::invalid_request("the store is closed")),
+            Err(_) => Err(timed_out(self.place_timeout, false)),
+        }
     }
 
     async fn exchange(&self, context: &Context<'_>, request: &mut Request) -> azure_core::Result<Answer> {

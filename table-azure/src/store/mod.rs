@@ -132,6 +132,7 @@ impl AzureTableStore {
             profile,
             timeout: options.request_timeout,
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
+            place_timeout: options.place_timeout,
             traced,
         };
         Ok(Self { client: Arc::new(client), key: None })
