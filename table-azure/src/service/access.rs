@@ -35,7 +35,11 @@ impl AzureTableStore {
         client.only_storage(NAME)?;
         let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
         let answer = client.send(get("stored_policies", Subject::Table(table), url)).await?;
-        from_xml::<Identifiers>(&answer)?.policies.into_iter().map(Identifier::into_policy).collect()
+        from_xml::<Identifiers>(&answer, "SignedIdentifiers")?
+            .policies
+            .into_iter()
+            .map(Identifier::into_policy)
+            .collect()
     }
 
     /// Replaces the policies stored with a table, five at most. They count within 30 seconds. One request. Azure

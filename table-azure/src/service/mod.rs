@@ -38,9 +38,21 @@ fn put<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::Url,
     Call::named(name, subject, Method::Put, url).header("accept", XML).body(XML, body)
 }
 
-fn from_xml<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
-    azure_core::xml::from_xml(&answer.body)
-        .map_err(|e| Error::new(ErrorKind::Service("XML that cannot be read".to_owned())).with_source(e))
+/// Reads an answer. Its outermost element must be the named one: every field may be missing, so that any other
+/// XML, such as a page of a server on the way, would read as nothing set.
+fn from_xml<T: DeserializeOwned>(answer: &Answer, root: &str) -> Result<T> {
+    let unreadable = || Error::new(ErrorKind::Service("XML that cannot be read".to_owned()));
+    if outermost(&answer.body) != Some(root.as_bytes()) {
+        return Err(unreadable().with_source(format!("it is no {root}")));
+    }
+    azure_core::xml::from_xml(&answer.body).map_err(|e| unreadable().with_source(e))
+}
+
+/// The name of the first element.
+fn outermost(xml: &[u8]) -> Option<&[u8]> {
+    let mut tags = xml.split(|b| *b == b'<').skip(1);
+    let first = tags.find(|tag| !matches!(tag.first(), Some(b'?' | b'!')))?;
+    first.split(|b| b.is_ascii_whitespace() || matches!(b, b'>' | b'/')).next()
 }
 
 fn to_xml<T: Serialize>(value: &T) -> Result<Vec<u8>> {

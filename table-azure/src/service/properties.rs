@@ -79,7 +79,8 @@ impl AzureTableStore {
         client.only_storage(NAME)?;
         let url =
             client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
-        from_xml(&client.send(get("service_properties", Subject::Service, url)).await?)
+        let answer = client.send(get("service_properties", Subject::Service, url)).await?;
+        from_xml(&answer, "StorageServiceProperties")
     }
 
     /// Sets the account's properties. One request. Azure Table Storage alone.

@@ -54,7 +54,8 @@ impl AzureTableStore {
         let address = client.endpoint.secondary()?;
         let url = address.with("restype", "service").with("comp", "stats").into_url();
         let answer = client.send(get("geo_replication", Subject::Service, url)).await?;
-        let Geo { status, last_sync_time } = from_xml::<Statistics>(&answer)?.geo_replication;
+        let Geo { status, last_sync_time } =
+            from_xml::<Statistics>(&answer, "StorageServiceStats")?.geo_replication;
         let last_sync = parse(&last_sync_time)?;
         Ok(GeoReplication { status, last_sync })
     }
