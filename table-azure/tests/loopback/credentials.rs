@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::headers::{AUTHORIZATION, Headers};
-use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
+use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode, Transport};
 use azure_core::time::OffsetDateTime;
+use azure_identity::{ClientSecretCredential, ClientSecretCredentialOptions};
 use table_azure::{AzureTableStore, AzureTableStoreOptions};
 use table_core::store::{ErrorKind, OperationKind, Outcome};
 
@@ -99,6 +100,76 @@ async fn without_a_token_nothing_is_sent() {
     let error = run(&store, OperationKind::Insert).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
     assert_eq!((error.outcome(), server.sent.lock().unwrap().len()), (Outcome::NotApplied, 0));
+}
+
+/// Microsoft Entra ID and the Table service in one; keeps URL, authorization and body of what was sent.
+#[derive(Debug)]
+struct Azure {
+    token: (StatusCode, &'static str),
+    sent: Mutex<Vec<(String, Option<String>, String)>>,
+}
+
+#[async_trait]
+impl HttpClient for Azure {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let url = request.url().to_string();
+        let Body::Bytes(body) = request.body() else { panic!("{url}: a stream") };
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        let authorization = request.headers().get_optional_string(&AUTHORIZATION);
+        self.sent.lock().unwrap().push((url.clone(), authorization, body));
+        let mut headers = Headers::new();
+        headers.insert("etag", "W/\"new\"");
+        if url.starts_with("https://login.microsoftonline.com/") {
+            return Ok(AsyncRawResponse::from_bytes(self.token.0, headers, self.token.1));
+        }
+        Ok(AsyncRawResponse::from_bytes(StatusCode::NoContent, headers, ""))
+    }
+}
+
+/// A store with a credential of `azure_identity`, and what answers both.
+fn with_identity(status: StatusCode, token: &'static str) -> (AzureTableStore, Arc<Azure>) {
+    let azure = Arc::new(Azure { token: (status, token), sent: Mutex::default() });
+    let transport = || Some(Transport::new(Arc::clone(&azure) as Arc<dyn HttpClient>));
+    let mut of_identity = ClientSecretCredentialOptions::default();
+    of_identity.client_options.transport = transport();
+    let tenant = "00000000-0000-0000-0000-000000000007";
+    let credential =
+        ClientSecretCredential::new(tenant, "client".to_owned(), "pa55".into(), Some(of_identity)).unwrap();
+    let mut options = AzureTableStoreOptions::default();
+    options.client_options.transport = transport();
+    let store = AzureTableStore::new("https://acc.table.core.windows.net", credential, Some(options));
+    (store.unwrap(), azure)
+}
+
+#[tokio::test]
+async fn a_credential_of_azure_identity_gets_a_token_once_for_many_requests() {
+    let token = r#"{"token_type":"Bearer","expires_in":3600,"ext_expires_in":3600,"access_token":"se7en"}"#;
+    let (store, azure) = with_identity(StatusCode::Ok, token);
+    for kind in [OperationKind::Insert, OperationKind::Delete] {
+        run(&store, kind).await.unwrap();
+    }
+    let sent = azure.sent.lock().unwrap();
+    assert!(sent[0].0.ends_with("/oauth2/v2.0/token"), "{sent:?}");
+    assert!(sent[0].2.contains("scope=https%3A%2F%2Fstorage.azure.com%2F.default"), "{sent:?}");
+    assert_eq!(sent.len(), 3);
+    for (url, authorization, _) in &sent[1..] {
+        assert!(url.starts_with("https://acc.table.core.windows.net/Orders"), "{url}");
+        assert_eq!(authorization.as_deref(), Some("Bearer se7en"));
+    }
+}
+
+#[tokio::test]
+async fn a_credential_of_azure_identity_that_is_refused_says_so() {
+    let refusal =
+        r#"{"error":"invalid_client","error_description":"Invalid client secret.","error_codes":[7]}"#;
+    let (store, azure) = with_identity(StatusCode::Unauthorized, refusal);
+    let error = run(&store, OperationKind::Insert).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
+    assert!(error.to_string().contains("Invalid client secret"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("pa55"), "{error:?}");
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    let sent = azure.sent.lock().unwrap();
+    assert!(sent.iter().all(|(url, ..)| url.starts_with("https://login.")), "{sent:?}");
 }
 
 #[test]

@@ -2,10 +2,15 @@
 //! kind of answer.
 
 mod answers;
+mod client_options;
 mod credentials;
+#[cfg(feature = "queue")]
+mod queue;
 mod refusals;
 mod requests;
+mod retry;
 mod server;
+mod service;
 mod trouble;
 
 use std::time::Duration;
@@ -84,7 +89,7 @@ const OPERATIONS: [OperationKind; 12] = [
 ];
 
 /// Does one of them.
-async fn run(store: &AzureTableStore, kind: OperationKind) -> Result<()> {
+async fn run(store: &dyn TableStore, kind: OperationKind) -> Result<()> {
     let operation = match kind {
         OperationKind::CreateTable => return store.create_table(&table()).await,
         OperationKind::DeleteTable => return store.delete_table(&table()).await,

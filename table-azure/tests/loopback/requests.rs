@@ -64,19 +64,26 @@ async fn a_group_is_one_request_to_batch() {
     assert_eq!(asked.body.matches('\n').count(), asked.body.matches("\r\n").count());
 }
 
+/// The header that a request must be signed with.
+///
 /// <https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#table-service-shared-key-authorization>
+pub(super) fn authorization(asked: &Asked, comp: Option<&str>) -> String {
+    let mut words = asked.line.split(' ');
+    let (verb, target) = (words.next().unwrap(), words.next().unwrap());
+    let path = target.split('?').next().unwrap();
+    let comp = comp.map(|comp| format!("?comp={comp}")).unwrap_or_default();
+    let content_type = asked.header("content-type").unwrap_or_default();
+    let date = asked.header("x-ms-date").unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(KEY).unwrap()).unwrap();
+    mac.update(format!("{verb}\n\n{content_type}\n{date}\n/acc{path}{comp}").as_bytes());
+    format!("SharedKey acc:{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
 #[tokio::test]
 async fn every_request_is_signed_over_verb_type_date_and_encoded_path() {
     for kind in OPERATIONS {
         let asked = asked(kind).await;
-        let mut words = asked.line.split(' ');
-        let (verb, target) = (words.next().unwrap(), words.next().unwrap());
-        let path = target.split('?').next().unwrap();
-        let content_type = asked.header("content-type").unwrap_or_default();
-        let text = format!("{verb}\n\n{content_type}\n{}\n/acc{path}", asked.header("x-ms-date").unwrap());
-        let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(KEY).unwrap()).unwrap();
-        mac.update(text.as_bytes());
-        let expected = format!("SharedKey acc:{}", STANDARD.encode(mac.finalize().into_bytes()));
+        let expected = authorization(&asked, None);
         assert_eq!(asked.header("authorization"), Some(expected.as_str()), "{kind}");
     }
 }

@@ -32,6 +32,8 @@ pub(crate) enum Answer {
     CutOff(Vec<u8>),
     /// Never answers.
     Silence,
+    /// Sends what is made of the requests so far.
+    By(fn(&[Asked]) -> Answer),
 }
 
 /// An answer with a status line, headers and a body of known length.
@@ -101,19 +103,23 @@ async fn serve(
 async fn converse(stream: TcpStream, answers: Vec<Answer>, asked: Arc<Mutex<Vec<Asked>>>) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream).await {
-        let number = {
+        let asked = {
             let mut asked = asked.lock().unwrap();
             asked.push(request);
-            asked.len() - 1
+            asked.clone()
         };
-        match &answers[number.min(answers.len() - 1)] {
-            Answer::Bytes(bytes) => stream.get_mut().write_all(bytes).await.unwrap(),
+        let mut answer = answers[(asked.len() - 1).min(answers.len() - 1)].clone();
+        while let Answer::By(make) = answer {
+            answer = make(&asked);
+        }
+        match answer {
+            Answer::Bytes(bytes) => stream.get_mut().write_all(&bytes).await.unwrap(),
             Answer::CutOff(bytes) => {
-                stream.get_mut().write_all(bytes).await.unwrap();
+                stream.get_mut().write_all(&bytes).await.unwrap();
                 return;
             }
             Answer::Lost => return,
-            Answer::Silence => std::future::pending().await,
+            Answer::Silence | Answer::By(_) => std::future::pending().await,
         }
     }
 }

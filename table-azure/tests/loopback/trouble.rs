@@ -1,7 +1,9 @@
 //! What is made of answers that are broken, late, elsewhere, or never come: for each operation, and
 //! without a second attempt.
 
-use table_azure::AzureTableStore;
+use std::time::Duration;
+
+use table_azure::{AzureTableStore, AzureTableStoreOptions};
 use table_core::store::{ErrorKind, OperationKind, Outcome};
 
 use super::server::{Answer, Server, answer, cut_off};
@@ -114,6 +116,27 @@ async fn in_flight_requests_are_bounded_and_a_dropped_one_makes_room() {
     let error = run(&store, OperationKind::Get).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
     assert_eq!(server.asked().len(), 2);
+}
+
+#[tokio::test]
+async fn a_request_that_finds_no_place_was_not_sent() {
+    for kind in OPERATIONS {
+        let server = Server::start([Answer::Silence]).await;
+        let mut options = AzureTableStoreOptions::default();
+        (options.max_in_flight, options.place_timeout) = (1, Duration::from_millis(20));
+        let store = store_with(&server, options);
+        let first = tokio::spawn({
+            let store = store.clone();
+            async move { run(&store, OperationKind::Get).await }
+        });
+        while server.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let error = run(&store, kind).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Timeout { .. }) && error.is_transient(), "{kind}: {error}");
+        assert_eq!((error.outcome(), server.asked().len()), (Outcome::NotApplied, 1), "{kind}");
+        first.abort();
+    }
 }
 
 /// More requests in one task than the runtime lets it do at a stretch.
