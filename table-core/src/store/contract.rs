@@ -45,6 +45,9 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     async fn create_table(&self, table: &TableName) -> Result<()>;
 
     /// Deletes a table with its entities. One request.
+    ///
+    /// Its name may be taken for a while, on Azure Table Storage for at least 40 seconds: requests to it fail with
+    /// [`TableBeingDeleted`](crate::store::ErrorKind::TableBeingDeleted) until then.
     async fn delete_table(&self, table: &TableName) -> Result<()>;
 
     /// The tables whose names start with `prefix`, sorted by name. One request a page.

@@ -9,7 +9,8 @@ use crate::query::{Page, Query};
 /// Conveniences over any [`TableStore`].
 #[async_trait]
 pub trait TableStoreExt: TableStore {
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table unless it is there; whether it was created. One request. A name that was just deleted can
+    /// be refused for a while: see [`TableBeingDeleted`](ErrorKind::TableBeingDeleted).
     async fn create_table_if_missing(&self, table: &TableName) -> Result<bool> {
         match self.create_table(table).await {
             Err(e) if matches!(e.kind(), ErrorKind::TableAlreadyExists { .. }) => Ok(false),

@@ -19,7 +19,9 @@ pub enum ErrorKind {
         /// Its name.
         table: String,
     },
-    /// The table was deleted and its name cannot be used yet.
+    /// The table was deleted and its name cannot be used yet: on Azure Table Storage for at least 40 seconds
+    /// (<https://learn.microsoft.com/rest/api/storageservices/delete-table#remarks>). Transient, but for longer than
+    /// the few seconds in which a default [`RetryPolicy`](crate::adapter::RetryPolicy) tries again.
     #[error(
         "the table '{table}' is being deleted; its name can be used again later, in Azure after 40 seconds or more"
     )]
