@@ -42,3 +42,118 @@ impl Backend for Emulated {
 }
 
 conformance_tests!(Emulated);
+
+/// Answers that are lost on the way back, after the service did what it was asked: the id in the stored entity
+/// proves the write.
+mod lost_answers {
+    use conformance::azurite::Azurite;
+    use table_azure::AzureTableStore;
+    use table_core::Result;
+    use table_core::adapter::{Fault, FaultInjector, RequestMeter, RetryPolicy, StoreBuilder};
+    use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
+    use table_core::store::{GroupTransaction, Operation, OperationKind, TableStore, Written};
+    use uuid::Uuid;
+
+    use super::Arc;
+
+    /// A table with one entity, `old`, behind faults, a meter and retries with write ids.
+    struct Rig {
+        store: Arc<dyn TableStore>,
+        raw: AzureTableStore,
+        faults: FaultInjector,
+        meter: RequestMeter,
+        table: TableName,
+        version: IfMatch,
+    }
+
+    impl Rig {
+        async fn new() -> Self {
+            let emulator = tokio::task::spawn_blocking(Azurite::shared).await.unwrap();
+            let raw = AzureTableStore::from_connection_string(&emulator.connection_string(), None).unwrap();
+            let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
+            raw.create_table(&table).await.unwrap();
+            let old = raw.write(&table, Operation::Insert(entity("old", 1))).await.unwrap();
+            let (faults, meter) = (FaultInjector::new(7), RequestMeter::new());
+            let store = StoreBuilder::new(raw.clone())
+                .retry(RetryPolicy::default().with_write_ids())
+                .meter(meter.clone())
+                .fault(faults.clone())
+                .build();
+            Self { store, raw, faults, meter, table, version: IfMatch::Exactly(old.etag.unwrap()) }
+        }
+
+        async fn write(&self, fault: Fault, operation: Operation) -> Result<Written> {
+            self.faults.script([Some(fault)]);
+            self.store.write(&self.table, operation).await
+        }
+
+        async fn stored(&self, row: &str) -> Option<Entity> {
+            self.raw.get(&self.table, &key(row), None).await.unwrap()
+        }
+    }
+
+    fn key(row: &str) -> Key {
+        Key::new("p", row).unwrap()
+    }
+
+    fn entity(row: &str, n: i32) -> Entity {
+        Entity::from(key(row)).with("N", n)
+    }
+
+    #[tokio::test]
+    async fn every_write_of_an_entity_is_recognized() {
+        type Make = fn(&Rig) -> Operation;
+        let cases: [(&str, Make); 5] = [
+            ("new", |_| Operation::Insert(entity("new", 2))),
+            ("old", |rig| Operation::Replace(entity("old", 2), rig.version.clone())),
+            ("old", |rig| Operation::Merge(entity("old", 2), rig.version.clone())),
+            ("new", |_| Operation::InsertOrReplace(entity("new", 2))),
+            ("old", |_| Operation::InsertOrMerge(entity("old", 2))),
+        ];
+        for (row, operation) in cases {
+            let rig = Rig::new().await;
+            let operation = operation(&rig);
+            let kind = operation.kind();
+            let written = rig.write(Fault::LoseAnswer, operation).await.unwrap();
+            let stored = rig.stored(row).await.unwrap();
+            assert_eq!(stored.etag(), written.etag.as_ref(), "{kind}");
+            assert_eq!(stored.get("N"), entity(row, 2).get("N"), "{kind}");
+            assert_eq!(
+                (rig.meter.snapshot().of_kind(OperationKind::Get), rig.meter.total()),
+                (1, 2),
+                "{kind}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_group_is_recognized() {
+        let rig = Rig::new().await;
+        let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), rig.store.profile());
+        group.push(Operation::Insert(entity("new", 2))).unwrap();
+        group.push(Operation::Replace(entity("old", 2), rig.version.clone())).unwrap();
+        rig.faults.script([Some(Fault::LoseAnswer)]);
+        let written = rig.store.transact(&rig.table, group).await.unwrap();
+        for (row, written) in ["new", "old"].into_iter().zip(written) {
+            assert_eq!(rig.stored(row).await.unwrap().etag(), written.etag.as_ref());
+        }
+        assert_eq!(rig.meter.total(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_never_arrived_is_sent_again() {
+        let rig = Rig::new().await;
+        rig.write(Fault::LoseRequest, Operation::Insert(entity("new", 2))).await.unwrap();
+        assert!(rig.stored("new").await.is_some());
+        assert_eq!(rig.meter.total(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_delete_leaves_nothing_to_recognize_it_by() {
+        let rig = Rig::new().await;
+        let delete = Operation::Delete(key("old"), rig.version.clone());
+        assert!(rig.write(Fault::LoseAnswer, delete).await.unwrap_err().is_ambiguous());
+        assert_eq!(rig.stored("old").await, None);
+        assert_eq!(rig.meter.total(), 2);
+    }
+}
