@@ -1,14 +1,18 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use table_core::Result;
 use table_core::model::TableName;
 use table_core::store::ErrorKind;
 
-/// The tables, by identity. Shared unchanged: a change makes a new one.
+use crate::heads::Heads;
+
+/// The tables, by identity, and what their rows refer to. Shared unchanged: a change makes a new one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tables: BTreeMap<String, Entry>,
+    pub(crate) heads: Arc<Heads>,
 }
 
 #[derive(Clone, Debug)]

@@ -22,13 +22,13 @@ pub(crate) enum Failure {
     )]
     Foreign(PathBuf),
     #[error(
-        "'{}' was written in format {found}, and this version reads formats up to {known}; it was left \
-         as it is: use a newer version of the program", .path.display()
+        "'{}' is in format {found}, and this version of the program reads format {known}; it was left \
+         as it is: use the version that wrote it, or a later one", .path.display()
     )]
-    Newer { path: PathBuf, found: u64, known: u64 },
+    OtherFormat { path: PathBuf, found: u64, known: u64 },
     #[error("'{}' is damaged: {what}; it was left as it is: restore a backup", .path.display())]
     Damaged { path: PathBuf, what: String },
-    #[error("the row {} is damaged: its checksum does not match; restore a backup", KeyOrUnknown(.0))]
+    #[error("the row {} is damaged: it is not as it was written; restore a backup", KeyOrUnknown(.0))]
     DamagedRow(Option<Key>),
     #[error("{doing} '{}' failed", .path.display())]
     Io { doing: &'static str, path: PathBuf, source: std::io::Error },

@@ -2,18 +2,21 @@
 
 use redb::TableDefinition;
 use table_core::engine::Stamp;
-use table_core::model::{Key, Properties, TableName};
+use table_core::model::{Key, TableName};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Failure;
+use crate::heads::Heads;
 
-/// The version this code writes, and the newest it reads.
-pub(crate) const FORMAT: u64 = 1;
+/// The version this code writes and reads.
+pub(crate) const FORMAT: u64 = 2;
 
 /// [`row_key`] -> [`push_row`].
 pub(crate) const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 /// Identity of a table, its name in lower case -> [`catalog_row`].
 pub(crate) const CATALOG: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("catalog");
+/// Number of a head -> the [head](crate::heads::Heads), packed.
+pub(crate) const HEADS: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("heads");
 /// Ids of dropped tables whose rows are still to be removed.
 pub(crate) const DROPPED: TableDefinition<'static, u64, ()> = TableDefinition::new("dropped");
 /// Numbers of the store as a whole. Its name marks the file as a table store.
@@ -41,20 +44,24 @@ pub(crate) fn push_row_key(out: &mut Vec<u8>, table: u64, key: &Key) {
     key.push_sortable(out);
 }
 
-/// Appends the stored value of a row: the bytes of its [`Record`](table_core::engine::Record), then the
-/// checksum of the stored key and these bytes, little-endian.
-pub(crate) fn push_row(out: &mut Vec<u8>, key: &[u8], stamp: Stamp, properties: &Properties) {
-    stamp.push_record(properties, out);
+/// Ends the stored value of a row with the checksum of its key and its bytes, little-endian.
+pub(crate) fn seal_row(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(&checksum(key, out).to_le_bytes());
 }
 
-/// The record's bytes of a stored value.
+/// Reads a stored value: puts the bytes of its [`Record`](table_core::engine::Record) into `record`.
 ///
 /// # Errors
 /// The row is damaged.
-pub(crate) fn sound_record<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], Failure> {
-    let sound = value.split_last_chunk().filter(|(record, sum)| checksum(key, record).to_le_bytes() == **sum);
-    sound.map(|(record, _)| record).ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))
+pub(crate) fn open_row(heads: &Heads, key: &[u8], value: &[u8], record: &mut Vec<u8>) -> Result<(), Failure> {
+    record.clear();
+    let sound = value.split_last_chunk().filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
+    let opened = sound.and_then(|(row, _)| {
+        let (stamp, properties) = row.split_at_checked(Stamp::BYTES)?;
+        record.extend_from_slice(stamp);
+        heads.unpack(properties, record)
+    });
+    opened.ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))
 }
 
 /// Of both: a row under another row's key is damaged too.

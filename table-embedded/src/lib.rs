@@ -24,7 +24,7 @@
 //!   lost power supply costs no acknowledged write and leaves no torn group.
 //! - **One process at a time**: a second one is told so, and by which directory.
 //! - **ETags are never used twice**, whatever is deleted, reopened, or done to the clock.
-//! - **Damaged, truncated, foreign and newer files are errors**, and stay as they are, byte for byte.
+//! - **Damaged, truncated and foreign files, and those of another format, are errors**, and stay as they are, byte for byte.
 //!
 //! # Speed
 //! Writes of concurrent tasks share a sync to disk ([`GroupCommit`]). Point reads run in the task that
@@ -41,6 +41,7 @@ mod catalog;
 mod error;
 mod file;
 mod format;
+mod heads;
 mod options;
 mod read;
 mod shared;

@@ -133,7 +133,7 @@ impl EmbeddedBuilder {
     /// moment, otherwise in a scan of the file, about a second per gigabyte.
     ///
     /// # Errors
-    /// The store is open already; its file is damaged, foreign or newer, and was left untouched; or the
+    /// The store is open already; its file is damaged, foreign or of another format, and was left untouched; or the
     /// disk failed.
     pub async fn open(self) -> Result<EmbeddedStore> {
         EmbeddedStore::start(self).await

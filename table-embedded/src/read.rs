@@ -21,8 +21,9 @@ impl Snapshot {
         let stored = format::row_key(self.catalog.id(table)?, key);
         let row = self.rows.get(stored.as_slice()).map_err(Failure::read)?;
         let Some(row) = row else { return Ok(None) };
-        let record = format::sound_record(&stored, row.value())?;
-        read_entity(key.clone(), record, select).map(Some)
+        let mut record = Vec::with_capacity(2 * row.value().len());
+        format::open_row(&self.catalog.heads, &stored, row.value(), &mut record)?;
+        read_entity(key.clone(), &record, select).map(Some)
     }
 
     pub(crate) fn query(
@@ -37,11 +38,12 @@ impl Snapshot {
         let Some((from, to)) = scan.range().map(|range| stored_range(id, range)) else {
             return Ok(scan.finish());
         };
+        let mut record = Vec::new();
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
             let (key, row) = row.map_err(Failure::read)?;
-            let record = format::sound_record(key.value(), row.value())?;
-            if scan.offer(format::sortable(key.value()), record)? == ScanStep::Done {
+            format::open_row(&self.catalog.heads, key.value(), row.value(), &mut record)?;
+            if scan.offer(format::sortable(key.value()), &record)? == ScanStep::Done {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::store::{ErrorKind, Operation, Result, TableStore, Written};
 use tempfile::TempDir;
 
@@ -103,13 +103,16 @@ impl Fixture {
     }
 
     async fn insert(&self, row: &str) -> Result<Written> {
-        let entity = Entity::new("p", row).unwrap().with("Row", row);
+        // A name of its own: a lost write must not take along what later rows refer to.
+        let entity = Entity::new("p", row).unwrap().with(row, row);
         self.store.write(&self.table, Operation::Insert(entity)).await
     }
 
     async fn exists(&self, row: &str) -> Result<bool> {
         let key = Key::new("p", row).unwrap();
-        Ok(self.store.get(&self.table, &key, None).await?.is_some())
+        let found = self.store.get(&self.table, &key, None).await?;
+        assert!(found.as_ref().is_none_or(|entity| entity.get(row) == Some(ValueRef::String(row))));
+        Ok(found.is_some())
     }
 
     /// Writes until a write succeeds; fails after ten seconds of errors.

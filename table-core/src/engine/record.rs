@@ -23,28 +23,29 @@ pub struct Record {
     pub properties: Properties,
 }
 
-const HEADER: usize = 16;
-
 impl Stamp {
-    /// Appends the stored bytes of the [`Record`] with these properties.
-    pub fn push_record(self, properties: &Properties, out: &mut Vec<u8>) {
+    /// The bytes of a stamp, with which those of a [`Record`] start.
+    pub const BYTES: usize = 16;
+
+    /// Appends the stored bytes.
+    pub fn push_bytes(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&self.time.get().to_le_bytes());
-        out.extend_from_slice(properties.as_packed());
     }
 }
 
 impl Record {
     /// The stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HEADER + self.properties.as_packed().len());
+        let mut out = Vec::with_capacity(Stamp::BYTES + self.properties.as_packed().len());
         self.push_bytes(&mut out);
         out
     }
 
     /// Appends the stored bytes.
     pub fn push_bytes(&self, out: &mut Vec<u8>) {
-        self.stamp.push_record(&self.properties, out);
+        self.stamp.push_bytes(out);
+        out.extend_from_slice(self.properties.as_packed());
     }
 
     /// Back from [`to_bytes`](Self::to_bytes), checked byte for byte.

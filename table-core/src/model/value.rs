@@ -61,9 +61,22 @@ impl EdmType {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
+    /// The type with this number.
     #[inline]
-    pub(crate) const fn from_tag(tag: u8) -> Option<Self> {
+    pub const fn from_tag(tag: u8) -> Option<Self> {
         if (tag as usize) < Self::ALL.len() { Some(Self::ALL[tag as usize]) } else { None }
+    }
+
+    /// The bytes of a packed value; `None` for text and bytes, which have a length of their own.
+    #[inline]
+    pub const fn packed_bytes(self) -> Option<usize> {
+        match self {
+            Self::Binary | Self::String => None,
+            Self::Boolean => Some(1),
+            Self::Int32 => Some(4),
+            Self::DateTime | Self::Double | Self::Int64 => Some(8),
+            Self::Guid => Some(16),
+        }
     }
 }
 

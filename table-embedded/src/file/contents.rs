@@ -1,10 +1,12 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use redb::{Database, ReadTransaction, ReadableTable, TableError};
 
 use crate::catalog::Catalog;
 use crate::error::Failure;
-use crate::format::{self, CATALOG, DROPPED, FORMAT, META, ROWS};
+use crate::format::{self, CATALOG, DROPPED, FORMAT, HEADS, META, ROWS};
+use crate::heads::Heads;
 
 /// What a file says about itself, beside its rows.
 #[derive(Clone, Debug)]
@@ -55,6 +57,10 @@ impl Contents {
                 let row = format::catalog_row(id, name);
                 catalog.insert(name.to_lowercase().as_str(), row.as_slice()).map_err(Failure::write)?;
             }
+            let mut heads = transaction.open_table(HEADS).map_err(Failure::write)?;
+            for (number, head) in self.catalog.heads.iter() {
+                heads.insert(number, head).map_err(Failure::write)?;
+            }
             transaction.open_table(ROWS).map_err(Failure::write)?;
             transaction.open_table(DROPPED).map_err(Failure::write)?;
         }
@@ -62,7 +68,7 @@ impl Contents {
     }
 }
 
-/// Refuses a file of another program, or of a newer format.
+/// Refuses a file of another program, or of another format.
 pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result<(), Failure> {
     let meta = match transaction.open_table(META) {
         Ok(meta) => meta,
@@ -72,13 +78,14 @@ pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result
     let format = meta.get(format::META_FORMAT).map_err(Failure::read)?;
     match format.map(|format| format.value()) {
         None => Err(Failure::Foreign(path.to_owned())),
-        Some(found) if found > FORMAT => Err(Failure::Newer { path: path.to_owned(), found, known: FORMAT }),
-        Some(_) => Ok(()),
+        Some(FORMAT) => Ok(()),
+        Some(found) => Err(Failure::OtherFormat { path: path.to_owned(), found, known: FORMAT }),
     }
 }
 
 fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, Failure> {
     let mut catalog = Catalog::default();
+    catalog.heads = Arc::new(read_heads(transaction)?);
     for row in transaction.open_table(CATALOG).map_err(Failure::read)?.iter().map_err(Failure::read)? {
         let (_, row) = row.map_err(Failure::read)?;
         let parsed = format::parse_catalog_row(row.value());
@@ -86,6 +93,18 @@ fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, Failure> {
         catalog.insert(id, name);
     }
     Ok(catalog)
+}
+
+fn read_heads(transaction: &ReadTransaction) -> Result<Heads, Failure> {
+    let mut heads = Heads::default();
+    for row in transaction.open_table(HEADS).map_err(Failure::read)?.iter().map_err(Failure::read)? {
+        let (number, head) = row.map_err(Failure::read)?;
+        let added = heads.add(head.value()).map(u64::from);
+        if added != Some(number.value()) {
+            return Err(corrupted("a head of properties cannot be read"));
+        }
+    }
+    Ok(heads)
 }
 
 fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, Failure> {

@@ -7,12 +7,14 @@ use table_core::engine::{self, Change, Stamp, apply_group, apply_to};
 use table_core::model::{ETag, Key, TableName, Ticks};
 use table_core::store::{ErrorKind, Operation, Written};
 
+use super::packer::Packer;
 use super::queue::{Request, Work};
 use super::versions::Versions;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
+use crate::heads::Heads;
 use crate::store::PROFILE;
 
 /// What the writer keeps in memory of the file, and a transaction changes.
@@ -35,6 +37,7 @@ pub(super) struct Batch<'t> {
     catalog: Table<'t, &'static str, &'static [u8]>,
     dropped: Table<'t, u64, ()>,
     meta: Table<'t, &'static str, u64>,
+    packer: Packer<'t>,
     ledger: Ledger,
     /// Whether there is anything to commit.
     changed: bool,
@@ -49,6 +52,7 @@ impl<'t> Batch<'t> {
             catalog: transaction.open_table(CATALOG)?,
             dropped: transaction.open_table(DROPPED)?,
             meta: transaction.open_table(META)?,
+            packer: Packer::new(transaction, Arc::clone(&ledger.catalog.heads)),
             ledger,
             changed: false,
             tables_changed: false,
@@ -86,6 +90,9 @@ impl<'t> Batch<'t> {
             return Ok(None);
         }
         let reserved = versions.reserve(&mut self.meta)?;
+        if let Some(heads) = self.packer.into_new_heads() {
+            Arc::make_mut(&mut self.ledger.catalog).heads = heads;
+        }
         Ok(Some((self.ledger, reserved || self.tables_changed)))
     }
 
@@ -115,7 +122,7 @@ impl<'t> Batch<'t> {
         if let Some(written) = self.insert_new(id, work.operations(), &mut stamp)? {
             return Ok(Ok(written));
         }
-        let rows = TableRows { id, rows: &self.rows, failure: Cell::new(None) };
+        let rows = TableRows { id, rows: &self.rows, heads: self.packer.heads(), failure: Cell::new(None) };
         let decided = match work {
             Work::One(operation) => {
                 apply_to(&rows, &PROFILE, table, operation, stamp()).map(|change| vec![change])
@@ -149,7 +156,7 @@ impl<'t> Batch<'t> {
             row.clear();
             let stamp = stamp();
             format::push_row_key(&mut key, id, entity.key());
-            format::push_row(&mut row, &key, stamp, entity.properties());
+            self.packer.push_row(&mut row, &key, stamp, entity.properties())?;
             let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
             if let Some(old) = old {
                 self.rows.insert(key.as_slice(), old.as_slice())?;
@@ -176,7 +183,7 @@ impl<'t> Batch<'t> {
             match change {
                 Change::Put(record) => {
                     row.clear();
-                    format::push_row(&mut row, key, record.stamp, &record.properties);
+                    self.packer.push_row(&mut row, key, record.stamp, &record.properties)?;
                     self.rows.insert(key.as_slice(), row.as_slice())?
                 }
                 Change::Remove => self.rows.remove(key.as_slice())?,
@@ -217,6 +224,7 @@ impl<'t> Batch<'t> {
 struct TableRows<'a, 't> {
     id: u64,
     rows: &'a Table<'t, &'static [u8], &'static [u8]>,
+    heads: &'a Heads,
     /// Why the file could not be read.
     failure: Cell<Option<StorageError>>,
 }
@@ -229,7 +237,11 @@ impl engine::Rows for TableRows<'_, '_> {
     fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
         match self.rows.get(key) {
             Ok(None) => look(None),
-            Ok(Some(row)) => look(Some(format::sound_record(key, row.value())?)),
+            Ok(Some(row)) => {
+                let mut record = Vec::with_capacity(2 * row.value().len());
+                format::open_row(self.heads, key, row.value(), &mut record)?;
+                look(Some(&record))
+            }
             Err(failure) => {
                 self.failure.set(Some(failure));
                 Err(Failure::Lost.into())

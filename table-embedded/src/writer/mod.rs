@@ -3,6 +3,7 @@
 
 mod batch;
 mod commit;
+mod packer;
 mod queue;
 mod run;
 mod upkeep;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use redb::{Database, TableDefinition};
+use redb::{Database, TableDefinition, WriteTransaction};
 use table_core::store::{Error, ErrorKind, TableStore};
 use table_embedded::EmbeddedStore;
 
@@ -61,15 +61,50 @@ async fn a_database_of_the_same_engine_without_our_tables_is_foreign() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_with_its_number() {
+async fn another_format_is_refused_with_its_number() {
     const META: TableDefinition<'_, &str, u64> = TableDefinition::new("table-embedded");
+    for format in [1, 7] {
+        let place = sound().await;
+        change(&place, |transaction| {
+            transaction.open_table(META).unwrap().insert("format", format).unwrap();
+        });
+        assert!(refused(&place).await.to_string().contains(&format!("is in format {format}")));
+    }
+}
+
+const HEADS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("heads");
+
+#[tokio::test]
+async fn a_head_of_properties_that_cannot_be_read_is_damage() {
+    for head in [&b""[..], b"\x07\x02\0a", b"\x09\x01\0a", b"\x07\x01\0\xFF"] {
+        let place = sound().await;
+        change(&place, |transaction| {
+            transaction.open_table(HEADS).unwrap().insert(1, head).unwrap();
+        });
+        assert!(refused(&place).await.to_string().contains("is damaged"), "{head:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_whose_heads_are_gone_are_damaged() {
     let place = sound().await;
+    change(&place, |transaction| {
+        transaction.open_table(HEADS).unwrap().retain(|_, _| false).unwrap();
+    });
+    let store = place.open().await;
+    let error = store.get(&name("Things"), &key("p", "0000007"), None).await.unwrap_err();
+    assert!(error.to_string().contains("('p', '0000007') is damaged"), "{error}");
+    let query = table_core::query::Query::new();
+    let error = store.query(&name("Things"), &query, None).await.unwrap_err();
+    assert!(error.to_string().contains("is damaged"), "{error}");
+}
+
+/// Changes a closed store's database as another program could.
+fn change(place: &Place, change: impl FnOnce(&WriteTransaction)) {
     let database = Database::open(place.file()).unwrap();
     let transaction = database.begin_write().unwrap();
-    transaction.open_table(META).unwrap().insert("format", 7).unwrap();
+    change(&transaction);
     transaction.commit().unwrap();
-    drop(database);
-    assert!(refused(&place).await.to_string().contains("format 7"));
 }
 
 #[tokio::test]

@@ -4,5 +4,6 @@ mod backup;
 mod concurrency;
 mod durability;
 mod files;
+mod names;
 mod support;
 mod tables;

@@ -105,6 +105,13 @@ impl Properties {
         std::iter::from_fn(move || Raw::split(&mut rest))
     }
 
+    /// The properties in their order, each cut into what comes before its value (tag, length of the name,
+    /// name) and the value, without its length.
+    #[inline]
+    pub fn packed_parts(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.raw().map(|raw| (raw.head(), raw.bytes))
+    }
+
     /// The value of a property.
     pub fn get(&self, name: &str) -> Option<ValueRef<'_>> {
         find(&self.packed, name)?.value()

@@ -9,7 +9,16 @@ use crate::model::{EdmType, Ticks, ValueRef};
 const MARK: u8 = 0x80;
 
 /// The bytes of a value by the number of its type; 0 where its length precedes it.
-const FIXED: [u8; EdmType::ALL.len()] = [0, 1, 8, 8, 16, 4, 8, 0];
+const FIXED: [u8; EdmType::ALL.len()] = {
+    let (mut fixed, mut n) = ([0; EdmType::ALL.len()], 0);
+    while n < fixed.len() {
+        if let Some(bytes) = EdmType::ALL[n].packed_bytes() {
+            fixed[n] = bytes as u8;
+        }
+        n += 1;
+    }
+    fixed
+};
 
 /// The tag of a property.
 #[inline]
@@ -137,6 +146,12 @@ impl<'a> Raw<'a> {
         let (whole, after) = bytes.split_at_checked(start.checked_add(len)?)?;
         *rest = after;
         Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
+    }
+
+    /// Type, mark and name, as they are packed.
+    #[inline]
+    pub(super) fn head(&self) -> &'a [u8] {
+        &self.whole[..3 + self.name.len()]
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {

@@ -1,0 +1,279 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use table_core::model::{EdmType, Properties};
+
+/// In a tag: the property must not leave in the clear.
+const MARK: u8 = 0x80;
+/// Bytes of a packed head before the name: tag and length of the name.
+const BEFORE_NAME: usize = 3;
+/// Heads up to this length are copied as one block of it.
+const BLOCK: usize = 32;
+
+/// The heads of properties, type and mark and name, that rows name by a number.
+///
+/// A number is given once and never to another head: the readers of earlier moments share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heads {
+    known: Vec<Head>,
+    numbers: HashMap<Arc<[u8]>, u16>,
+}
+
+#[derive(Clone, Debug)]
+struct Head {
+    packed: Arc<[u8]>,
+    block: [u8; BLOCK],
+    edm_type: EdmType,
+}
+
+impl Heads {
+    /// How many heads get a number. Those that come later are written into each row.
+    pub(crate) const MOST: usize = 4096;
+    /// In a row: the head itself follows.
+    const INLINE: u16 = 0;
+
+    pub(crate) fn number(&self, packed: &[u8]) -> Option<u16> {
+        self.numbers.get(packed).copied()
+    }
+
+    /// Whether a head has this number.
+    #[inline]
+    pub(crate) fn is(&self, number: u16, packed: &[u8]) -> bool {
+        self.get(number).is_some_and(|head| *head.packed == *packed)
+    }
+
+    /// Whether no other head gets a number.
+    pub(crate) fn is_full(&self) -> bool {
+        self.known.len() == Self::MOST
+    }
+
+    /// Gives a new head the next number; `None` if it is none, or there are enough.
+    pub(crate) fn add(&mut self, packed: &[u8]) -> Option<u16> {
+        if self.is_full() {
+            return None;
+        }
+        let (head, rest) = Head::split(packed)?;
+        let packed: Arc<[u8]> = head.into();
+        let mut block = [0; BLOCK];
+        block.iter_mut().zip(&*packed).for_each(|(to, from)| *to = *from);
+        let edm_type = head_type(head)?;
+        let number = u16::try_from(self.known.len() + 1).ok().filter(|_| rest.is_empty())?;
+        self.numbers.insert(Arc::clone(&packed), number);
+        self.known.push(Head { packed, block, edm_type });
+        Some(number)
+    }
+
+    /// Numbers and heads, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (1..).zip(self.known.iter().map(|head| &*head.packed))
+    }
+
+    #[inline]
+    fn get(&self, number: u16) -> Option<&Head> {
+        self.known.get(usize::from(number).checked_sub(1)?)
+    }
+
+    /// Appends packed properties from the form that a row has; `None` if that is damaged.
+    #[inline]
+    pub(crate) fn unpack(&self, mut row: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        while let [first, ..] = row {
+            let number = if *first < 0x80 { take::<1>(&mut row)?[0].into() } else { two_bytes(&mut row)? };
+            let edm_type = match self.get(number) {
+                Some(head) => head.push(out),
+                None if number == Self::INLINE => push_inline(&mut row, out)?,
+                None => return None,
+            };
+            push_value(edm_type, &mut row, out)?;
+        }
+        Some(())
+    }
+}
+
+impl Head {
+    /// The head that bytes start with.
+    fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let [_, low, high] = *bytes.first_chunk::<BEFORE_NAME>()?;
+        let (head, rest) =
+            bytes.split_at_checked(BEFORE_NAME + usize::from(u16::from_le_bytes([low, high])))?;
+        std::str::from_utf8(&head[BEFORE_NAME..]).ok()?;
+        Some((head, rest))
+    }
+
+    #[inline]
+    fn push(&self, out: &mut Vec<u8>) -> EdmType {
+        if self.packed.len() <= BLOCK {
+            let end = out.len() + self.packed.len();
+            out.extend_from_slice(&self.block);
+            out.truncate(end);
+        } else {
+            out.extend_from_slice(&self.packed);
+        }
+        self.edm_type
+    }
+}
+
+fn head_type(packed: &[u8]) -> Option<EdmType> {
+    EdmType::from_tag(packed.first()? & !MARK)
+}
+
+#[cold]
+fn push_inline(row: &mut &[u8], out: &mut Vec<u8>) -> Option<EdmType> {
+    let (head, rest) = Head::split(row)?;
+    out.extend_from_slice(head);
+    *row = rest;
+    head_type(head)
+}
+
+#[inline]
+fn push_value(edm_type: EdmType, row: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+    match edm_type.packed_bytes() {
+        Some(1) => out.extend_from_slice(take::<1>(row)?),
+        Some(4) => out.extend_from_slice(take::<4>(row)?),
+        Some(8) => out.extend_from_slice(take::<8>(row)?),
+        Some(16) => out.extend_from_slice(take::<16>(row)?),
+        _ => {
+            let length = take_length(row)?;
+            let (value, rest) = row.split_at_checked(length as usize)?;
+            out.extend_from_slice(&length.to_le_bytes());
+            out.extend_from_slice(value);
+            *row = rest;
+        }
+    }
+    Some(())
+}
+
+/// Appends properties in the form that a row has; `number` tells the number of a head, if it has one.
+pub(crate) fn pack<E>(
+    properties: &Properties,
+    out: &mut Vec<u8>,
+    mut number: impl FnMut(&[u8]) -> Result<Option<u16>, E>,
+) -> Result<(), E> {
+    for (head, value) in properties.packed_parts() {
+        match number(head)? {
+            Some(number @ 0x80..) => out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]),
+            Some(number) => out.push(number as u8),
+            None => {
+                out.push(Heads::INLINE as u8);
+                out.extend_from_slice(head);
+            }
+        }
+        if head_type(head).is_some_and(|edm_type| edm_type.packed_bytes().is_none()) {
+            push_length(value.len() as u32, out);
+        }
+        out.extend_from_slice(value);
+    }
+    Ok(())
+}
+
+#[inline]
+fn take<'a, const N: usize>(row: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (taken, rest) = row.split_first_chunk()?;
+    *row = rest;
+    Some(taken)
+}
+
+fn two_bytes(row: &mut &[u8]) -> Option<u16> {
+    let [low, high] = take::<2>(row)?;
+    Some(u16::from(low & 0x7F) | u16::from(*high) << 7)
+}
+
+/// Seven bits in a byte, the lowest first; all but the last have their high bit set.
+fn push_length(mut length: u32, out: &mut Vec<u8>) {
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
+#[inline]
+fn take_length(row: &mut &[u8]) -> Option<u32> {
+    let mut length = 0;
+    for shift in (0..u32::BITS).step_by(7) {
+        let [byte] = *take::<1>(row)?;
+        length |= u32::from(byte & 0x7F).checked_shl(shift)?;
+        if byte < 0x80 {
+            return Some(length);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+    use table_core::model::EdmValue;
+
+    use super::*;
+
+    fn packed(properties: &Properties, heads: &mut Heads) -> Vec<u8> {
+        let mut row = Vec::new();
+        let number = |head: &[u8]| Ok::<_, Infallible>(heads.number(head).or_else(|| heads.add(head)));
+        pack(properties, &mut row, number).unwrap();
+        row
+    }
+
+    fn unpacked(row: &[u8], heads: &Heads) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        heads.unpack(row, &mut out).map(|()| out)
+    }
+
+    fn value() -> impl Strategy<Value = EdmValue> {
+        prop_oneof![
+            any::<Vec<u8>>().prop_map(EdmValue::Binary),
+            any::<bool>().prop_map(EdmValue::Boolean),
+            any::<f64>().prop_map(EdmValue::Double),
+            any::<[u8; 16]>().prop_map(|bytes| EdmValue::Guid(uuid::Uuid::from_bytes(bytes))),
+            any::<i32>().prop_map(EdmValue::Int32),
+            any::<i64>().prop_map(EdmValue::Int64),
+            "\\PC{0,300}".prop_map(EdmValue::String),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rows_come_back(
+            rows in proptest::collection::vec(proptest::collection::vec(("[a-e]{1,2}|\\PC{1,60}", value(), any::<bool>()), 0..12), 1..8),
+            before in prop_oneof![Just(0), Just(120), Just(Heads::MOST - 5)],
+        ) {
+            let mut heads = Heads::default();
+            for n in 0..before {
+                heads.add(format!("\x05\x04\0{n:04}").as_bytes()).unwrap();
+            }
+            for row in rows {
+                let mut properties = Properties::new();
+                row.iter().for_each(|(name, value, mark)| properties.put(name, value.as_ref(), *mark));
+                let stored = packed(&properties, &mut heads);
+                prop_assert_eq!(unpacked(&stored, &heads).unwrap(), properties.as_packed());
+            }
+            prop_assert!(heads.iter().count() <= Heads::MOST);
+        }
+
+        #[test]
+        fn any_bytes_are_unpacked_or_refused(row in any::<Vec<u8>>()) {
+            let mut heads = Heads::default();
+            packed(&[("Name", EdmValue::from("x")), ("Age", EdmValue::from(5))].into_iter().collect(), &mut heads);
+            unpacked(&row, &heads);
+        }
+    }
+
+    #[test]
+    fn a_row_holds_numbers_in_place_of_names() {
+        let mut heads = Heads::default();
+        let properties: Properties =
+            [("Delay", EdmValue::from(2)), ("Dest", EdmValue::from("IAH"))].into_iter().collect();
+        assert_eq!(packed(&properties, &mut heads), b"\x01\x02\0\0\0\x02\x03IAH");
+    }
+
+    #[test]
+    fn what_is_no_head_gets_no_number() {
+        let mut heads = Heads::default();
+        for damaged in [&b""[..], b"\x07", b"\x07\x02\0a", b"\x08\x01\0a", b"\x07\x01\0ab", b"\x07\x01\0\xFF"]
+        {
+            assert_eq!(heads.add(damaged), None);
+        }
+        assert_eq!(heads.add(b"\x87\x01\0a"), Some(1));
+    }
+}

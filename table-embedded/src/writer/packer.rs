@@ -1,0 +1,87 @@
+use std::sync::Arc;
+
+use redb::{StorageError, TableError, WriteTransaction};
+use table_core::engine::Stamp;
+use table_core::model::Properties;
+
+use crate::format::{self, HEADS};
+use crate::heads::{Heads, pack};
+
+/// Makes the stored values of rows. Heads that no row had before get their numbers in the same transaction.
+pub(super) struct Packer<'t> {
+    transaction: &'t WriteTransaction,
+    heads: Arc<Heads>,
+    /// By the number of a head, the number that came after it last: rows are alike.
+    next: Vec<u16>,
+    grown: bool,
+}
+
+impl<'t> Packer<'t> {
+    pub(super) const fn new(transaction: &'t WriteTransaction, heads: Arc<Heads>) -> Self {
+        Self { transaction, heads, next: Vec::new(), grown: false }
+    }
+
+    pub(super) fn heads(&self) -> &Heads {
+        &self.heads
+    }
+
+    /// The heads, if some are new.
+    pub(super) fn into_new_heads(self) -> Option<Arc<Heads>> {
+        self.grown.then_some(self.heads)
+    }
+
+    /// Appends the stored value of a row.
+    pub(super) fn push_row(
+        &mut self,
+        out: &mut Vec<u8>,
+        key: &[u8],
+        stamp: Stamp,
+        properties: &Properties,
+    ) -> Result<(), StorageError> {
+        stamp.push_bytes(out);
+        let mut last = 0;
+        pack(properties, out, |head| {
+            let number = self.number(last, head)?;
+            last = number.unwrap_or(last);
+            Ok::<_, StorageError>(number)
+        })?;
+        format::seal_row(out, key);
+        Ok(())
+    }
+
+    /// The number of a head that comes after another.
+    fn number(&mut self, last: u16, head: &[u8]) -> Result<Option<u16>, StorageError> {
+        let last = usize::from(last);
+        if let Some(guess) = self.next.get(last).copied().filter(|guess| self.heads.is(*guess, head)) {
+            return Ok(Some(guess));
+        }
+        let number = match self.heads.number(head) {
+            None => self.add(head)?,
+            known => known,
+        };
+        if let Some(number) = number {
+            self.next.resize(self.next.len().max(last + 1), 0);
+            self.next[last] = number;
+        }
+        Ok(number)
+    }
+
+    #[cold]
+    fn add(&mut self, head: &[u8]) -> Result<Option<u16>, StorageError> {
+        // The readers have these heads: a change makes a copy.
+        let number = (!self.heads.is_full()).then(|| Arc::make_mut(&mut self.heads).add(head)).flatten();
+        let Some(number) = number else { return Ok(None) };
+        let mut table = self.transaction.open_table(HEADS).map_err(storage)?;
+        table.insert(u64::from(number), head)?;
+        self.grown = true;
+        Ok(Some(number))
+    }
+}
+
+/// The table is there, and open once: what fails is the file.
+fn storage(error: TableError) -> StorageError {
+    match error {
+        TableError::Storage(error) => error,
+        other => StorageError::Corrupted(other.to_string()),
+    }
+}
