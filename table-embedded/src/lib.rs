@@ -44,6 +44,7 @@ mod format;
 mod heads;
 mod options;
 mod read;
+mod readers;
 mod shared;
 mod store;
 #[cfg(test)]

@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use crate::error::Failure;
 use crate::file::Directory;
 use crate::options::{EmbeddedBuilder, Reads};
+use crate::readers::Readers;
 use crate::shared::Shared;
 use crate::writer::{Queue, Request, Work, Writer};
 
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     reads: Reads,
     scans: Arc<Semaphore>,
+    readers: Readers,
     /// Backup and compaction exclude one another: compaction waits for all readers.
     pub(crate) maintenance: tokio::sync::Mutex<()>,
 }
@@ -87,7 +89,8 @@ impl EmbeddedStore {
         let writer = blocking(move || Ok(open()?)).await?;
         let shared = writer.shared();
         writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
-        let inner = Inner { path, shared, queue, reads, scans, maintenance: tokio::sync::Mutex::default() };
+        let (readers, maintenance) = (Readers::default(), tokio::sync::Mutex::default());
+        let inner = Inner { path, shared, queue, reads, scans, readers, maintenance };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -164,11 +167,11 @@ impl TableStore for EmbeddedStore {
         let permit = Arc::clone(&self.inner.scans).acquire_owned().await;
         let snapshot = self.inner.shared.snapshot().await?;
         let (table, query, from) = (table.clone(), query.clone(), from.cloned());
-        blocking(move || {
+        let read = move || {
             let _permit = permit;
             snapshot.query(&PROFILE, &table, &query, from.as_ref())
-        })
-        .await
+        };
+        self.inner.readers.run(read).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

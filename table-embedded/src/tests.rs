@@ -1,16 +1,17 @@
 //! What a failing disk does to the store: operations whose outcome is unknown say so, and the store works
-//! again as soon as the disk does.
+//! again as soon as the disk does. And what the store writes to a sound one.
 
 use std::fs::OpenOptions;
 use std::io;
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
-use table_core::model::{Entity, Key, TableName, ValueRef};
-use table_core::store::{ErrorKind, Operation, Result, TableStore, Written};
+use table_core::model::{Entity, Key, PartitionKey, TableName, ValueRef};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, Result, TableStore, Written};
 use tempfile::TempDir;
 
 use crate::file::Opener;
@@ -21,6 +22,10 @@ use crate::{Durability, EmbeddedStore};
 struct Disk {
     fault: AtomicU8,
     syncs: AtomicUsize,
+    /// Bytes written since the last sync.
+    written: AtomicUsize,
+    /// Bytes of the commits, each up to its sync.
+    commits: Mutex<Vec<usize>>,
 }
 
 const SOUND: u8 = 0;
@@ -62,6 +67,8 @@ impl StorageBackend for FaultyFile {
             return Err(io::Error::other("the disk is gone"));
         }
         self.disk.syncs.fetch_add(1, Ordering::SeqCst);
+        let written = self.disk.written.swap(0, Ordering::SeqCst);
+        self.disk.commits.lock().unwrap().push(written);
         self.file.sync_data()
     }
 
@@ -70,6 +77,7 @@ impl StorageBackend for FaultyFile {
         if self.disk.is(WRITES_FAIL) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        self.disk.written.fetch_add(data.len(), Ordering::SeqCst);
         self.file.write(offset, data)
     }
 
@@ -82,24 +90,44 @@ struct Fixture {
     store: EmbeddedStore,
     disk: Arc<Disk>,
     table: TableName,
-    _directory: TempDir,
+    directory: TempDir,
+}
+
+async fn open(directory: &Path, disk: &Arc<Disk>, durability: Durability) -> EmbeddedStore {
+    let disk = Arc::clone(disk);
+    let mut builder = EmbeddedStore::builder(directory).durability(durability);
+    builder.config.file.opener = Opener(Arc::new(move |path| {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = FileBackend::new(file).map_err(io::Error::other)?;
+        Ok(Box::new(FaultyFile { file, disk: Arc::clone(&disk) }))
+    }));
+    builder.open().await.unwrap()
 }
 
 impl Fixture {
     async fn new(durability: Durability) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let disk = Arc::new(Disk::default());
-        let shared = Arc::clone(&disk);
-        let mut builder = EmbeddedStore::builder(directory.path()).durability(durability);
-        builder.config.file.opener = Opener(Arc::new(move |path| {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-            let file = FileBackend::new(file).map_err(io::Error::other)?;
-            Ok(Box::new(FaultyFile { file, disk: Arc::clone(&shared) }))
-        }));
-        let store = builder.open().await.unwrap();
+        let (directory, disk) = (tempfile::tempdir().unwrap(), Arc::new(Disk::default()));
+        let store = open(directory.path(), &disk, durability).await;
         let table = TableName::new("Things").unwrap();
         store.create_table(&table).await.unwrap();
-        Self { store, disk, table, _directory: directory }
+        Self { store, disk, table, directory }
+    }
+
+    /// A store of this many rows, just opened: it writes nothing of its own accord.
+    async fn with_rows(rows: usize) -> Self {
+        let mut fixture = Self::new(Durability::Relaxed).await;
+        for first in (0..rows).step_by(100) {
+            let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
+            for n in first..rows.min(first + 100) {
+                let entity =
+                    Entity::new("p", format!("{n:06}")).unwrap().with("Text", "x".repeat(100).as_str());
+                group.push(Operation::Insert(entity)).unwrap();
+            }
+            fixture.store.transact(&fixture.table, group).await.unwrap();
+        }
+        fixture.store.close().await.unwrap();
+        fixture.store = open(fixture.directory.path(), &fixture.disk, Durability::Immediate).await;
+        fixture
     }
 
     async fn insert(&self, row: &str) -> Result<Written> {
@@ -185,5 +213,20 @@ async fn relaxed_writes_reach_the_disk_without_being_asked() {
     fixture.insert("second").await.unwrap();
     while fixture.disk.syncs.load(Ordering::SeqCst) == syncs {
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The rows are removed after the answer, in commits of bounded size.
+#[tokio::test]
+async fn dropping_a_table_of_any_size_is_one_small_commit() {
+    const SMALL: usize = 128 << 10;
+    for rows in [10, 10_000] {
+        let fixture = Fixture::with_rows(rows).await;
+        let commits = fixture.disk.commits.lock().unwrap().len();
+        fixture.store.delete_table(&fixture.table).await.unwrap();
+        let written = fixture.disk.commits.lock().unwrap()[commits];
+        assert!(written > 0 && written < SMALL, "{written} bytes for {rows} rows");
+        fixture.store.create_table(&fixture.table).await.unwrap();
+        assert!(!fixture.exists("000001").await.unwrap());
     }
 }

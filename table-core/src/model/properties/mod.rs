@@ -17,7 +17,7 @@ pub use property_ref::{PropertiesIter, PropertyRef};
 /// [`EdmType`](super::EdmType) with bit 7 for the *encrypt* mark; text and bytes are preceded by a `u32` length.
 /// Reading a row therefore costs no allocation of its own: the rows of a page share buffers, from which
 /// typed decoding borrows. A clone has its own.
-/// `docs/embedded-format.md` describes the same bytes on disk.
+/// `docs/embedded-format.md` describes the bytes, and what of them is on disk.
 ///
 /// ```
 /// use table_core::model::{Properties, ValueRef};
