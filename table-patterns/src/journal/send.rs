@@ -95,8 +95,9 @@ impl Journal {
             if let Err(error) = self.read_shared(plan, draft).await {
                 return Sent::Failed(error.with_outcome(Outcome::NotApplied));
             }
-            // A blob that is named after its time may have been collected.
-            if draft.has_blobs() && !lease.may_send() {
+            // States of indexes may have moved on twice since the plan was made; a blob that is named after
+            // its time may have been collected.
+            if !plan.is_valid() || (draft.has_blobs() && !lease.may_send()) {
                 return Sent::GivenUp;
             }
             let error = match self.send_once(plan, draft).await {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use table_core::model::{Entity, SYSTEM_PREFIX, TableName, Ticks};
+use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, Result, TableStoreExt as _};
 use uuid::Uuid;
@@ -21,12 +21,25 @@ use crate::index::{Entry, Location};
 pub struct SweepReport {
     /// Writes whose entries it applied.
     pub applied: usize,
-    /// Writes that another applier is busy with, or that it could not finish.
+    /// Writes that another applier is busy with; and writes, reservations and abort rows that it could not
+    /// handle.
     pub left: usize,
     /// Old abort rows that it removed.
     pub aborts_removed: usize,
     /// Reservations of writes that never committed, which it released.
     pub released: usize,
+}
+
+impl SweepReport {
+    /// What came of one row; an error is traced and counted.
+    fn unless_failed<T>(&mut self, key: &Key, result: Result<T>) -> Option<T> {
+        result
+            .inspect_err(|error| {
+                tracing::warn!(%error, row = %key, "a row was not swept");
+                self.left += 1;
+            })
+            .ok()
+    }
 }
 
 impl Journal {
@@ -39,33 +52,37 @@ impl Journal {
     /// lease of waiting, and 4 + remote partitions requests per write found.
     ///
     /// # Errors
-    /// The storage's. Errors of single writes are traced: the others go on.
+    /// The storage's, of the scans. Errors of single writes, reservations and abort rows are traced and
+    /// counted as left: the others go on.
     pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
         let mut report = SweepReport::default();
-        let (journal, aborts) = self.journal_rows().await?;
+        let (journal, aborts) = self.journal_rows(&mut report).await?;
         self.sweep_journal(journal, &mut report).await?;
         self.maintainer.prepare(self.store()).await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
-                report.released += usize::from(self.sweep_reservation(table, &row).await?);
+                let released = self.sweep_reservation(table, &row).await;
+                report.released += usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
             }
         }
         for abort in aborts {
-            report.aborts_removed += usize::from(self.sweep_abort(&abort, keep_aborts).await?);
+            let removed = self.sweep_abort(&abort, keep_aborts).await;
+            report.aborts_removed += usize::from(report.unless_failed(abort.key(), removed).unwrap_or(false));
         }
         Ok(report)
     }
 
     /// The journal rows, and the abort rows.
-    async fn journal_rows(&self) -> Result<(Vec<JournalRow>, Vec<Entity>)> {
+    async fn journal_rows(&self, report: &mut SweepReport) -> Result<(Vec<JournalRow>, Vec<Entity>)> {
         let filter = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_"));
         let rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
         let (mut journal, mut aborts) = (Vec::new(), Vec::new());
         for row in rows {
             let Some(id) = id_of(&row) else { continue };
-            match read(id, &row)? {
-                Evidence::Journal(row) => journal.push(row),
-                Evidence::Abort => aborts.push(row),
+            match report.unless_failed(row.key(), read(id, &row)) {
+                Some(Evidence::Journal(row)) => journal.push(row),
+                Some(Evidence::Abort) => aborts.push(row),
+                None => {}
             }
         }
         Ok((journal, aborts))
@@ -84,14 +101,11 @@ impl Journal {
         }
         self.watch().await;
         for row in rows {
-            let id = row.id;
-            match self.finish(row).await {
-                Ok(Progress::Done) => report.applied += 1,
-                Ok(Progress::Later(_)) => report.left += 1,
-                Err(error) => {
-                    tracing::warn!(%error, write = %id, "a write was not finished");
-                    report.left += 1;
-                }
+            let key = row.key.clone();
+            match report.unless_failed(&key, self.finish(row).await) {
+                Some(Progress::Done) => report.applied += 1,
+                Some(Progress::Later(_)) => report.left += 1,
+                None => {}
             }
         }
         Ok(())

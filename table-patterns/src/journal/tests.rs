@@ -6,7 +6,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::queue::WorkQueue;
-use table_core::store::{Result, TableStore, TableStoreExt};
+use table_core::store::{Operation, Result, TableStore, TableStoreExt};
 
 use super::{Acknowledge, Change, Entries, Journal};
 use crate::index::{Entry, Location, Maintainer, Shape};
@@ -137,5 +137,27 @@ async fn a_worker_finishes_what_was_only_committed() -> Result<()> {
     assert_eq!((report.applied, report.left), (1, 0));
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
+    Ok(())
+}
+
+/// A row that no sweep can read, and one that it cannot release, keep nothing else from being swept.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_goes_on_after_a_bad_row() -> Result<()> {
+    let world = world().await?;
+    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    let (names, people) = (TableName::new("Names")?, world.journal.table().clone());
+    let bad_reservation = Entity::new("kay", "")?.with(Entry::INDEX, "name").with("OwnerPending", true);
+    world.store.write(&names, Operation::Insert(bad_reservation)).await?;
+    let bad_journal_row = Entity::new("p", "~~j_00000000000000000000000000000000")?;
+    world.store.write(&people, Operation::Insert(bad_journal_row)).await?;
+    // A reservation whose write never came, behind the bad one.
+    let write = uuid::Uuid::new_v4();
+    let owned = entry(&person("2", "kim", "rome")?, "Names", Key::new("kim", "")?, "name", true)?;
+    let pending = owned.to_entity().with("OwnerWrite", write).with("OwnerPending", true);
+    world.store.write(&names, Operation::Insert(pending)).await?;
+
+    let report = world.journal.sweep(&[names], Duration::from_secs(86_400)).await?;
+    assert_eq!((report.applied, report.released, report.left), (1, 1, 2), "{report:?}");
+    assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('kay', '')", "('ken', '')"]);
     Ok(())
 }

@@ -87,9 +87,7 @@ impl Journal {
             Ok(known) => known,
             Err(error) => return Err(self.withdraw(plan, ticket.as_ref(), error).await),
         };
-        // States of indexes may have moved on twice since the plan was made.
-        let sent = if plan.is_valid() { self.send(plan, lease).await } else { Sent::GivenUp };
-        match sent {
+        match self.send(plan, lease).await {
             Sent::Failed(error) if error.is_ambiguous() => Err(error),
             Sent::Failed(error) => Err(self.withdraw(plan, ticket.as_ref(), error).await),
             Sent::GivenUp => {

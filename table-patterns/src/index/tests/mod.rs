@@ -1,4 +1,5 @@
 mod collisions;
 mod entities;
 mod shapes;
+mod states;
 mod upkeep;

@@ -1,0 +1,44 @@
+//! States of indexes that grow old while a write is on its way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::query::{Filter, Query};
+use table_core::store::{OperationKind, Result, TableStore, TableStoreExt};
+
+use crate::index::{Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement, Shape};
+
+fn by(name: &'static str, property: &'static str) -> Index {
+    Index::new(name, Placement::SamePartition, move |e| match e.get(property) {
+        Some(ValueRef::String(value)) => Key::new(e.key().partition(), format!("{name}_{value}")).map(Some),
+        _ => Ok(None),
+    })
+}
+
+async fn open(store: Arc<dyn TableStore>) -> Result<IndexedEntities> {
+    let table = TableName::new("People")?;
+    store.create_table_if_missing(&table).await?;
+    let indexes = vec![by("city", "City").with_shape(Shape::LIST), by("name", "Name")];
+    IndexedEntities::open(store, table, indexes, IndexOptions::local()).await
+}
+
+/// A list that is long in coming lets the states grow old between the plan and the group.
+#[tokio::test(start_paused = true)]
+async fn are_not_acted_upon() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let operator = open(store.clone()).await?;
+    let faults = FaultInjector::new(1);
+    let writer = open(Arc::new(Faulty::new(store.clone(), faults.clone()))).await?;
+    faults.add(FaultRule::new(Fault::DelayAnswer(Duration::from_secs(10))).on(OperationKind::Get).nth(1));
+    let person = Entity::new("p", "1")?.with("City", "oslo").with("Name", "ken");
+    let (inserted, dropped) = tokio::join!(writer.insert(person), operator.drop_index("name"));
+    (inserted?, dropped?);
+    assert_eq!(faults.injected().len(), 1);
+    assert_eq!(writer.state("name"), IndexState::Absent);
+    let query = Query::new().with_filter(Filter::eq(Entry::INDEX, "name"));
+    assert!(store.query_all(writer.table(), &query).await?.is_empty(), "an entry of a dropped index");
+    Ok(())
+}
