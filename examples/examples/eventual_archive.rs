@@ -42,7 +42,11 @@ async fn process(
         .with_blobs("photos", photos);
     let coordinator = Coordinator::open(current, "Transactions", queue, resources).await?;
     // No request to a store of this process lives long: a claim need not either.
-    Ok(coordinator.with_timing(Timing::new(Duration::from_millis(400), Duration::from_millis(100))?))
+    Ok(coordinator.with_timing(Timing::new(
+        Duration::from_millis(400),
+        Duration::from_millis(100),
+        Duration::ZERO,
+    )?))
 }
 
 /// Ken leaves: his photograph goes, his entity moves.

@@ -75,7 +75,7 @@ impl Office {
         let resources =
             Resources::new().with_store("office", self.store.clone()).with_handler("slow", self.slow.clone());
         let process = Coordinator::open(self.store.clone(), "Transactions", self.queue.clone(), resources);
-        Ok(process.await?.with_timing(Timing::new(LEASE, LEASE / 4)?))
+        Ok(process.await?.with_timing(Timing::new(LEASE, LEASE / 8, LEASE / 8)?))
     }
 
     fn place(&self, row: &str) -> Result<Place> {

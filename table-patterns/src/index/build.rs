@@ -15,7 +15,7 @@ use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::state::IndexState;
 use crate::bulk::WINDOW_BYTES;
-use crate::journal::{Lease, violation};
+use crate::journal::{Lease, before, violation};
 
 /// Entities whose entries are sorted into groups together; fewer where they are large.
 const WINDOW: usize = 10_000;
@@ -103,6 +103,16 @@ impl IndexedEntities {
                 return Ok(());
             }
         }
+    }
+
+    /// What a builder does under its lease: what is still on its way at the end is dropped, and nobody knows
+    /// what became of it.
+    pub(super) async fn while_leased<T>(
+        &self,
+        lease: Lease,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        before(lease.cut_off(), work).await.unwrap_or_else(|| Err(self.options.timing.cut_off()))
     }
 
     /// Waits until every writer knows the new state and no request of an older one is under way.
@@ -256,7 +266,8 @@ impl<'a> IndexBuild<'a> {
                     *sent += usize::from(lease.may_send());
                     lease.may_send()
                 };
-                if self.entities.journal.put_while(&partition, &mut operations, may_send).await? {
+                let put = self.entities.journal.put_while(&partition, &mut operations, may_send);
+                if self.entities.while_leased(lease, put).await? {
                     break;
                 }
                 self.claim(entry).await?;

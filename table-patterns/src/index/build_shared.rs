@@ -48,7 +48,8 @@ impl IndexBuild<'_> {
                     *sent += usize::from(lease.may_send());
                     lease.may_send()
                 };
-                if self.entities.journal.merge_while(&partition, &mut merges, may_send).await? {
+                let merged = self.entities.journal.merge_while(&partition, &mut merges, may_send);
+                if self.entities.while_leased(lease, merged).await? {
                     break;
                 }
                 self.claim(entry).await?;

@@ -57,12 +57,13 @@ impl Default for IndexOptions {
 
 impl IndexOptions {
     /// Short durations, for a store in this process: no request outlives its call there, so that state
-    /// changes and recovery need not wait minutes.
+    /// changes and recovery need not wait minutes. Leases of a second, a quarter of it for a request, states
+    /// cached for a tenth.
     ///
     /// # Panics
     /// Never: the durations are consistent.
     pub fn local() -> Self {
-        let timing = Timing::new(Duration::from_millis(400), Duration::from_millis(100));
+        let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO);
         let timing = timing.expect("a lease of four requests is long enough");
         Self { timing, cache: Duration::from_millis(100), ..Self::default() }
     }

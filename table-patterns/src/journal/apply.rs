@@ -7,7 +7,7 @@ use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
 use super::Journal;
-use super::lease::Lease;
+use super::lease::{Lease, before};
 use super::row::{JournalRow, WriteId};
 use super::rows::operations;
 use super::rules::Rule;
@@ -58,8 +58,22 @@ enum Round {
 impl Journal {
     /// Applies a journal row under a lease. Stops early, leaving the row, when the lease is about to
     /// end or an answer is in doubt: the evidence must outlive every request that may still take
-    /// effect.
+    /// effect. What a store or adapter still holds back at the end of the lease is dropped there.
     pub(super) async fn apply(
+        &self,
+        row: &JournalRow,
+        states: States,
+        known: &Known,
+        lease: Lease,
+    ) -> Result<Entries> {
+        let applied = self.apply_rounds(row, states, known, lease);
+        if !self.keeps(Rule::OneApplier) || !self.keeps(Rule::CutOff) {
+            return applied.await;
+        }
+        before(lease.cut_off(), applied).await.unwrap_or(Ok(Entries::Pending))
+    }
+
+    async fn apply_rounds(
         &self,
         row: &JournalRow,
         mut states: States,
@@ -74,7 +88,12 @@ impl Journal {
             let valid_until = self.maintainer.prepare(self.store()).await?;
             let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
             let used = states.versions();
-            let round = self.apply_once(row, &mut states, known.take(), permit).await?;
+            let once = self.apply_once(row, &mut states, known.take(), permit);
+            let round = match valid_until {
+                Some(until) => before(until + self.timing.client(), once).await,
+                None => Some(once.await),
+            };
+            let round = round.unwrap_or(Ok(Round::Doubtful))?;
             if round == Round::Doubtful || !permit.is_leased() {
                 return Ok(Entries::Pending);
             }

@@ -35,8 +35,17 @@
 //!
 //! # Assumptions
 //! Clocks measure durations only and are never compared between machines. Uniqueness and commits rest on
-//! ETags and abort rows; durations matter to one rule alone, that a journal row has one applier
-//! at a time: see [`Timing`].
+//! ETags and abort rows; durations matter to two rules alone: a journal row has one applier at a time, and
+//! nobody writes by states of indexes that are too old. [`Timing`] has them: after its client part a request
+//! of an applier is dropped, whatever adapters in front of the store do with it, retries and pauses
+//! included; after its server part the service must have done with it. So the server part must be true of
+//! the service: 30 seconds for Azure Table Storage, nothing for a store in the process. What a lower layer
+//! sends of its own accord after a request was dropped is not covered.
+//!
+//! # What must be the same in every process
+//! The definitions of the indexes, which the [catalog](crate::index) checks, the name of the store in tickets
+//! ([`with_store_name`](Journal::with_store_name)), and the maintainer's answers for the same entity. The
+//! durations need not be.
 //!
 //! # Cost in requests
 //! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
@@ -65,8 +74,8 @@ use std::sync::Arc;
 
 pub use apply::Entries;
 pub use change::Change;
-pub(crate) use lease::Lease;
 pub use lease::Timing;
+pub(crate) use lease::{Lease, before};
 pub(crate) use plan::violation;
 pub use recover::{Progress, Recovery};
 pub use row::WriteId;

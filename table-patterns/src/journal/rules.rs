@@ -18,6 +18,8 @@ pub(crate) enum Rule {
     AbortAbsent,
     /// A journal row has one applier at a time.
     OneApplier,
+    /// What an applier has sent is dropped before its lease ends.
+    CutOff,
     /// A unique row is read before its entity.
     RowThenEntity,
     /// A pending row is left to its own write.

@@ -2,10 +2,10 @@
 
 use futures_util::{StreamExt as _, stream};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Journal;
-use super::lease::Lease;
+use super::lease::{Lease, before};
 use super::merge::pause;
 use super::plan::{Plan, violation};
 use super::row::Evidence;
@@ -100,7 +100,8 @@ impl Journal {
             if !plan.is_valid() || (draft.has_blobs() && !lease.may_send()) {
                 return Sent::GivenUp;
             }
-            let error = match self.send_once(plan, draft).await {
+            let until = self.last_moment(plan, draft, lease);
+            let error = match self.send_once(plan, draft, until).await {
                 Ok(written) => return Sent::Committed(written),
                 Err(error) => error,
             };
@@ -136,7 +137,14 @@ impl Journal {
         Ok(read)
     }
 
-    async fn send_once(&self, plan: &Plan, draft: &Draft) -> Result<Vec<Written>> {
+    /// From when on the group may not leave any more: what it was made from is too old then.
+    fn last_moment(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
+        let states = plan.valid_until.map(|until| until + self.timing.client());
+        let blobs = draft.has_blobs().then(|| lease.cut_off());
+        states.into_iter().chain(blobs).min()
+    }
+
+    async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {
         let mut group = GroupTransaction::new(plan.partition.clone(), self.store.profile());
         for operation in draft.operations() {
             group.push(operation.clone())?;
@@ -144,7 +152,11 @@ impl Journal {
         if !plan.touched.is_empty() {
             group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
         }
-        self.store.transact(&self.table, group).await
+        let sent = self.store.transact(&self.table, group);
+        match until {
+            Some(until) => before(until, sent).await.unwrap_or_else(|| Err(self.timing.cut_off())),
+            None => sent.await,
+        }
     }
 
     /// Changes the draft so that it can be sent again, or says how the write ends.

@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::queue::WorkQueue;
-use table_core::store::{Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
 
 use super::{Acknowledge, Change, Entries, Journal};
 use crate::index::{Entry, Location, Maintainer, Shape};
@@ -159,5 +160,26 @@ async fn a_sweep_goes_on_after_a_bad_row() -> Result<()> {
     let report = world.journal.sweep(&[names], Duration::from_secs(86_400)).await?;
     assert_eq!((report.applied, report.released, report.left), (1, 1, 2), "{report:?}");
     assert_eq!(rows(&world, "Names").await?.into_keys().collect::<Vec<_>>(), ["('kay', '')", "('ken', '')"]);
+    Ok(())
+}
+
+/// An entry that an adapter sends again after a pause longer than the lease would outlive its evidence.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_write_leaves_after_its_lease() -> Result<()> {
+    let world = world().await?;
+    let faults = FaultInjector::new(1);
+    // The first group commits; the second is the entry's.
+    let delay = Fault::Delay(Duration::from_secs(3600));
+    faults.add(FaultRule::new(delay).on(OperationKind::Transact).nth(2));
+    let slow = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
+    let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People));
+    let person = person("1", "ken", "oslo")?;
+    let committed = slow.write(&[Change::insert(person)], Acknowledge::Applied).await?;
+    assert_eq!((committed.entries, faults.injected().len()), (Entries::Pending, 1));
+    // Others finish it and move the entity on.
+    assert_eq!(world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.applied, 1);
+    world.journal.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await?;
+    tokio::time::sleep(Duration::from_secs(7200)).await;
+    assert!(rows(&world, "People").await?.is_empty());
     Ok(())
 }

@@ -119,7 +119,7 @@ impl Actors {
     /// Whether the schedule was played to its end.
     async fn perform(mut self, stage: &Stage, chooser: &mut impl Choose) -> bool {
         loop {
-            self.go_on();
+            self.go_on(stage);
             if stage.waiting().is_empty() {
                 // Time passes: what was on its way arrives before.
                 for (late, _) in stage.late() {
@@ -128,7 +128,7 @@ impl Actors {
                 if self.0.iter().all(|a| a.task.is_none()) {
                     return true;
                 }
-                self.wait().await;
+                self.wait(stage).await;
                 continue;
             }
             let Some(choice) = chooser.choose(offers(stage, chooser.bounds())) else { return false };
@@ -145,7 +145,7 @@ impl Actors {
             }
             Action::CrashAfter => {
                 stage.decide(choice);
-                self.go_on();
+                self.go_on(stage);
                 self.0[choice.request.task].task = None;
             }
             _ => stage.decide(choice),
@@ -153,9 +153,9 @@ impl Actors {
     }
 
     /// Lets every task that can go on run to its next request.
-    fn go_on(&mut self) {
-        for actor in &mut self.0 {
-            while actor.bell.rung.swap(false, Ordering::SeqCst) {
+    fn go_on(&mut self, stage: &Stage) {
+        for (task, actor) in self.0.iter_mut().enumerate() {
+            while !stage.is_stalled(task) && actor.bell.rung.swap(false, Ordering::SeqCst) {
                 let Some(task) = &mut actor.task else { break };
                 let waker = Waker::from(actor.bell.clone());
                 if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
@@ -166,13 +166,15 @@ impl Actors {
     }
 
     /// Waits until a pause of a task is over.
-    async fn wait(&mut self) {
+    async fn wait(&mut self, stage: &Stage) {
         poll_fn(|context| {
             for actor in self.0.iter().filter(|a| a.task.is_some()) {
                 *actor.bell.listener.lock().unwrap() = Some(context.waker().clone());
             }
-            let rung = self.0.iter().any(|a| a.task.is_some() && a.bell.rung.load(Ordering::SeqCst));
-            if rung { Poll::Ready(()) } else { Poll::Pending }
+            let can_go_on = |(task, a): (usize, &Actor)| {
+                a.task.is_some() && a.bell.rung.load(Ordering::SeqCst) && !stage.is_stalled(task)
+            };
+            if self.0.iter().enumerate().any(can_go_on) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

@@ -7,7 +7,8 @@ use super::scene::Scene;
 use super::stage::Action;
 use super::world::{BOTH, LEASE, LISTED, PLAIN, UNIQUE};
 
-/// Everything that can go wrong: also pauses to the end of a lease, and beyond a worker's recovery.
+/// Everything that can go wrong: also pauses to the end of a lease, and beyond a worker's
+/// recovery, of the process or of what is in front of the store.
 pub(super) const FAULTS: &[Action] = &[
     Action::CrashBefore,
     Action::CrashAfter,
@@ -17,6 +18,7 @@ pub(super) const FAULTS: &[Action] = &[
     Action::Stall(LEASE),
     Action::Stall(Duration::from_millis(850)),
     Action::StallUnanswered(Duration::from_millis(850)),
+    Action::Resend(Duration::from_millis(850)),
 ];
 
 const START: &[(&str, &str)] = &[("x", "a")];

@@ -19,13 +19,14 @@ const SHARED: Scene =
         .with_workers(1);
 
 /// Which scene shows that a rule is needed.
-const NEEDED: [(Rule, Scene); 12] = [
+const NEEDED: [(Rule, Scene); 13] = [
     (Rule::TicketFirst, MOVED),
     (Rule::Recheck, MOVED),
     (Rule::ApplyBeforeClear, MOVED),
     (Rule::RowBeforeTicket, MOVED),
     (Rule::AbortAbsent, MOVED),
     (Rule::OneApplier, MOVED),
+    (Rule::CutOff, MOVED),
     (Rule::FindOutInLease, MOVED),
     (Rule::DoubtKeepsEvidence, MOVED),
     (Rule::RowThenEntity, WANTED),

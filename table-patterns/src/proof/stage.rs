@@ -32,6 +32,8 @@ pub(super) enum Action {
     LoseAnswer,
     /// Its answer is lost, and it takes effect later.
     Late,
+    /// It is refused, and what is in front of the store sends it again so long after the start.
+    Resend(Duration),
     /// A late request takes effect.
     Arrive,
 }
@@ -43,7 +45,10 @@ impl Action {
 
     /// A read that is lost has no effect: one way of losing it is enough.
     pub(super) const fn can_happen_to_reads(self) -> bool {
-        !matches!(self, Self::LoseAnswer | Self::Late | Self::StallUnanswered(_) | Self::CrashAfter)
+        !matches!(
+            self,
+            Self::LoseAnswer | Self::Late | Self::StallUnanswered(_) | Self::CrashAfter | Self::Resend(_)
+        )
     }
 }
 
@@ -79,6 +84,8 @@ struct Inner {
     waiting: BTreeMap<RequestId, Waiting>,
     numbers: BTreeMap<usize, usize>,
     late: Vec<Late>,
+    /// Until when processes stand still.
+    stalled: BTreeMap<usize, Instant>,
     trace: Option<Vec<String>>,
     committed: BTreeSet<String>,
     violation: Option<String>,
@@ -175,9 +182,13 @@ impl Stage {
         label: impl Fn() -> String,
         run: BoxFuture<'static, Result<T>>,
     ) -> Result<T> {
-        let id = self.enter(task, footprint.clone(), !reads);
-        let action = Turn { stage: self.clone(), id }.await;
-        self.note(|| format!("task {task} {action:?}: {}", label()));
+        let (id, action) = loop {
+            let id = self.enter(task, footprint.clone(), !reads);
+            let action = Turn { stage: self.clone(), id }.await;
+            self.note(|| format!("task {task} {action:?}: {}", label()));
+            let Action::Resend(at) = action else { break (id, action) };
+            sleep_until(self.started + at).await;
+        };
         let answer = match action {
             Action::Lose => Err(lost(reads)),
             Action::Late => {
@@ -186,24 +197,31 @@ impl Stage {
                 Err(lost(reads))
             }
             Action::LoseAnswer => run.await.and(Err(lost(reads))),
-            Action::Stall(until) => self.pause(run.await, until).await,
+            Action::Stall(until) => self.stall(task, run.await, until).await,
             Action::StallUnanswered(until) => {
                 let _unseen = run.await;
-                self.pause(Err(lost(reads)), until).await
+                self.stall(task, Err(lost(reads)), until).await
             }
             Action::CrashAfter => {
                 let _unseen = run.await;
                 std::future::pending().await
             }
-            Action::Run | Action::CrashBefore | Action::Arrive => run.await,
+            Action::Run | Action::CrashBefore | Action::Arrive | Action::Resend(_) => run.await,
         };
         self.note(|| format!("    {}", answer.as_ref().err().map_or("ok".to_owned(), ToString::to_string)));
         answer
     }
 
-    async fn pause<T>(&self, answer: Result<T>, until: Duration) -> Result<T> {
+    /// The whole process stands still: none of its clocks ends anything before.
+    async fn stall<T>(&self, task: usize, answer: Result<T>, until: Duration) -> Result<T> {
+        self.lock().stalled.insert(task, self.started + until);
         sleep_until(self.started + until).await;
         answer
+    }
+
+    /// Whether a task's process stands still.
+    pub(super) fn is_stalled(&self, task: usize) -> bool {
+        self.lock().stalled.get(&task).is_some_and(|until| Instant::now() < *until)
     }
 
     fn enter(&self, task: usize, footprint: Footprint, can_be_late: bool) -> RequestId {

@@ -20,7 +20,9 @@ use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing, is_pending};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
-const REQUEST: Duration = Duration::from_millis(100);
+/// The life of a request, here and at the server.
+const CLIENT: Duration = Duration::from_millis(60);
+const SERVER: Duration = Duration::from_millis(40);
 const VALUE: &str = "Value";
 const TABLES: [&str; 4] = ["Names", "Cities", "People", LISTS];
 
@@ -132,7 +134,7 @@ impl World {
     }
 
     fn journal_over(&self, store: Arc<dyn TableStore>, queue: StagedQueue) -> Journal {
-        let timing = Timing::new(LEASE, REQUEST).unwrap();
+        let timing = Timing::new(LEASE, CLIENT, SERVER).unwrap();
         let mut journal = Journal::new(store, people(), Arc::new(self.people)).with_timing(timing);
         if self.queued {
             journal = journal.with_queue(Arc::new(queue));

@@ -38,8 +38,8 @@ async fn open(h: &Harness, table: TableName, built_later: &[&str]) -> (IndexedTa
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let mut options = IndexOptions::default();
-    let request = Duration::from_millis(100);
-    options.timing = Timing::new(Duration::from_secs(60), request).expect("a long lease");
+    let request = Duration::from_millis(500);
+    options.timing = Timing::new(Duration::from_secs(60), request, Duration::ZERO).expect("a long lease");
     options.cache = Duration::from_millis(if built_later.is_empty() { 10_000 } else { 200 });
     options.built_later = built_later.iter().map(|name| (*name).to_owned()).collect();
     (IndexedTable::open(store, table, options).await.expect("a table"), meter)

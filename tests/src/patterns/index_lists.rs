@@ -19,7 +19,8 @@ const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 /// Long enough for a slow answer, short enough to wait for.
 pub(super) fn options() -> IndexOptions {
     let mut options = IndexOptions::local();
-    options.timing = Timing::new(Duration::from_secs(4), Duration::from_millis(500)).expect("consistent");
+    options.timing =
+        Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO).expect("consistent");
     options.cache = Duration::from_secs(60);
     options
 }

@@ -144,7 +144,7 @@ fn half_an_update<'a>(process: &'a Process, faults: &'a FaultInjector) -> BoxFut
 fn recover<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
         for _ in 0..2 {
-            sleep(Duration::from_millis(500)).await;
+            sleep(Duration::from_millis(1_100)).await;
             let worker = Recovery::new(&*process.queue, vec![process.people.journal()]);
             worker.run_once(8).await?;
         }
@@ -210,7 +210,7 @@ fn scrub_pages<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, 
 /// Receives until no ticket is left, as workers do.
 pub(crate) async fn work(process: &Process) -> Result<()> {
     for _ in 0..20 {
-        sleep(Duration::from_secs(2)).await;
+        sleep(Duration::from_secs(4)).await;
         let worker = Recovery::new(&*process.queue, vec![process.people.journal()]);
         if worker.run_once(32).await? == 0 {
             break;

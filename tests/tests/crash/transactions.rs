@@ -123,7 +123,7 @@ impl Places {
         let ledger = self.names.table("Transactions");
         let coordinator =
             Coordinator::open(self.current.clone(), ledger.as_str(), queue.clone(), resources).await?;
-        let timing = Timing::new(Duration::from_millis(400), Duration::from_millis(100))?;
+        let timing = Timing::new(Duration::from_millis(400), Duration::from_millis(100), Duration::ZERO)?;
         let coordinator = coordinator.with_timing(timing).with_retry_delay(Duration::from_millis(50));
         Ok(Office { places: self.clone(), coordinator, queue, clerk })
     }

@@ -93,7 +93,7 @@ impl<'a> World<'a> {
 
     /// The same where answers take their time.
     pub(crate) fn slow(mut self) -> Self {
-        let timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1));
+        let timing = Timing::new(Duration::from_secs(4), Duration::from_secs(1), Duration::ZERO);
         self.options.timing = timing.expect("consistent durations");
         self.options.cache = Duration::from_secs(1);
         self

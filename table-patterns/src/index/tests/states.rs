@@ -7,7 +7,7 @@ use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::{Filter, Query};
-use table_core::store::{OperationKind, Result, TableStore, TableStoreExt};
+use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
 
 use crate::index::{Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement, Shape};
 
@@ -38,7 +38,50 @@ async fn are_not_acted_upon() -> Result<()> {
     (inserted?, dropped?);
     assert_eq!(faults.injected().len(), 1);
     assert_eq!(writer.state("name"), IndexState::Absent);
-    let query = Query::new().with_filter(Filter::eq(Entry::INDEX, "name"));
-    assert!(store.query_all(writer.table(), &query).await?.is_empty(), "an entry of a dropped index");
+    assert!(store.query_all(writer.table(), &of_name()).await?.is_empty(), "an entry of a dropped index");
     Ok(())
+}
+
+/// A group that an adapter holds back is dropped: it may not leave when its states are too old.
+#[tokio::test(start_paused = true)]
+async fn do_not_outlive_a_group_that_is_held_back() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let operator = open(store.clone()).await?;
+    let faults = FaultInjector::new(1);
+    let writer = open(Arc::new(Faulty::new(store.clone(), faults.clone()))).await?;
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(10))).on(OperationKind::Transact).nth(1));
+    let person = Entity::new("p", "1")?.with("City", "oslo").with("Name", "ken");
+    let later = tokio::time::sleep(Duration::from_secs(20));
+    let (inserted, dropped, ()) = tokio::join!(writer.insert(person), operator.drop_index("name"), later);
+    dropped?;
+    assert!(inserted.is_err_and(|error| error.is_ambiguous()));
+    assert_eq!(faults.injected().len(), 1);
+    assert!(store.query_all(writer.table(), &of_name()).await?.is_empty(), "an entry of a dropped index");
+    Ok(())
+}
+
+/// A builder's group that an adapter holds back is dropped: another builder may have gone on.
+#[tokio::test(start_paused = true)]
+async fn of_a_build_do_not_outlive_its_lease() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let table = TableName::new("People")?;
+    store.create_table(&table).await?;
+    for id in ["1", "2"] {
+        let person = Entity::new("p", id)?.with("Name", id);
+        store.write(&table, Operation::Insert(person)).await?;
+    }
+    let faults = FaultInjector::new(1);
+    let builder = open(Arc::new(Faulty::new(store.clone(), faults.clone()))).await?;
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(10))).on(OperationKind::Transact).nth(1));
+    let error = builder.build("name")?.run().await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(store.query_all(&table, &of_name()).await?.is_empty(), "the group left after all");
+    builder.build("name")?.run().await?;
+    assert_eq!(store.query_all(&table, &of_name()).await?.len(), 2);
+    Ok(())
+}
+
+fn of_name() -> Query {
+    Query::new().with_filter(Filter::eq(Entry::INDEX, "name"))
 }
