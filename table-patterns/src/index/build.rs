@@ -5,15 +5,17 @@ use std::time::Duration;
 use table_core::model::{Entity, PartitionKey, TableName};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, KeyOrder, Operation, Result};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::catalog::CatalogEntry;
+use super::catalog::{CatalogEntry, Loaded};
 use super::definition::{Index, Uniqueness};
+use super::entry::Maintainer as _;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::state::IndexState;
+use super::table_row::TableRow;
 use crate::bulk::WINDOW_BYTES;
 use crate::journal::{Lease, before, violation};
 
@@ -117,12 +119,29 @@ impl IndexedEntities {
 
     /// Waits until every writer knows the new state and no request of an older one is under way.
     async fn settle_state(&self) -> Result<()> {
-        self.let_states_settle().await;
-        self.refresh().await
+        let (catalog, asked) = self.let_states_settle().await?;
+        self.set.load(catalog, asked)
     }
 
-    pub(super) async fn let_states_settle(&self) {
-        sleep(self.options.cache + self.options.timing.request()).await;
+    /// Waits as long as the slowest process needs that has opened the table: what the catalog holds then, and
+    /// when it was asked. One request.
+    pub(super) async fn let_states_settle(&self) -> Result<(Loaded, Instant)> {
+        let (changed, mut slowest) = (Instant::now(), self.slowest());
+        loop {
+            let waited = slowest.cache + slowest.request;
+            sleep_until(changed + waited).await;
+            let asked = Instant::now();
+            let catalog = self.catalog().load().await?;
+            slowest = slowest.with(&catalog.table);
+            if slowest.cache + slowest.request <= waited {
+                return Ok((catalog, asked));
+            }
+        }
+    }
+
+    /// The longest durations of all who have opened the table, as far as is known here.
+    pub(super) fn slowest(&self) -> TableRow {
+        self.set.table_row().with(&TableRow::of(&self.options))
     }
 }
 
@@ -149,6 +168,16 @@ impl<'a> IndexBuild<'a> {
     /// Two entities hold one unique value; the definition changed; the storage's. The build can be run
     /// again and goes on where it was.
     pub async fn run(mut self) -> Result<BuildProgress> {
+        let built = self.run_steps().await;
+        if let Err(error) = &built
+            && error.is_key_collision()
+        {
+            self.entities.set.collided(&**self.entities.store()).await?;
+        }
+        built
+    }
+
+    async fn run_steps(&mut self) -> Result<BuildProgress> {
         let mut entry = self.start().await?;
         while entry.state != IndexState::Readable {
             self.step(&mut entry).await?;
@@ -162,7 +191,7 @@ impl<'a> IndexBuild<'a> {
         let mut entry = self.entities.existing_entry(self.index).await?;
         self.entities.settle_state().await?;
         if entry.state == IndexState::Building {
-            sleep(self.entities.options.timing.lease()).await;
+            sleep(self.entities.slowest().lease).await;
             self.claim(&mut entry).await?;
         }
         Ok(entry)
@@ -260,20 +289,29 @@ impl<'a> IndexBuild<'a> {
     /// Sends groups under the builder's lease: one that was silent for long may have been replaced.
     async fn send(&mut self, groups: Groups, entry: &mut CatalogEntry) -> Result<()> {
         for (partition, mut operations) in groups.0 {
-            loop {
-                let (lease, sent) = (self.lease, &mut self.progress.groups);
-                let may_send = || {
-                    *sent += usize::from(lease.may_send());
-                    lease.may_send()
-                };
-                let put = self.entities.journal.put_while(&partition, &mut operations, may_send);
-                if self.entities.while_leased(lease, put).await? {
-                    break;
-                }
+            while !self.put_in_lease(&partition, &mut operations).await? {
                 self.claim(entry).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether all were sent.
+    async fn put_in_lease(
+        &mut self,
+        to: &(TableName, PartitionKey),
+        operations: &mut Vec<Operation>,
+    ) -> Result<bool> {
+        let (lease, sent) = (self.lease, &mut self.progress.groups);
+        if !lease.may_send() {
+            return Ok(false);
+        }
+        let may_send = || {
+            *sent += usize::from(lease.may_send());
+            lease.may_send()
+        };
+        let put = self.entities.journal.put_while(to, operations, may_send);
+        self.entities.while_leased(lease, put).await
     }
 
     async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {

@@ -42,19 +42,28 @@ impl IndexBuild<'_> {
         }
         for (partition, merges) in merges {
             let mut merges: Vec<_> = merges.into_values().collect();
-            loop {
-                let (lease, sent) = (self.lease, &mut self.progress.groups);
-                let may_send = || {
-                    *sent += usize::from(lease.may_send());
-                    lease.may_send()
-                };
-                let merged = self.entities.journal.merge_while(&partition, &mut merges, may_send);
-                if self.entities.while_leased(lease, merged).await? {
-                    break;
-                }
+            while !self.merge_in_lease(&partition, &mut merges).await? {
                 self.claim(entry).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether all were sent.
+    async fn merge_in_lease(
+        &mut self,
+        to: &(TableName, PartitionKey),
+        merges: &mut Vec<Merge>,
+    ) -> Result<bool> {
+        let (lease, sent) = (self.lease, &mut self.progress.groups);
+        if !lease.may_send() {
+            return Ok(false);
+        }
+        let may_send = || {
+            *sent += usize::from(lease.may_send());
+            lease.may_send()
+        };
+        let merged = self.entities.journal.merge_while(to, merges, may_send);
+        self.entities.while_leased(lease, merged).await
     }
 }

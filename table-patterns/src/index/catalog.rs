@@ -7,6 +7,7 @@ use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _
 use super::definition::{Index, Placement};
 use super::shape::Shape;
 use super::state::IndexState;
+use super::table_row::TableRow;
 
 const STATE: &str = "IndexState";
 const FINGERPRINT: &str = "IndexDefinition";
@@ -37,22 +38,39 @@ pub(super) struct Catalog<'a> {
     pub(super) table: &'a TableName,
 }
 
-fn partition() -> String {
+/// What the catalog holds.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) indexes: BTreeMap<String, CatalogEntry>,
+    pub(super) table: TableRow,
+}
+
+pub(super) fn partition() -> String {
     format!("{SYSTEM_PREFIX}indexes")
 }
 
 /// Whether the table's catalog names an index. One request.
 pub(crate) async fn is_indexed(store: &dyn TableStore, table: &TableName) -> Result<bool> {
-    let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition())).with_top(1);
+    let here = Filter::eq(Filter::PARTITION_KEY, partition());
+    let indexes = Filter::lt(Filter::ROW_KEY, SYSTEM_PREFIX).or(Filter::ge(Filter::ROW_KEY, "~~\u{10FFFF}"));
+    let query = Query::new().with_filter(here.and(indexes)).with_top(1);
     Ok(!store.query_all(table, &query).await?.is_empty())
 }
 
 impl Catalog<'_> {
     /// Everything the catalog holds. One request.
-    pub(super) async fn load(&self) -> Result<BTreeMap<String, CatalogEntry>> {
+    pub(super) async fn load(&self) -> Result<Loaded> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition()));
         let rows = self.store.query_all(self.table, &query).await?;
-        rows.iter().map(|row| Ok((row.key().row().to_owned(), read(row)?))).collect()
+        let mut loaded = Loaded::default();
+        for row in rows {
+            match row.key().row() {
+                TableRow::NAME => loaded.table = TableRow::read(&row)?,
+                name if name.starts_with(SYSTEM_PREFIX) => {}
+                name => drop(loaded.indexes.insert(name.to_owned(), read(&row)?)),
+            }
+        }
+        Ok(loaded)
     }
 
     /// Whether the table holds nothing but system rows. One request.

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use table_core::model::{Entity, Key, Properties, TableName};
+use table_core::model::{Entity, Key, Properties, SYSTEM_PREFIX, TableName};
 use table_core::store::{Error, Result};
 
 use super::entry::{Entry, Location};
@@ -79,7 +79,7 @@ impl Index {
     /// other. A write whose entry meets another entity's is an error,
     /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision): nothing is written where the entry is in
     /// the entity's partition; elsewhere the entity is written, its entry is not, and the error says
-    /// *applied*. A table of entries serves the entities of one table.
+    /// *applied*. A table of entries serves the entities of one table: opening another's is refused.
     pub fn new(
         name: impl Into<String>,
         placement: Placement,
@@ -198,7 +198,9 @@ impl Index {
     /// Refuses what makes no sense.
     pub(super) fn validate(&self) -> Result<()> {
         let (shape, payload) = (&self.shape, &self.payload);
-        let problem = if let Some(problem) = shape.problem() {
+        let problem = if self.name.starts_with(SYSTEM_PREFIX) {
+            format!("names that begin with '{SYSTEM_PREFIX}' are the library's")
+        } else if let Some(problem) = shape.problem() {
             problem
         } else if shape.is_shared() && self.uniqueness != Uniqueness::No {
             format!("a {shape} is for entities that share a key: a unique index is kept as rows")

@@ -111,7 +111,7 @@ impl IndexedEntities {
         options: IndexOptions,
     ) -> Result<Vec<String>> {
         let this = Self::unopened(store, table, indexes, options)?;
-        let mut known = this.catalog().load().await?;
+        let mut known = this.catalog().load().await?.indexes;
         known.retain(|name, entry| !this.set.defines(name, &entry.fingerprint));
         for (name, entry) in &known {
             this.remove(name, &entry.fingerprint).await?;
@@ -129,7 +129,7 @@ impl IndexedEntities {
             }
             if !settled {
                 // Whoever has set the state may have died before writers knew of it.
-                self.let_states_settle().await;
+                self.let_states_settle().await?;
                 settled = true;
                 continue;
             }
@@ -153,9 +153,9 @@ impl IndexedEntities {
             Err(error) if is_conflict(&error) => return Ok(false),
             other => other?,
         }
-        self.let_states_settle().await;
+        let (catalog, _) = self.let_states_settle().await?;
         if was_building {
-            sleep(self.options.timing.lease()).await;
+            sleep(self.slowest().with(&catalog.table).lease).await;
         }
         Ok(true)
     }

@@ -107,6 +107,21 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         &[]
     }
 
+    /// Whether two entities may have the same entry in rows that are not unique: then rows are looked at before
+    /// they are changed or removed. One request for each removed, and two for each changed. Unless the
+    /// maintainer knows better, they may.
+    fn may_collide(&self) -> bool {
+        true
+    }
+
+    /// Takes note that two entities have the same entry: from now on they may.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    async fn collided(&self, _store: &dyn TableStore) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes sure that the answers of the other methods may be acted upon, and says until when; `None`
     /// where they never change. Asked before every step that writes entries.
     ///

@@ -7,11 +7,13 @@ use table_core::queue::WorkQueue;
 use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt as _};
 use tokio::time::sleep;
 
-use super::catalog::{Catalog, CatalogEntry};
+use super::catalog::{Catalog, CatalogEntry, Loaded};
 use super::definition::Index;
 use super::entry::Maintainer as _;
+use super::owner;
 use super::set::IndexSet;
 use super::state::IndexState;
+use super::table_row::TableRow;
 use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Timing};
 
 /// How an [`IndexedEntities`] behaves.
@@ -21,7 +23,7 @@ pub struct IndexOptions {
     /// The durations of the cross-partition protocol.
     pub timing: Timing,
     /// For how long the states of indexes may be cached; a change of state waits this long, and the
-    /// longest life of a request.
+    /// longest life of a request: the longest of any process that has opened the table.
     pub cache: Duration,
     /// How often a read-modify-write is tried when others write the same entity.
     pub attempts: u32,
@@ -83,13 +85,14 @@ pub struct IndexedEntities {
 
 impl IndexedEntities {
     /// Opens a table with its indexes. An index that the catalog does not have is registered as
-    /// readable if the table is empty, and is absent otherwise until it is built. Two requests; one
-    /// more per index registered.
+    /// readable if the table is empty, and is absent otherwise until it is built. Two requests, one for each
+    /// other table of entries, and the first time one more for each of those and each index; one more where
+    /// this process waits or caches longer than any before it.
     ///
     /// # Errors
-    /// An index makes no sense, or needs blobs and has no store for them; the table is
-    /// missing; the catalog has an index that is not given here, or another definition: see
-    /// [`drop_outdated`](Self::drop_outdated).
+    /// An index makes no sense, or needs blobs and has no store for them; the table or one for entries is
+    /// missing, or that has the entries of another table; the catalog has an index that is not given here,
+    /// or another definition: see [`drop_outdated`](Self::drop_outdated).
     pub async fn open(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -121,7 +124,10 @@ impl IndexedEntities {
     }
 
     async fn register(&self) -> Result<()> {
-        let known = self.catalog().load().await?;
+        owner::claim_tables(&*self.store, self.table(), self.set.indexes()).await?;
+        let Loaded { indexes: known, table } = self.catalog().load().await?;
+        // Before the states are read: who changes one waits for those that are known.
+        self.catalog().remember(table, &TableRow::of(&self.options)).await?;
         let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
         let missing = self.set.indexes().iter().filter(|i| !known.contains_key(i.name()) && !later(i));
         let missing: Vec<_> = missing.collect();
@@ -176,7 +182,7 @@ impl IndexedEntities {
     }
 
     pub(super) async fn catalog_entry(&self, index: &str) -> Result<Option<CatalogEntry>> {
-        Ok(self.catalog().load().await?.remove(index))
+        Ok(self.catalog().load().await?.indexes.remove(index))
     }
 
     /// Writes changes of one partition, with their entries. Requests: see

@@ -15,6 +15,8 @@
 //! | `Summary` | the key that the index gives, in the entity's partition | `Count`, and `Sum…` for each property |
 //! | `Copy` | an entity: the key that the index gives | the entity's own properties, and the copies, with their prefix |
 //! | catalog | PartitionKey `~~indexes`, the index's name | state, definition, table and shape of its rows, progress of a build |
+//! | the catalog's row of the table | `~~indexes`, `~~table` | the longest cache, request and lease of any process; whether entries have collided |
+//! | owner of a table of entries | `~~indexes`, `~~owner` in that table | the table of the entities |
 //!
 //! References are keys in the order of the service, each without the bytes that it has in common with the one
 //! before; the first byte names the format (1). They are the same in a row, in a chunk and in a blob.
@@ -71,6 +73,7 @@ mod held;
 mod indexed;
 mod lists;
 mod lookup;
+mod owner;
 mod scrub;
 mod scrub_shared;
 mod set;
@@ -78,6 +81,7 @@ mod shape;
 mod shards;
 pub(crate) mod shared;
 mod state;
+mod table_row;
 mod template;
 mod totals;
 mod typed;

@@ -7,12 +7,13 @@ use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result, TableStore};
 use tokio::time::Instant;
 
-use super::catalog::{Catalog, CatalogEntry};
+use super::catalog::{Catalog, CatalogEntry, Loaded};
 use super::definition::{Index, Placement};
 use super::entry::{Entry, Maintainer};
 use super::shape::Shape;
 use super::shared::copied_names;
 use super::state::IndexState;
+use super::table_row::TableRow;
 
 /// The indexes of a table with the states that the catalog gives them.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(super) struct IndexSet {
 #[derive(Debug, Default)]
 struct States {
     of: Vec<IndexState>,
+    table: TableRow,
     loaded: Option<Instant>,
 }
 
@@ -65,7 +67,12 @@ impl IndexSet {
     pub(super) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
         let asked = Instant::now();
         let catalog = Catalog { store, table: &self.table }.load().await?;
-        self.load(&catalog, asked)
+        self.load(catalog, asked)
+    }
+
+    /// What was last read of the table as a whole.
+    pub(super) fn table_row(&self) -> TableRow {
+        self.states.read().unwrap_or_else(PoisonError::into_inner).table.clone()
     }
 
     /// Until when the states that were read last may be used.
@@ -78,7 +85,8 @@ impl IndexSet {
     ///
     /// # Errors
     /// The catalog has an index that this program does not know, or knows otherwise.
-    fn load(&self, catalog: &BTreeMap<String, CatalogEntry>, asked: Instant) -> Result<()> {
+    pub(super) fn load(&self, catalog: Loaded, asked: Instant) -> Result<()> {
+        let Loaded { indexes: catalog, table } = catalog;
         if let Some(unknown) = catalog.keys().find(|name| self.find(name).is_err()) {
             let reason = format!(
                 "the table '{}' has an index '{unknown}' that this program does not know, and a write would \
@@ -87,8 +95,9 @@ impl IndexSet {
             );
             return Err(Error::invalid_request(reason));
         }
-        let of = self.indexes.iter().map(|i| self.state_in(i, catalog)).collect::<Result<_>>()?;
-        *self.states.write().unwrap_or_else(PoisonError::into_inner) = States { of, loaded: Some(asked) };
+        let of = self.indexes.iter().map(|i| self.state_in(i, &catalog)).collect::<Result<_>>()?;
+        *self.states.write().unwrap_or_else(PoisonError::into_inner) =
+            States { of, table, loaded: Some(asked) };
         Ok(())
     }
 
@@ -136,6 +145,16 @@ impl Maintainer for IndexSet {
 
     fn copied(&self) -> &[String] {
         &self.copied
+    }
+
+    fn may_collide(&self) -> bool {
+        self.table_row().collided
+    }
+
+    async fn collided(&self, store: &dyn TableStore) -> Result<()> {
+        let catalog = Catalog { store, table: &self.table };
+        catalog.remember(self.table_row(), &TableRow::of_collision()).await?;
+        self.refresh(store).await
     }
 
     /// Reads states that are too old: a writer with those could be two states behind.

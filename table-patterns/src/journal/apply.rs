@@ -67,10 +67,17 @@ impl Journal {
         lease: Lease,
     ) -> Result<Entries> {
         let applied = self.apply_rounds(row, states, known, lease);
-        if !self.keeps(Rule::OneApplier) || !self.keeps(Rule::CutOff) {
-            return applied.await;
+        let applied = if self.keeps(Rule::OneApplier) && self.keeps(Rule::CutOff) {
+            before(lease.cut_off(), applied).await.unwrap_or(Ok(Entries::Pending))
+        } else {
+            applied.await
+        };
+        if let Err(error) = &applied
+            && error.is_key_collision()
+        {
+            self.maintainer.collided(self.store()).await?;
         }
-        before(lease.cut_off(), applied).await.unwrap_or(Ok(Entries::Pending))
+        applied
     }
 
     async fn apply_rounds(
@@ -117,8 +124,9 @@ impl Journal {
         let wanted = states.entries(self)?;
         let (shared, own): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.shared.is_some());
         let (unique, plain): (Vec<_>, Vec<_>) = own.into_iter().partition(|t| t.unique);
-        for (partition, mut operations) in operations(&plain, &wanted.rows)? {
-            if row.claim.is_some() {
+        let may_collide = self.maintainer.may_collide() && self.keeps(Rule::OwnEntries);
+        for (partition, mut operations) in operations(&plain, &wanted.rows, may_collide)? {
+            if row.claim.is_some() || may_collide {
                 operations = self.without_others(&partition.0, operations, states).await?;
             }
             let sent = self.put_while(&partition, &mut operations, || permit.may_send()).await;

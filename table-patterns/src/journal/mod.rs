@@ -68,6 +68,7 @@ mod sweep;
 mod ticket;
 mod touched;
 mod unique;
+mod worker;
 mod write;
 
 use std::sync::Arc;
@@ -77,12 +78,13 @@ pub use change::Change;
 pub use lease::Timing;
 pub(crate) use lease::{Lease, before};
 pub(crate) use plan::violation;
-pub use recover::{Progress, Recovery};
+pub use recover::Progress;
 pub use row::WriteId;
 #[cfg(test)]
 pub(crate) use rules::Rule;
 pub use sweep::SweepReport;
 pub(crate) use unique::{is_pending, is_unique_row_property};
+pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 
 use object_store::ObjectStore;
@@ -126,7 +128,10 @@ impl Journal {
         }
     }
 
-    /// Queues a ticket for every write with remote entries, so that workers find what a crash leaves.
+    /// Queues a ticket for every write with remote entries, so that workers find what a crash leaves. A
+    /// ticket that would be longer than a message, of a group with many long keys, does not name the
+    /// unique keys that it reserves: if the write dies before its commit they wait for the sweep, or for who
+    /// wants one next.
     #[must_use]
     pub fn with_queue(mut self, queue: Arc<dyn WorkQueue>) -> Self {
         self.queue = Some(queue);

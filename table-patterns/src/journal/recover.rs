@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use table_core::model::{Key, TableName};
-use table_core::queue::{Message, WorkQueue};
 use table_core::store::{Error, Operation, Result};
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -44,8 +42,8 @@ impl Journal {
         }
     }
 
-    /// Finishes or gives up the write that a ticket points at. `dequeues` says how often the ticket was
-    /// received. Takes a lease of waiting where the write was committed.
+    /// Finishes or gives up the write that a ticket points at. `dequeues` says how often its message was
+    /// received. Takes a lease of waiting where the write was committed: that of whoever applied it last.
     ///
     /// # Errors
     /// The text is no ticket of this journal; the storage's.
@@ -54,11 +52,11 @@ impl Journal {
         self.check_ours(&ticket)?;
         match self.evidence(ticket.write_id(), &ticket.partition).await? {
             Some(Evidence::Journal(row)) => self.take_over_row(row).await,
-            _ => self.give_up_for(&ticket, dequeues).await,
+            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues)).await,
         }
     }
 
-    fn check_ours(&self, ticket: &Ticket) -> Result<()> {
+    pub(super) fn check_ours(&self, ticket: &Ticket) -> Result<()> {
         if ticket.store == self.store_name && TableName::new(ticket.table.as_str())? == self.table {
             return Ok(());
         }
@@ -83,17 +81,18 @@ impl Journal {
         Ok(if dequeues > 1 { Progress::Done } else { self.later() })
     }
 
-    /// Watches a journal row for a whole lease on this process's clock; unchanged, its lease is over
+    /// Watches a journal row for the whole lease that it names, on this process's clock; unchanged, its lease is over
     /// and it is claimed and applied.
     async fn take_over_row(&self, row: JournalRow) -> Result<Progress> {
-        self.watch().await;
+        self.watch(row.lease).await;
         self.finish(row).await
     }
 
-    /// For as long as any lease lasts that had begun before.
-    pub(super) async fn watch(&self) {
+    /// For as long as a lease lasts that had begun before, and whatever a row says, for an own one.
+    pub(super) async fn watch(&self, lease: Duration) {
+        let theirs = if self.keeps(Rule::LeaseOfTheRow) { lease } else { Duration::ZERO };
         if self.keeps(Rule::OneApplier) {
-            sleep(self.timing.lease()).await;
+            sleep(self.timing.lease().max(theirs)).await;
         }
     }
 
@@ -116,7 +115,7 @@ impl Journal {
     /// Replaces the row under its ETag; `None` if anyone else was active, or may have been.
     async fn claim(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
         let Some(etag) = row.etag.take() else { return Ok(None) };
-        row.claim = Some(Uuid::new_v4());
+        (row.claim, row.lease) = (Some(Uuid::new_v4()), self.timing.lease());
         match self.store.write(&self.table, Operation::Replace(row.to_entity()?, etag.into())).await {
             Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
             Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
@@ -127,49 +126,4 @@ impl Journal {
 
 fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
     rows.iter().map(|row| Key::new(partition, row)).collect()
-}
-
-/// A worker: takes tickets from a queue and finishes what they point at.
-#[derive(Debug)]
-pub struct Recovery<'a> {
-    queue: &'a dyn WorkQueue,
-    journals: Vec<&'a Journal>,
-}
-
-impl<'a> Recovery<'a> {
-    /// A worker for the tickets of these journals.
-    pub const fn new(queue: &'a dyn WorkQueue, journals: Vec<&'a Journal>) -> Self {
-        Self { queue, journals }
-    }
-
-    /// Takes up to `max` tickets and works on them; how many there were. Any number of workers may run
-    /// at once. A ticket that cannot be handled comes back until the queue sets it aside as poison.
-    ///
-    /// # Errors
-    /// The queue's. Errors of tickets are traced: the others go on.
-    pub async fn run_once(&self, max: usize) -> Result<usize> {
-        let longest = self.journals.iter().map(|j| j.timing.lease()).max().unwrap_or_default();
-        let messages = self.queue.receive(max, longest * 3).await?;
-        // Together: each may wait a lease, and the visibility covers one wait.
-        join_all(messages.iter().map(|message| self.handle(message))).await;
-        Ok(messages.len())
-    }
-
-    async fn handle(&self, message: &Message) {
-        if let Err(error) = self.work_on(message).await {
-            tracing::warn!(%error, id = %message.id, "a ticket was not handled");
-        }
-    }
-
-    async fn work_on(&self, message: &Message) -> Result<()> {
-        let ticket = Ticket::parse(&message.body)?;
-        let ours = self.journals.iter().find(|j| j.check_ours(&ticket).is_ok());
-        let journal =
-            ours.ok_or_else(|| Error::invalid_request("no journal of this worker has this ticket's table"))?;
-        let Some(receipt) = &message.receipt else { return Ok(()) };
-        match journal.recover(&message.body, message.dequeue_count).await? {
-            Progress::Done => self.queue.delete(receipt).await,
-            Progress::Later(delay) => self.queue.renew(receipt, delay).await.map(drop),
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! Journal rows: the evidence that a write has entries to apply, and abort rows in their place.
 
+use std::time::Duration;
+
 use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, Ticks, ValueRef};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
@@ -10,6 +12,7 @@ const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
 const ROWS: &str = "JournalRows";
 const TOUCHED: &str = "JournalTouched";
+const LEASE: &str = "JournalLease";
 const CLAIM: &str = "JournalClaim";
 const WRITTEN: &str = "JournalWritten";
 const WRITE: &str = "write";
@@ -65,16 +68,20 @@ pub(super) struct JournalRow {
     pub(super) touched: Vec<Touched>,
     /// Who applies it now, if a worker has claimed it.
     pub(super) claim: Option<Uuid>,
+    /// For how long who wrote this version may apply it: others watch it for as long.
+    pub(super) lease: Duration,
 }
 
 impl JournalRow {
     pub(super) fn to_entity(&self) -> Result<Entity> {
         let mut entity = Entity::from(self.key.clone())
             .with(KIND, WRITE)
-            .with(ROWS, encode(&self.rows)?)
+            .with(LEASE, millis(self.lease))
             .with(WRITTEN, Ticks::now());
-        for (n, chunk) in encode(&self.touched)?.chunks(CHUNK).enumerate() {
-            entity.properties_mut().set(&format!("{TOUCHED}{n}"), chunk);
+        for (name, bytes) in [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.touched)?)] {
+            for (n, chunk) in bytes.chunks(CHUNK).enumerate() {
+                entity.properties_mut().set(&format!("{name}{n}"), chunk);
+            }
         }
         if let Some(claim) = self.claim {
             entity.properties_mut().set(CLAIM, claim);
@@ -98,7 +105,6 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
     match entity.get(KIND) {
         Some(ValueRef::String(ABORT)) => Ok(Evidence::Abort),
         Some(ValueRef::String(WRITE)) => {
-            let Some(ValueRef::Binary(rows)) = entity.get(ROWS) else { return Err(damaged(ROWS)) };
             let claim = match entity.get(CLAIM) {
                 None => None,
                 Some(ValueRef::Guid(claim)) => Some(claim),
@@ -108,17 +114,30 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
                 id,
                 key: entity.key().clone(),
                 etag: entity.etag().cloned(),
-                rows: decode(rows).ok_or_else(|| damaged(ROWS))?,
-                touched: decode(&joined(entity)).ok_or_else(|| damaged(TOUCHED))?,
+                rows: decode(&joined(entity, ROWS)).ok_or_else(|| damaged(ROWS))?,
+                touched: decode(&joined(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
                 claim,
+                lease: lease(entity).ok_or_else(|| damaged(LEASE))?,
             }))
         }
         _ => Err(damaged(KIND)),
     }
 }
 
-fn joined(entity: &Entity) -> Vec<u8> {
-    let chunks = (0..).map_while(|n| match entity.get(&format!("{TOUCHED}{n}")) {
+/// Milliseconds, rounded up: no lease is watched for less than it lasts.
+fn millis(lease: Duration) -> i64 {
+    lease.as_nanos().div_ceil(1_000_000).try_into().unwrap_or(i64::MAX)
+}
+
+fn lease(entity: &Entity) -> Option<Duration> {
+    match entity.get(LEASE) {
+        Some(ValueRef::Int64(millis)) => Some(Duration::from_millis(millis.try_into().ok()?)),
+        _ => None,
+    }
+}
+
+fn joined(entity: &Entity, name: &str) -> Vec<u8> {
+    let chunks = (0..).map_while(|n| match entity.get(&format!("{name}{n}")) {
         Some(ValueRef::Binary(chunk)) => Some(chunk),
         _ => None,
     });

@@ -93,8 +93,8 @@ impl Journal {
         Ok(Own::Write(Operation::Replace(wanted.clone(), condition)))
     }
 
-    /// Deletes only what belongs to the entities of the write: long after it, another may have the key. One
-    /// request per deletion.
+    /// Deletes only what belongs to the entities of the write: where keys collide, or long after it, another
+    /// may have the key. One request per deletion.
     pub(super) async fn without_others(
         &self,
         table: &TableName,
@@ -127,13 +127,17 @@ fn collision(wanted: &Entity, owner: &Key) -> Error {
 type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;
 
 /// What makes the touched keys agree with what is wanted, by partition: inserts of what the write adds, so
-/// that another entity's row is noticed.
-pub(super) fn operations(touched: &[&Touched], wanted: &BTreeMap<Location, Entry>) -> Result<ByPartition> {
+/// that another entity's row is noticed, and of everything where such rows may be.
+pub(super) fn operations(
+    touched: &[&Touched],
+    wanted: &BTreeMap<Location, Entry>,
+    may_collide: bool,
+) -> Result<ByPartition> {
     let mut by_partition = ByPartition::new();
     for touched in touched {
         let at = touched.location()?;
         let operation = match wanted.get(&at) {
-            Some(entry) if touched.added => Operation::Insert(entry.to_entity()),
+            Some(entry) if touched.added || may_collide => Operation::Insert(entry.to_entity()),
             Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
             None => Operation::Delete(at.key.clone(), IfMatch::Any),
         };

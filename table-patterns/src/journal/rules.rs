@@ -18,6 +18,10 @@ pub(crate) enum Rule {
     AbortAbsent,
     /// A journal row has one applier at a time.
     OneApplier,
+    /// A journal row is watched for the lease that it names.
+    LeaseOfTheRow,
+    /// An entry elsewhere is changed or removed only where it is the entity's own.
+    OwnEntries,
     /// What an applier has sent is dropped before its lease ends.
     CutOff,
     /// A unique row is read before its entity.

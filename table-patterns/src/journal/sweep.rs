@@ -48,8 +48,8 @@ impl Journal {
     /// minutes: an abort row must outlive the writer that it stopped; their age is the one thing for which
     /// the clocks of the store and of this machine meet).
     ///
-    /// Cost: a scan of the journal's table and of each unique table (requests per 1,000 entities), one
-    /// lease of waiting, and 4 + remote partitions requests per write found.
+    /// Cost: a scan of the journal's table and of each unique table (requests per 1,000 entities), a wait of
+    /// the longest lease found, and 4 + remote partitions requests per write found.
     ///
     /// # Errors
     /// The storage's, of the scans. Errors of single writes, reservations and abort rows are traced and
@@ -94,12 +94,10 @@ impl Journal {
         Ok(rows.into_iter().filter(|row| Entry::index_of(row).is_some()).collect())
     }
 
-    /// Watches all rows together for one lease, then finishes each.
+    /// Watches all rows together for the longest of their leases, then finishes each.
     async fn sweep_journal(&self, rows: Vec<JournalRow>, report: &mut SweepReport) -> Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        self.watch().await;
+        let Some(longest) = rows.iter().map(|row| row.lease).max() else { return Ok(()) };
+        self.watch(longest).await;
         for row in rows {
             let key = row.key.clone();
             match report.unless_failed(&key, self.finish(row).await) {

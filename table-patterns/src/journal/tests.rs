@@ -2,16 +2,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::model::{Entity, Key, Properties, TableName, Ticks, ValueRef};
 use table_core::query::Query;
 use table_core::queue::WorkQueue;
 use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
 
-use super::{Acknowledge, Change, Entries, Journal};
+use super::{Acknowledge, Change, Entries, Journal, Recovery, Timing};
+use crate::clock::TokioClock;
 use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::queue::TableQueue;
+use crate::queue::{QueueOptions, TableQueue};
 
 /// `Name` is unique across partitions, in a table of its own; `City` is an entry in another partition.
 #[derive(Debug)]
@@ -181,5 +182,129 @@ async fn nothing_of_a_write_leaves_after_its_lease() -> Result<()> {
     world.journal.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await?;
     tokio::time::sleep(Duration::from_secs(7200)).await;
     assert!(rows(&world, "People").await?.is_empty());
+    Ok(())
+}
+
+/// A sweep with a short lease leaves a writer with a long one alone.
+#[tokio::test(start_paused = true)]
+async fn a_row_is_watched_for_its_own_lease() -> Result<()> {
+    let world = world().await?;
+    let faults = FaultInjector::new(1);
+    let delay = Fault::Delay(Duration::from_secs(100));
+    faults.add(FaultRule::new(delay).on(OperationKind::Transact).nth(2));
+    let slow = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
+    let slow = Journal::new(slow, world.journal.table().clone(), Arc::new(People));
+    let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO)?;
+    let quick = world.journal.clone().with_timing(timing);
+    let change = [Change::insert(person("1", "ken", "oslo")?)];
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        quick.sweep(&[TableName::new("Names")?], Duration::ZERO).await?;
+        quick.write(&[Change::delete(read(&world, "1").await?)], Acknowledge::Applied).await
+    };
+    let (written, gone) = tokio::join!(slow.write(&change, Acknowledge::Applied), others);
+    assert_eq!((written?.entries, gone?.entries), (Entries::Applied, Entries::Applied));
+    assert!(rows(&world, "People").await?.is_empty(), "an entry outlived its evidence");
+    Ok(())
+}
+
+/// A queue in a store of its own, with the default number of receives.
+async fn separate_queue() -> Result<Arc<TableQueue>> {
+    let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let options = QueueOptions { clock, ..QueueOptions::default() };
+    Ok(Arc::new(TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "journal", options).await?))
+}
+
+/// However long the storage is away, its tickets do not become poison.
+#[tokio::test(start_paused = true)]
+async fn an_outage_poisons_no_ticket() -> Result<()> {
+    let world = world().await?;
+    let (queue, faults) = (separate_queue().await?, FaultInjector::new(1));
+    let store = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
+    let journal = Journal::new(store, world.journal.table().clone(), Arc::new(People));
+    let journal = journal.with_queue(queue.clone());
+    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    let worker = Recovery::new(&*queue, vec![&journal]);
+    let mut received = 0;
+    for fault in [Fault::FailBefore, Fault::LoseAnswer, Fault::Throttle { retry_after: None }] {
+        faults.heal();
+        faults.add(FaultRule::new(fault));
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(901)).await;
+            received += worker.run_once(8).await?;
+        }
+    }
+    assert_eq!(received, 30);
+    assert!(worker.poison(8).await?.is_empty());
+    faults.heal();
+    tokio::time::sleep(Duration::from_secs(901)).await;
+    worker.run_once(8).await?;
+    let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
+    assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
+    assert_eq!(worker.run_once(8).await?, 0);
+    Ok(())
+}
+
+/// What is wrong with a write itself is shown to people in the end, and can be tried again.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_write_becomes_poison() -> Result<()> {
+    let world = world().await?;
+    let queue = separate_queue().await?;
+    let journal = world.journal.clone().with_queue(queue.clone());
+    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    let row = rows(&world, "People").await?.into_values().find(|row| row.key().is_system()).unwrap();
+    let damaged = Entity::from(row.key().clone()).with("JournalKind", "write");
+    world.store.write(journal.table(), Operation::InsertOrReplace(damaged)).await?;
+    let worker = Recovery::new(&*queue, vec![&journal]);
+    for _ in 0..6 {
+        tokio::time::sleep(Duration::from_secs(901)).await;
+        worker.run_once(8).await?;
+    }
+    let poisoned = worker.poison(8).await?;
+    assert_eq!(poisoned.len(), 1);
+    let write = poisoned[0].write.map(|write| format!("~~j_{write}"));
+    assert_eq!(write.as_deref(), Some(row.key().row()));
+    world.store.write(journal.table(), Operation::InsertOrReplace(row)).await?;
+    worker.requeue(&poisoned[0]).await?;
+    worker.run_once(8).await?;
+    assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its entry");
+    assert!(worker.poison(8).await?.is_empty());
+    Ok(())
+}
+
+/// Seventy people whose keys and names are longer than a message, and than a property, together.
+fn crowd() -> Result<Vec<Change>> {
+    let long = "愛".repeat(500);
+    let people = (0..70).map(|n| person(&format!("{long}{n}"), &format!("{long}{n}"), "oslo"));
+    people.map(|person| person.map(Change::insert)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_may_have_longer_keys_than_a_ticket() -> Result<()> {
+    let world = world().await?;
+    let done = world.journal.write(&crowd()?, Acknowledge::Applied).await?;
+    assert_eq!(done.entries, Entries::Applied);
+    assert_eq!((rows(&world, "People").await?.len(), rows(&world, "Names").await?.len()), (140, 70));
+    assert!(world.queue.receive(9, Duration::ZERO).await?.is_empty());
+    Ok(())
+}
+
+/// Dead before its commit, such a group leaves its reservations to the sweep.
+#[tokio::test(start_paused = true)]
+async fn a_long_ticket_is_handled_without_its_keys() -> Result<()> {
+    let world = world().await?;
+    let (queue, faults) = (separate_queue().await?, FaultInjector::new(1));
+    let dying = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
+    let dying = Journal::new(dying, world.journal.table().clone(), Arc::new(People));
+    faults.crash_at(71, CrashPoint::Before);
+    dying.with_queue(queue.clone()).write(&crowd()?, Acknowledge::Applied).await.unwrap_err();
+    assert_eq!(rows(&world, "Names").await?.len(), 70);
+    let worker = Recovery::new(&*queue, vec![&world.journal]);
+    for expected in [1, 1, 0] {
+        tokio::time::sleep(Duration::from_secs(901)).await;
+        assert_eq!(worker.run_once(8).await?, expected);
+    }
+    let released = world.journal.sweep(&[TableName::new("Names")?], Duration::ZERO).await?.released;
+    assert_eq!((released, rows(&world, "Names").await?.len()), (70, 0));
     Ok(())
 }

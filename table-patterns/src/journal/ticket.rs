@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use table_core::queue::MESSAGE_BYTES;
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
@@ -18,6 +19,14 @@ pub(super) struct Ticket {
     /// The unique keys to release if the write is given up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) reserved: Vec<Touched>,
+    /// How often it was received in messages before this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) seen: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Ticket {
@@ -25,7 +34,17 @@ impl Ticket {
         WriteId::from_uuid(self.write)
     }
 
+    /// The message. What would not fit names the write alone, which is all that a committed one needs; the
+    /// reservations of one that was not are left to whoever wants the keys, and to the sweep.
     pub(super) fn to_text(&self) -> Result<String> {
+        let text = self.encoded()?;
+        if text.len() <= MESSAGE_BYTES {
+            return Ok(text);
+        }
+        Self { rows: Vec::new(), reserved: Vec::new(), ..self.clone() }.encoded()
+    }
+
+    fn encoded(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|e| Error::invalid_request(format!("cannot write a ticket: {e}")))
     }
 

@@ -120,6 +120,7 @@ impl Journal {
             partition: plan.partition.to_string(),
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
             reserved: plan.gained.iter().map(|e| Touched::of(e, true)).collect(),
+            seen: 0,
         };
         // The queue's errors are those of nothing applied: no reservation stands yet.
         let sent = queue.send(&ticket.to_text()?, self.timing.lease()).await;
@@ -208,6 +209,7 @@ impl Journal {
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
             touched: plan.touched.clone(),
             claim: None,
+            lease: self.timing.lease(),
         })
     }
 

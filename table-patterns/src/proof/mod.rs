@@ -12,4 +12,5 @@ mod queue;
 mod scene;
 mod stage;
 mod store;
+mod strangers;
 mod world;

@@ -67,7 +67,6 @@ impl Process {
         acknowledge: Acknowledge,
     ) -> Result<Self> {
         let mut queue_options = QueueOptions::default();
-        queue_options.max_dequeues = 100;
         queue_options.clock = Arc::new(names.clock);
         let work = names.table("Work");
         let queue =

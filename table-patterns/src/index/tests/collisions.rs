@@ -1,14 +1,15 @@
 //! Two entities that give one key of an index that is not unique.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::Query;
-use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
+use table_core::store::{Error, Outcome, Result, TableStore, TableStoreExt};
 
-use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement, ScrubMode, Trust};
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Trust};
 use crate::journal::Change;
 
 /// By city alone: the key lacks the entity's.
@@ -83,6 +84,42 @@ async fn elsewhere_are_an_error_that_says_applied_and_spare_the_first_entry() ->
     assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
     let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
     assert_eq!(found.key().row(), "2");
+    Ok(())
+}
+
+/// The refused entity goes, or changes, and its entry stays the first one's; others are asked for nothing
+/// more until keys collide.
+#[tokio::test(start_paused = true)]
+async fn leave_the_first_entry_alone_whatever_becomes_of_the_second() -> Result<()> {
+    let (store, meter) = metered();
+    let index = || vec![by_city(Placement::OtherPartition).with_payload(Payload::Full)];
+    let people = open(&store, index()).await?;
+    let other = open(&store, index()).await?;
+    let removal = async |people: &IndexedEntities, id: &str| {
+        let old = people.get_existing(&Key::new("p", id)?).await?;
+        let (gone, cost) = meter.measure(people.delete(old)).await;
+        Ok::<_, Error>((gone?, cost.total()).1)
+    };
+    people.insert(person("0", "rome")?).await?;
+    assert_eq!(removal(&people, "0").await?, 3 + 1, "nothing has collided");
+    people.insert(person("1", "oslo")?).await?;
+    people.insert(person("2", "oslo")?).await.unwrap_err();
+    let first = async || {
+        let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entry).await?;
+        Ok::<_, Error>(found.map(|found| found.key().row().to_owned()))
+    };
+    let grown = people.modify(&Key::new("p", "2")?, |old| Ok(old.cloned().map(|e| e.with("Age", 40)))).await;
+    assert!(grown.unwrap_err().is_key_collision());
+    assert_eq!(first().await?.as_deref(), Some("1"), "a change of the second took the entry over");
+    // A process that has been there before knows it as soon as it reads the states of indexes again.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    other.refresh().await?;
+    assert_eq!(removal(&other, "2").await?, 3 + 1, "a look at the entry, which is not its own");
+    assert_eq!(first().await?.as_deref(), Some("1"), "the second took the entry with it");
+    assert_eq!(people.journal().sweep(&[], Duration::ZERO).await?.applied, 2);
+    assert_eq!(first().await?.as_deref(), Some("1"), "its recovery took the entry");
+    assert_eq!(removal(&people, "1").await?, 3 + 2, "a look, and the removal");
+    assert_eq!(first().await?, None);
     Ok(())
 }
 

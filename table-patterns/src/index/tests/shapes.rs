@@ -260,7 +260,8 @@ async fn shared_indexes_are_built_scrubbed_and_dropped() -> Result<()> {
 }
 
 async fn rows_left(world: &World, table: &str) -> Result<usize> {
-    Ok(world.store.query_all(&TableName::new(table)?, &Query::new()).await?.len())
+    let rows = world.store.query_all(&TableName::new(table)?, &Query::new()).await?;
+    Ok(rows.iter().filter(|row| row.key().partition() != "~~indexes").count())
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,7 +318,7 @@ async fn summaries_count_and_sum_in_the_group() -> Result<()> {
     for id in 0..50 {
         people.modify(&Key::new("p", format!("{id:05}"))?, |_| Ok(None)).await?;
     }
-    assert_eq!(rows_left(&world, "People").await?, 1, "the catalog");
+    assert_eq!(rows_left(&world, "People").await?, 0);
     Ok(())
 }
 

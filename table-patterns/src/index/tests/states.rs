@@ -9,7 +9,9 @@ use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
 
-use crate::index::{Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement, Shape};
+use crate::index::{
+    Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement, Shape, Trust, is_indexed,
+};
 
 fn by(name: &'static str, property: &'static str) -> Index {
     Index::new(name, Placement::SamePartition, move |e| match e.get(property) {
@@ -35,7 +37,8 @@ async fn are_not_acted_upon() -> Result<()> {
     faults.add(FaultRule::new(Fault::DelayAnswer(Duration::from_secs(10))).on(OperationKind::Get).nth(1));
     let person = Entity::new("p", "1")?.with("City", "oslo").with("Name", "ken");
     let (inserted, dropped) = tokio::join!(writer.insert(person), operator.drop_index("name"));
-    (inserted?, dropped?);
+    inserted?;
+    dropped?;
     assert_eq!(faults.injected().len(), 1);
     assert_eq!(writer.state("name"), IndexState::Absent);
     assert!(store.query_all(writer.table(), &of_name()).await?.is_empty(), "an entry of a dropped index");
@@ -79,6 +82,44 @@ async fn of_a_build_do_not_outlive_its_lease() -> Result<()> {
     assert!(store.query_all(&table, &of_name()).await?.is_empty(), "the group left after all");
     builder.build("name")?.run().await?;
     assert_eq!(store.query_all(&table, &of_name()).await?.len(), 2);
+    Ok(())
+}
+
+/// A process that caches for longer than the builder does is waited for.
+#[tokio::test(start_paused = true)]
+async fn of_a_slower_process_are_waited_for() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let table = TableName::new("People")?;
+    store.create_table(&table).await?;
+    let process = async |options: IndexOptions| {
+        let built_later = vec!["name".to_owned()];
+        let options = IndexOptions { built_later, ..options };
+        IndexedEntities::open(store.clone(), table.clone(), vec![by("name", "Name")], options).await
+    };
+    let (slow, quick) = (process(IndexOptions::default()).await?, process(IndexOptions::local()).await?);
+    let write = async {
+        // It takes the index to be absent still.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        slow.insert(Entity::new("p", "1")?.with("Name", "ken")).await
+    };
+    let (built, written) = tokio::join!(quick.build("name")?.run(), write);
+    built?;
+    written?;
+    let found = quick.find("name", &Key::new("p", "name_ken")?, Trust::Entry).await?;
+    assert!(found.is_some(), "an entity without its entry in a readable index");
+    Ok(())
+}
+
+/// A catalog with nothing but the table's durations names no index.
+#[tokio::test]
+async fn of_no_index_leave_a_table_plain() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let table = TableName::new("People")?;
+    store.create_table(&table).await?;
+    IndexedEntities::open(store.clone(), table.clone(), Vec::new(), IndexOptions::local()).await?;
+    assert!(!is_indexed(&*store, &table).await?);
+    open(store.clone()).await?;
+    assert!(is_indexed(&*store, &table).await?);
     Ok(())
 }
 

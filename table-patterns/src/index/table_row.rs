@@ -1,0 +1,104 @@
+//! What the catalog says of a table as a whole: the longest durations of those who write it, and whether
+//! entries of its entities have met.
+
+use std::time::Duration;
+
+use table_core::model::{ETag, Entity, IfMatch, ValueRef};
+use table_core::store::{Error, ErrorKind, Operation, Result};
+
+use super::catalog::{Catalog, partition};
+use super::indexed::IndexOptions;
+
+const CACHE: &str = "LongestCache";
+const REQUEST: &str = "LongestRequest";
+const LEASE: &str = "LongestLease";
+const COLLIDED: &str = "EntriesCollided";
+
+/// How often the row is read again when others change it.
+const ROUNDS: usize = 16;
+
+/// The row. It only grows: a duration stays when its process is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TableRow {
+    /// For how long any writer caches the states of indexes.
+    pub(super) cache: Duration,
+    /// The longest life of any process's requests.
+    pub(super) request: Duration,
+    /// The longest lease of a builder.
+    pub(super) lease: Duration,
+    /// Whether two entities were found to have the same entry.
+    pub(super) collided: bool,
+    etag: Option<ETag>,
+}
+
+impl TableRow {
+    pub(super) const NAME: &str = "~~table";
+
+    /// What a process with these options adds.
+    pub(super) const fn of(options: &IndexOptions) -> Self {
+        let timing = &options.timing;
+        let (request, lease) = (timing.request(), timing.lease());
+        Self { cache: options.cache, request, lease, collided: false, etag: None }
+    }
+
+    /// That entries collided.
+    pub(super) fn of_collision() -> Self {
+        Self { collided: true, ..Self::default() }
+    }
+
+    /// This and what another one says beyond it.
+    pub(super) fn with(&self, other: &Self) -> Self {
+        Self {
+            cache: self.cache.max(other.cache),
+            request: self.request.max(other.request),
+            lease: self.lease.max(other.lease),
+            collided: self.collided || other.collided,
+            etag: self.etag.clone(),
+        }
+    }
+
+    pub(super) fn read(row: &Entity) -> Result<Self> {
+        let millis = |name: &str| match row.get(name) {
+            Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
+            _ => Err(Error::decode("index catalog", row.key(), name, "milliseconds", "something else")),
+        };
+        let collided = row.get(COLLIDED) == Some(ValueRef::Boolean(true));
+        let (cache, request, lease) = (millis(CACHE)?, millis(REQUEST)?, millis(LEASE)?);
+        Ok(Self { cache, request, lease, collided, etag: row.etag().cloned() })
+    }
+
+    fn to_entity(&self) -> Result<Entity> {
+        // Rounded up: nobody waits less than it lasts.
+        let millis = |d: Duration| i64::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        Ok(Entity::new(partition(), Self::NAME)?
+            .with(CACHE, millis(self.cache))
+            .with(REQUEST, millis(self.request))
+            .with(LEASE, millis(self.lease))
+            .with(COLLIDED, self.collided))
+    }
+}
+
+impl Catalog<'_> {
+    /// Adds what the row, as it was found, does not say yet. No request if there is nothing to add, else one;
+    /// two more for each time that others change it meanwhile.
+    pub(super) async fn remember(&self, mut found: TableRow, more: &TableRow) -> Result<()> {
+        for _ in 0..ROUNDS {
+            let wanted = found.with(more);
+            if wanted == found {
+                return Ok(());
+            }
+            let row = wanted.to_entity()?;
+            let operation = match found.etag {
+                Some(etag) => Operation::Replace(row, IfMatch::Exactly(etag)),
+                None => Operation::Insert(row),
+            };
+            match self.store.write(self.table, operation).await {
+                Err(e) if !e.is_ambiguous() && (e.is_already_exists() || e.is_precondition_failed()) => {}
+                other => return other.map(drop),
+            }
+            found = self.load().await?.table;
+        }
+        let (table, key) = (self.table.to_string(), TableRow::NAME.to_owned());
+        Err(ErrorKind::PreconditionFailed { table, key }.into())
+    }
+}
