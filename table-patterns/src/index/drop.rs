@@ -18,7 +18,7 @@ impl IndexedEntities {
     /// write-only, delete-only, absent. Run again, it goes on where it was; several programs may run it.
     ///
     /// Cost: the pages of the index and one group per 100 entries of a partition in each (a request per row
-    /// of lists, summaries and copies), two per change of state, and one for each
+    /// of lists, summaries and copies), three per change of state, and one for each
     /// [`IndexOptions::cache`] that it takes.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use super::owner;
 use super::set::IndexSet;
 use super::state::IndexState;
 use super::table_row::TableRow;
-use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Timing};
+use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Timing, before};
 
 /// How an [`IndexedEntities`] behaves.
 #[derive(Clone, Debug)]
@@ -175,6 +175,17 @@ impl IndexedEntities {
     /// Requests under way at once, where many are to be made.
     pub(super) fn at_once(&self) -> usize {
         self.options.concurrency.max(1)
+    }
+
+    /// Writes by the states of indexes as they are; what is still on its way when they are too old is dropped.
+    pub(super) async fn while_valid<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
+        let timing = self.options.timing;
+        match self.set.prepare(&*self.store).await? {
+            None => write.await,
+            Some(until) => {
+                before(until + timing.client(), write).await.unwrap_or_else(|| Err(timing.cut_off()))
+            }
+        }
     }
 
     pub(super) fn catalog(&self) -> Catalog<'_> {

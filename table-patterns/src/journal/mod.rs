@@ -31,7 +31,10 @@
 //! Between steps 4 and 7 an entry may be missing or stale: reads that verify never show it. An entry whose
 //! key another entity has is found out at step 5: the error says *applied*, and the journal row stays. A process
 //! paused *inside* a request for longer than the longest life of a request can leave a stale
-//! entry until the next scrub.
+//! entry until the next scrub. Where keys collide, entries are looked at before they are changed or removed,
+//! from the first collision on; a process that has not read the states of indexes since (for
+//! [`cache`](crate::index::IndexOptions::cache) at most), and one that changes the refused entity before its
+//! entry was tried, can still take the other entity's entry, until the next scrub.
 //!
 //! # Assumptions
 //! Clocks measure durations only and are never compared between machines. Uniqueness and commits rest on
@@ -51,7 +54,8 @@
 //! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
 //! transaction, read, journal row, ticket), 2 less without a queue; + 2 per unique key gained (reserve,
 //! settle) and 2 per unique key lost (read before the commit, delete); + 1 read per further entity of
-//! the group.
+//! the group. Once keys have [collided](crate::index::Maintainer::may_collide), + 1 per entry removed and + 2 per
+//! entry changed.
 
 mod apply;
 mod change;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::model::{Entity, Key, ValueRef};
 use table_core::store::{Result, TableStore};
-use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement, Shape};
+use table_patterns::index::{Index, IndexedEntities, Placement, Shape};
 
+use super::index_lists::options;
 use crate::{Harness, TestTable};
 
 fn employee(id: u32, name: &str, manages: bool) -> Entity {
@@ -34,7 +35,7 @@ fn indexes() -> Vec<Index> {
 }
 
 async fn open(store: Arc<dyn TableStore>, table: &TestTable) -> Result<IndexedEntities> {
-    IndexedEntities::open(store, table.name().clone(), indexes(), IndexOptions::local()).await
+    IndexedEntities::open(store, table.name().clone(), indexes(), options()).await
 }
 
 /// A department with two employees, one of whom manages it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, Key, TableName, ValueRef};
@@ -188,7 +189,33 @@ pub async fn shared_keys_are_refused(harness: &Harness) {
         people.insert(person(1, "oslo", 1)).await.expect("an insert");
         let error = people.insert(person(2, "oslo", 1)).await.expect_err("a collision");
         assert!(error.is_key_collision() && error.outcome() == outcome, "{error}");
-        let found = people.find("city", &at, Trust::Entity).await.expect("a lookup").expect("an entity");
-        assert_eq!(found.key().row(), "0001");
+        let first = async || {
+            let found = people.find("city", &at, Trust::Entity).await.expect("a lookup").expect("an entity");
+            assert_eq!(found.key().row(), "0001");
+        };
+        first().await;
+        // The second goes, and its write is finished: the entry is not its own.
+        people.modify(&key("p", "0002"), |_| Ok(None)).await.expect("a delete, or nothing to do");
+        people.journal().sweep(&[], Duration::ZERO).await.expect("a sweep");
+        first().await;
     }
+}
+
+/// Another table's entities may not keep their entries there: they would be taken for orphans.
+pub async fn tables_of_entries_serve_one_table(harness: &Harness) {
+    let (mine, other) = (harness.table().await, harness.table().await);
+    let entries = harness.table().await.name().clone();
+    let index = || {
+        let placement = Placement::OtherTable(entries.clone());
+        vec![Index::keyed("city", placement, "{City}", "{PartitionKey}_{RowKey}").expect("a template")]
+    };
+    let (people, _) = open_in(harness, mine.name().clone(), index(), options()).await;
+    people.insert(person(1, "oslo", 1)).await.expect("an insert");
+    let store: Arc<dyn TableStore> = harness.store().clone();
+    let refused = IndexedEntities::open(store, other.name().clone(), index(), options()).await;
+    let refused = refused.expect_err("the entries of another table").to_string();
+    assert!(refused.contains(mine.name().as_str()) && refused.contains("a table of its own"), "{refused}");
+    let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
+    assert_eq!(meter.total(), 3, "its owner, and the catalog twice");
+    assert_eq!(again.all("city", &IndexQuery::partition("oslo"), Trust::Entry).await.expect("one").len(), 1);
 }

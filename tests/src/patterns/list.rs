@@ -105,6 +105,7 @@ macro_rules! pattern_tests {
                 copies_follow_their_source
                 shards_are_read_in_order
                 shared_keys_are_refused
+                tables_of_entries_serve_one_table
             }
             index_upkeep {
                 a_changed_definition_is_replaced

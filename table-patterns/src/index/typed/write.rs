@@ -97,8 +97,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
         if self.has_more {
             return self.merge_read(patch.to_entity(key.into_key())?, &version.into()).await;
         }
-        self.entities.prepare().await?;
-        let written = self.table().clone().ignoring_indexes().merge(key, patch, version).await?;
+        let table = self.table().clone().ignoring_indexes();
+        let written = self.entities.while_valid(table.merge(key, patch, version)).await?;
         Ok(Committed { written: vec![written], entries: Entries::Applied })
     }
 
