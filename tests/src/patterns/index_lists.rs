@@ -95,8 +95,8 @@ async fn placements(harness: &Harness) -> [Placement; 3] {
 pub async fn agree_with_a_model(harness: &Harness) {
     let shapes = [Shape::LIST, small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
     let steps = (harness.scale().steps / 10).min(150);
-    for (seed, placement) in placements(harness).await.into_iter().enumerate() {
-        for shape in &shapes {
+    for shape in &shapes {
+        for (seed, placement) in placements(harness).await.into_iter().enumerate() {
             let world = People::new(harness).await;
             let people = world.open(vec![by_city(&placement, shape.clone())]).await;
             let mut rng = fastrand::Rng::with_seed(seed as u64);

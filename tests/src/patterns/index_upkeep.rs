@@ -84,6 +84,7 @@ async fn assert_in_step(people: &IndexedEntities, index: &str) {
 /// keys, another payload, another shape, another place.
 pub async fn a_changed_definition_is_replaced(harness: &Harness) {
     let elsewhere = Placement::OtherTable(harness.table().await.name().clone());
+    let further = Placement::OtherTable(harness.table().await.name().clone());
     let (here, other) = (Placement::SamePartition, Placement::OtherPartition);
     let row = "city_{City}_{RowKey}";
     let list = |placement| by_city(placement, "city_{City}").with_shape(Shape::LIST);
@@ -93,7 +94,7 @@ pub async fn a_changed_definition_is_replaced(harness: &Harness) {
         (by_city(&other, row), by_city(&other, row).with_payload(Payload::Full)),
         (by_city(&elsewhere, row), by_city(&other, row)),
         (by_city(&here, "city_{City}").with_shape(blob), by_city(&here, row)),
-        (by_city(&other, row), list(&elsewhere)),
+        (by_city(&other, row), list(&further)),
     ];
     for (old, new) in changes {
         let world = World::new(harness).await;
