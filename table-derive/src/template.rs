@@ -19,7 +19,12 @@ pub(crate) struct Part {
     pub(crate) field: Ident,
     /// The width that the template chose.
     pub(crate) width: Option<usize>,
+    /// The shards that the value is divided among: the part is its shard then.
+    pub(crate) shards: Option<u16>,
 }
+
+/// The most shards, as the library has them.
+const MOST_SHARDS: u16 = 1000;
 
 /// The digits of the largest `u64`.
 const MOST_DIGITS: usize = 20;
@@ -57,7 +62,7 @@ impl Template {
     /// The template of a field without a format: its value alone.
     pub(crate) fn of_field(field: &Ident) -> Self {
         let text = LitStr::new(&format!("{{{}}}", plain(field)), field.span());
-        Self { text, segments: vec![Segment::Part(Part { field: field.clone(), width: None })] }
+        Self { text, segments: vec![Segment::Part(Part { field: field.clone(), width: None, shards: None })] }
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -65,6 +70,11 @@ impl Template {
             Segment::Part(part) => Some(part),
             Segment::Literal(_) => None,
         })
+    }
+
+    /// The part that is a shard, if one is.
+    pub(crate) fn shard(&self) -> Option<&Part> {
+        self.parts().find(|part| part.shards.is_some())
     }
 
     /// The literal text that it starts with.
@@ -84,8 +94,9 @@ impl Template {
     pub(crate) fn display_of(segment: &Segment) -> String {
         match segment {
             Segment::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
-            Segment::Part(Part { field, width: None }) => format!("{{{}}}", plain(field)),
-            Segment::Part(Part { field, width: Some(n) }) => format!("{{{}:0{n}}}", plain(field)),
+            Segment::Part(Part { field, shards: Some(n), .. }) => format!("{{{}#{n}}}", plain(field)),
+            Segment::Part(Part { field, width: None, .. }) => format!("{{{}}}", plain(field)),
+            Segment::Part(Part { field, width: Some(n), .. }) => format!("{{{}:0{n}}}", plain(field)),
         }
     }
 
@@ -132,8 +143,16 @@ fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String>
 }
 
 fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Part, String> {
+    if let Some((name, count)) = text.split_once('#') {
+        return Ok(Part { field: field(name)?, width: None, shards: Some(shards(count)?) });
+    }
     let (name, format) = text.split_once(':').map_or((text, None), |(name, format)| (name, Some(format)));
-    Ok(Part { field: field(name)?, width: format.map(width).transpose()? })
+    Ok(Part { field: field(name)?, width: format.map(width).transpose()?, shards: None })
+}
+
+fn shards(count: &str) -> Result<u16, String> {
+    let known = count.parse().ok().filter(|count| (1..=MOST_SHARDS).contains(count));
+    known.ok_or_else(|| format!("`#{count}` is no number of shards; write `#16`, at most `#{MOST_SHARDS}`"))
 }
 
 fn width(format: &str) -> Result<usize, String> {

@@ -7,6 +7,7 @@ mod key;
 pub mod key_order;
 mod key_part;
 mod properties;
+mod shards;
 mod system;
 mod table_name;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use key_part::{
 };
 pub use properties::{Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
+pub use shards::Shards;
 pub use system::SYSTEM_PREFIX;
 #[cfg(feature = "derive")]
 pub use table_derive::KeyPart;

@@ -3,6 +3,7 @@ use quote::ToTokens;
 use syn::{Attribute, Ident, LitStr, Type};
 
 use super::item::{Item, Value, items, set};
+use super::shape::shape;
 use crate::errors::Errors;
 
 /// `#[index(name, …)]`, as written.
@@ -12,7 +13,7 @@ pub(crate) struct IndexAttr {
     pub(crate) partition_key: Option<LitStr>,
     pub(crate) table: Option<LitStr>,
     pub(crate) payload: Option<(TokenStream, PayloadAttr)>,
-    pub(crate) shape: Option<(Ident, ShapeAttr)>,
+    pub(crate) shape: Option<ShapeAttr>,
     pub(crate) unique: Option<(TokenStream, ScopeAttr)>,
 }
 
@@ -26,8 +27,15 @@ pub(crate) enum PayloadAttr {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShapeAttr {
     Row,
-    List,
+    List(ListAttr),
     Blob,
+}
+
+/// `list(bytes = …, overflow = …)`.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ListAttr {
+    pub(crate) bytes: Option<usize>,
+    pub(crate) overflows_into_blobs: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,28 +125,11 @@ fn payload_of(value: &Value) -> Option<PayloadAttr> {
     }
 }
 
-fn name_of(ty: &Type) -> Option<Ident> {
+pub(super) fn name_of(ty: &Type) -> Option<Ident> {
     match ty {
         Type::Path(path) => path.path.get_ident().cloned(),
         _ => None,
     }
-}
-
-fn shape(item: &Item, errors: &Errors) -> Option<(Ident, ShapeAttr)> {
-    let word = match &item.value {
-        Value::Type(ty) => name_of(ty),
-        _ => None,
-    };
-    let shape = word.as_ref().and_then(|word| match word.to_string().as_str() {
-        "row" => Some(ShapeAttr::Row),
-        "list" => Some(ShapeAttr::List),
-        "blob" => Some(ShapeAttr::Blob),
-        _ => None,
-    });
-    if shape.is_none() {
-        errors.push(item, "write `shape = row`, `shape = list` or `shape = blob`");
-    }
-    Some((word?, shape?))
 }
 
 fn unique(item: &Item, errors: &Errors) -> Option<(TokenStream, ScopeAttr)> {

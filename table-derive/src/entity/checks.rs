@@ -6,7 +6,8 @@ use quote::{quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use super::model::{Entity, mentions, stop};
+use super::model::{Entity, mentions};
+use super::templates::stop;
 use crate::fields::{Field, Role};
 use crate::template::{Part, Segment, Template, plain};
 
@@ -41,6 +42,9 @@ fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
 pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) -> Vec<TokenStream> {
     let check = |(i, segment): (usize, &Segment)| {
         let Segment::Part(part) = segment else { return None };
+        if part.shards.is_some() {
+            return None;
+        }
         let ty = entity.fields.iter().find(|f| f.ident == part.field)?.value_type();
         let message = |problem: String| format!("{which} \"{}\": {problem}", template.display());
         let padded = padded(entity, part, ty, &message);

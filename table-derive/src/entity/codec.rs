@@ -5,8 +5,9 @@ use quote::{quote, quote_spanned};
 use syn::Path;
 use syn::spanned::Spanned;
 
+use super::discriminator::Discriminator;
 use super::in_order;
-use super::model::{Discriminator, Entity};
+use super::model::Entity;
 use super::spread::Spread;
 use crate::fields::{Field, Role};
 

@@ -5,7 +5,8 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Ident, Type};
 
-use super::model::{Entity, stop};
+use super::model::Entity;
+use super::templates::stop;
 use crate::fields::Field;
 use crate::template::{Part, Segment, Template, plain};
 
@@ -27,6 +28,7 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
     let display = template.display();
     let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
+        Segment::Part(Part { field, shards: Some(count), .. }) => quote!(.shard(#count, #field)?),
         Segment::Part(part) => {
             let (field, name, format) = (&part.field, plain(&part.field), format(entity, template, i, part));
             quote!(.part(#name, #field, #format)?)

@@ -3,6 +3,7 @@
 mod checks;
 mod codec;
 mod constants;
+mod discriminator;
 mod fallback;
 mod in_order;
 mod keys;
@@ -11,6 +12,7 @@ mod patch;
 mod prefix;
 mod projection;
 mod spread;
+mod templates;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -21,11 +23,11 @@ use crate::index;
 pub(crate) use checks::template as check_template;
 pub(crate) use codec::{decode_fields, encode_fields, names, properties};
 pub(crate) use constants::constants;
+pub(crate) use discriminator::Discriminator;
 pub(crate) use keys::{arguments, format as part_format, operand, writer as key_writer};
 use model::Input;
-pub(crate) use model::{
-    DISCRIMINATOR, Discriminator, Entity, SYSTEM, Sources, generics, mentions, parsed, sources,
-};
+pub(crate) use model::{DISCRIMINATOR, Entity, SYSTEM, Sources, generics, mentions, sources};
+pub(crate) use templates::parsed;
 
 /// Expands the derive: the implementations, or every mistake and what keeps others quiet.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {

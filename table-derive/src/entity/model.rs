@@ -1,12 +1,14 @@
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, GenericParam, Generics, Ident, LitStr, Path, Type, parse_quote};
 
+use super::discriminator::{Discriminator, discriminator, version};
 use super::spread::{Spread, spread};
-use crate::attr::{Container, DiscriminatorAttr, ENTITY, FieldAttrs, IndexAttr, KeyAttr};
+use super::templates::{key_fields, template};
+use crate::attr::{Container, ENTITY, FieldAttrs, IndexAttr};
 use crate::errors::Errors;
 use crate::fields::{self, Field, FieldRules, Owner};
 use crate::index::{self, Index};
-use crate::template::{Segment, Template, plain};
+use crate::template::{Template, plain};
 
 /// Why the discriminator's property is taken.
 pub(crate) const DISCRIMINATOR: &str = "it tells this type from others";
@@ -51,13 +53,6 @@ pub(crate) struct Projection<'a> {
     pub(crate) generics: Generics,
     pub(crate) of: Type,
     pub(crate) fields: Vec<Field>,
-}
-
-pub(crate) enum Discriminator {
-    None,
-    Property(String),
-    RowPrefix(String),
-    PartitionPrefix(String),
 }
 
 pub(crate) type Sources<'a> = Vec<(&'a syn::Field, &'a Ident, FieldAttrs)>;
@@ -194,145 +189,6 @@ fn projection<'a>(
     Projection { input, krate, generics: generics(input), of: of.clone(), fields }
 }
 
-/// The template of a key: from the struct's attribute or from the marked field.
-fn template(
-    name: &str,
-    whole: Option<&LitStr>,
-    input: &DeriveInput,
-    sources: &Sources<'_>,
-    errors: &Errors,
-) -> Option<Template> {
-    let marks: Vec<(&Ident, &KeyAttr)> = sources
-        .iter()
-        .filter_map(|(_, ident, attrs)| {
-            let mark = if name == "row_key" { &attrs.row_key } else { &attrs.partition_key };
-            mark.as_ref().map(|mark| (*ident, mark))
-        })
-        .collect();
-    match (whole, marks.as_slice()) {
-        (Some(text), []) => parsed(text, Template::parse(text), sources, errors),
-        (None, [(field, KeyAttr { format: Some(text), .. })]) => {
-            parsed(text, Template::parse_format(text, field), sources, errors)
-        }
-        (None, [(field, _)]) => Some(Template::of_field(field)),
-        (Some(_), marks) => {
-            let both = format!("`{name}` is a template on the struct already; remove this attribute");
-            marks.iter().for_each(|(_, mark)| errors.push(&mark.at, &both));
-            None
-        }
-        (None, []) => {
-            let remedy = format!(
-                "mark a field with `#[{name}]`, or write `#[entity({name} = \"{{field}}_{{other}}\")]`"
-            );
-            errors.push(&input.ident, format!("`{}` has no `{name}`: {remedy}", input.ident));
-            None
-        }
-        (None, [_, more @ ..]) => {
-            let all: Vec<_> = marks.iter().map(|(ident, _)| format!("{{{}}}", plain(ident))).collect();
-            let remedy = format!(
-                "for a key of several write `#[entity({name} = \"{}\")]` on the struct",
-                all.join("_")
-            );
-            let twice = format!("another field is the `{name}` already; {remedy}");
-            more.iter().for_each(|(_, mark)| errors.push(&mark.at, &twice));
-            None
-        }
-    }
-}
-
-pub(crate) fn parsed(
-    text: &LitStr,
-    template: Result<Template, String>,
-    sources: &Sources<'_>,
-    errors: &Errors,
-) -> Option<Template> {
-    let template = template.map_err(|message| errors.push(text, message)).ok()?;
-    let mut known = true;
-    for part in template.parts() {
-        if !sources.iter().any(|(_, ident, _)| **ident == part.field) {
-            let fields: Vec<_> = sources.iter().map(|(_, ident, _)| format!("`{}`", plain(ident))).collect();
-            let message = format!("there is no field `{}`; the fields are {}", part.field, fields.join(", "));
-            errors.push(text, message);
-            known = false;
-        }
-    }
-    known.then_some(template)
-}
-
-/// The fields of both keys, each once, in the order of the templates.
-fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
-    let mut keys: Vec<Ident> = Vec::new();
-    for part in templates.into_iter().flatten().flat_map(Template::parts) {
-        if !keys.contains(&part.field) {
-            keys.push(part.field.clone());
-        }
-    }
-    keys
-}
-
-fn version(container: &Container, errors: &Errors) -> u32 {
-    let Some(literal) = &container.version else {
-        if let Some(previous) = &container.previous {
-            errors.push(
-                previous,
-                "an entity with a previous version has a version of its own: add `version = 2`",
-            );
-        }
-        return 1;
-    };
-    match literal.base10_parse() {
-        Ok(version @ 1..=0x7FFF_FFFF) => version,
-        _ => {
-            errors.push(literal, "versions count from 1, to at most 2147483647");
-            1
-        }
-    }
-}
-
-fn discriminator(
-    container: &Container,
-    [partition, row]: [&Option<Template>; 2],
-    errors: &Errors,
-) -> Option<Discriminator> {
-    if let Some(name) = container.type_name.as_ref().filter(|n| n.value().is_empty()) {
-        errors.push(name, "the type name is what tells rows apart; it cannot be empty");
-    }
-    let prefix = |template: &Option<Template>, which: &str| {
-        let template = template.as_ref()?;
-        let prefix = template.prefix().map(str::to_owned);
-        if prefix.is_none() {
-            let remedy = "start it with text, as in `\"empid_{id:06}\"`";
-            errors.push(
-                &template.text,
-                format!("the {which} starts with a field, so its start tells no type: {remedy}"),
-            );
-        }
-        prefix
-    };
-    Some(match &container.discriminator {
-        None if container.type_name.is_none() => Discriminator::None,
-        None => Discriminator::Property("EntityType".to_owned()),
-        Some(DiscriminatorAttr::None) => Discriminator::None,
-        Some(DiscriminatorAttr::Property(name)) => Discriminator::Property(checked_name(name, errors)),
-        Some(DiscriminatorAttr::RowPrefix) => Discriminator::RowPrefix(prefix(row, "row key")?),
-        Some(DiscriminatorAttr::PartitionPrefix) => {
-            Discriminator::PartitionPrefix(prefix(partition, "partition key")?)
-        }
-    })
-}
-
-fn checked_name(name: &LitStr, errors: &Errors) -> String {
-    let text = name.value();
-    let valid = syn::parse_str::<Ident>(&text).is_ok() || text.starts_with('_');
-    if !valid || SYSTEM.iter().any(|(system, _)| *system == text) {
-        errors.push(
-            name,
-            format!("`{text}` cannot name the discriminator's property; use a name such as `Kind`"),
-        );
-    }
-    text
-}
-
 fn check_lifetimes(generics: &Generics, errors: &Errors) {
     for param in &generics.params {
         if let GenericParam::Lifetime(lifetime) = param {
@@ -381,13 +237,5 @@ impl Entity<'_> {
     pub(crate) fn key_fields(&self) -> Vec<&Field> {
         let keys = key_fields([&Some(self.partition.clone()), &Some(self.row.clone())]);
         keys.iter().filter_map(|key| self.fields.iter().find(|f| f.ident == *key)).collect()
-    }
-}
-
-/// The first character after a part, if literal text follows it.
-pub(crate) fn stop(template: &Template, index: usize) -> Option<char> {
-    match template.segments.get(index + 1) {
-        Some(Segment::Literal(text)) => text.chars().next(),
-        _ => None,
     }
 }

@@ -6,7 +6,7 @@ use syn::Ident;
 
 use super::lookup;
 use super::model::{Index, Placement};
-use crate::attr::{PayloadAttr, ScopeAttr, ShapeAttr};
+use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 use crate::entity::{Entity, check_template, key_writer};
 use crate::fields::{Field, is_option};
 use crate::template::{Template, plain};
@@ -82,7 +82,14 @@ fn schema(entity: &Entity<'_>, index: &Index) -> TokenStream {
     };
     let shape = match index.shape {
         ShapeAttr::Row => quote!(Row),
-        ShapeAttr::List => quote!(List),
+        ShapeAttr::List(ListAttr { bytes, overflows_into_blobs }) => {
+            let bytes = match bytes {
+                Some(bytes) => quote!(::core::option::Option::Some(#bytes)),
+                None => quote!(::core::option::Option::None),
+            };
+            let overflow = if overflows_into_blobs { quote!(Blob) } else { quote!(Entities) };
+            quote!(List { bytes: #bytes, overflow: #typed::ListOverflow::#overflow })
+        }
         ShapeAttr::Blob => quote!(Blob),
     };
     let uniqueness = match index.unique {

@@ -64,19 +64,86 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let writer = partition_writer(n, index);
     let (index_name, display) = (plain(&index.name), index.row.display());
     let literal = index.row.prefix().map(|text| quote!(.literal(#text)));
-    let is_whole = (whole(index) == 0).then(|| quote!(.whole()));
+    // The value of a shard is known, and the row key starts with it.
+    let known = index.partition.as_ref().and_then(Template::shard);
+    let first = known.map(|part| first(entity, index, &part.field));
+    let step = usize::from(known.is_some());
+    let is_whole = (whole(index) == step).then(|| quote!(.whole()));
     let function = format_ident!("by_{}", index_name);
     let doc = format!("Entries of the index `{index_name}`: parts of `{display}` can follow.");
+    let shards = known.map(|_| shards(entity, index, template));
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]
         impl #impl_generics #of #ty_generics #where_clause {
             #[doc = #doc]
-            #vis fn #function(#params) -> #name<0> {
+            #vis fn #function(#params) -> #name<#step> {
                 #values
                 let __partition = #writer(#(&#idents),*);
-                #name(#krate::__private::EntriesBuilder::new(#index_name, __partition, #display) #literal #is_whole)
+                #name(
+                    #krate::__private::EntriesBuilder::new(#index_name, __partition, #display)
+                        #literal #first #is_whole,
+                )
             }
+
+            #shards
+        }
+    }
+}
+
+/// The first part of the row key, and the text after it.
+fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
+    let at = place(&index.row, 0);
+    let Some(Segment::Part(part)) = index.row.segments.get(at) else { return TokenStream::new() };
+    let (text, format) = (plain(field), part_format(entity, &index.row, at, part));
+    let literal = text_after(&index.row, at);
+    quote!(.part(#text, &#field, #format) #literal)
+}
+
+/// The literal text after a segment.
+fn text_after(template: &Template, at: usize) -> Option<TokenStream> {
+    match template.segments.get(at + 1) {
+        Some(Segment::Literal(text)) => Some(quote!(.literal(#text))),
+        _ => None,
+    }
+}
+
+/// `T::name_shards(…)`: the partitions of all shards.
+fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStream {
+    let (krate, vis) = (&entity.krate, &entity.input.vis);
+    let Some(Part { field: sharded, shards: Some(count), .. }) = template.shard() else {
+        return TokenStream::new();
+    };
+    let mut fields = entity.key_fields_of(template);
+    fields.retain(|f| f.ident != *sharded);
+    let (params, values) = arguments(krate, &fields);
+    let (index_name, display) = (plain(&index.name), template.display());
+    let steps = template.segments.iter().enumerate().map(|(at, segment)| match segment {
+        Segment::Literal(text) => quote!(.literal(#text)),
+        Segment::Part(Part { shards: Some(count), .. }) => quote!(.shard_at(#count, __shard)?),
+        Segment::Part(part) => {
+            let (field, name, format) =
+                (&part.field, plain(&part.field), part_format(entity, template, at, part));
+            quote!(.part(#name, &#field, #format)?)
+        }
+    });
+    let function = format_ident!("{}_shards", index_name);
+    let doc = format!(
+        "The partitions of all shards of the index `{index_name}`, `{display}`, in order: to be read merged."
+    );
+    quote! {
+        #[doc = #doc]
+        ///
+        /// # Errors
+        /// A part does not fit its width.
+        #vis fn #function(#params) -> #krate::Result<::std::vec::Vec<::std::string::String>> {
+            #values
+            let mut __partitions = ::std::vec::Vec::new();
+            for __shard in 0..#count {
+                let __key = #krate::model::KeyBuilder::new("PartitionKey", #display) #(#steps)*;
+                __partitions.push(__key.finish());
+            }
+            ::core::result::Result::Ok(__partitions)
         }
     }
 }
@@ -119,10 +186,7 @@ fn value(
     let (krate, vis, name, ident) = (&entity.krate, &entity.input.vis, name(entity, index), &field.ident);
     let (text, next, format) = (plain(ident), step + 1, part_format(entity, &index.row, at, part));
     let (ty, operand) = (field.value_type(), operand(krate, field.value_type()));
-    let literal = match index.row.segments.get(at + 1) {
-        Some(Segment::Literal(text)) => Some(quote!(.literal(#text))),
-        _ => None,
-    };
+    let literal = text_after(&index.row, at);
     let is_whole = (next == whole(index)).then(|| quote!(.whole()));
     let key = quote_spanned!(index.row.text.span()=> self.0.part(#text, &__value, #format));
     let doc = format!("Only entries with this `{text}`.");

@@ -71,7 +71,7 @@ fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
         partition,
         row: row?,
         payload,
-        shape: attr.shape.as_ref().map_or(ShapeAttr::Row, |(_, shape)| *shape),
+        shape: attr.shape.unwrap_or(ShapeAttr::Row),
         unique,
         payload_at,
         unique_at,

@@ -40,6 +40,7 @@ fn place(index: &Index) -> (Option<String>, Option<String>, String) {
 pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     index.table.iter().for_each(|table| check_table(table, errors));
     index.templates().for_each(|template| check_fields(template, cx, errors));
+    check_shards(index, cx, errors);
     check_payload(index, cx, errors);
     check_unique(index, errors);
     check_shape(index, errors);
@@ -87,6 +88,29 @@ fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
+/// A shard is of text that the row key starts with: what else would tell the values of a shard apart?
+fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
+    if index.row.shard().is_some() {
+        let problem = "a shard divides partitions: write it into the `partition_key`, and the value here";
+        errors.push(&index.row.text, problem);
+    }
+    let Some((template, shard)) = index.partition.as_ref().and_then(|t| Some((t, t.shard()?))) else {
+        return;
+    };
+    let name = plain(&shard.field);
+    if template.parts().filter(|part| part.shards.is_some()).count() > 1 {
+        errors.push(&template.text, "one shard is enough: remove the others");
+    }
+    if field(shard, cx).is_some_and(|f| !is_text(f.value_type())) {
+        errors
+            .push(&template.text, format!("a shard is made of text, and `{name}` is none: index a `String`"));
+    }
+    if index.row.parts().next().is_none_or(|first| first.field != shard.field) {
+        let remedy = format!("start its fields with `{{{name}}}`");
+        errors.push(&index.row.text, format!("the row key is to tell the values of a shard apart: {remedy}"));
+    }
+}
+
 fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let PayloadAttr::Fields(names) = &index.payload else { return };
     if names.is_empty() {
@@ -129,7 +153,7 @@ fn check_unique(index: &Index, errors: &Errors) {
 fn check_shape(index: &Index, errors: &Errors) {
     let shape = match index.shape {
         ShapeAttr::Row => return,
-        ShapeAttr::List => "list",
+        ShapeAttr::List(_) => "list",
         ShapeAttr::Blob => "blob",
     };
     if index.unique.is_some() {
@@ -171,7 +195,7 @@ fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     let own = if index.partition.is_none() { cx.partition } else { None };
     let told = |part: &&Part| {
         let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
-        parts.into_iter().any(|p| p.field == part.field)
+        parts.into_iter().any(|p| p.field == part.field && p.shards.is_none())
     };
     let mut missing: Vec<&Part> = Vec::new();
     for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !told(p)) {
@@ -233,7 +257,7 @@ fn meets(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
 }
 
 fn is_any_text(part: &Part, cx: &Context<'_>) -> bool {
-    field(part, cx).is_some_and(|f| is_text(&f.ty) && !is_fixed(&f.ty))
+    part.shards.is_none() && field(part, cx).is_some_and(|f| is_text(&f.ty) && !is_fixed(&f.ty))
 }
 
 fn field<'a>(part: &Part, cx: &Context<'a>) -> Option<&'a Field> {

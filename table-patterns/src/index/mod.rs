@@ -78,7 +78,6 @@ mod scrub;
 mod scrub_shared;
 mod set;
 mod shape;
-mod shards;
 pub(crate) mod shared;
 mod state;
 mod table_row;
@@ -96,9 +95,9 @@ pub use indexed::{IndexOptions, IndexedEntities};
 pub use lookup::{IndexQuery, Trust};
 pub use scrub::{ScrubCursor, ScrubMode, ScrubReport};
 pub use shape::{Overflow, Shape};
-pub use shards::Shards;
 pub use shared::Summary;
 pub use state::IndexState;
+pub use table_core::model::Shards;
 pub use typed::{IndexedGroup, IndexedTable, Lookup};
 
 #[cfg(test)]

@@ -44,12 +44,12 @@ pub enum Overflow {
     Blob,
 }
 
-/// What fits into an entity beside its keys.
-const LIST_BYTES: usize = 14 * limits::BINARY_BYTES;
-
 impl Shape {
+    /// What fits into an entity beside its keys.
+    pub const LIST_BYTES: usize = 14 * limits::BINARY_BYTES;
+
     /// Lists that fill an entity, and then go on in another.
-    pub const LIST: Self = Self::List { bytes: LIST_BYTES, overflow: Overflow::Entities };
+    pub const LIST: Self = Self::List { bytes: Self::LIST_BYTES, overflow: Overflow::Entities };
 
     /// Whether entries of several entities are kept in one row.
     pub const fn is_shared(&self) -> bool {
@@ -77,9 +77,9 @@ impl Shape {
     /// What is wrong with it, if anything.
     pub(super) fn problem(&self) -> Option<String> {
         match self {
-            Self::List { bytes: 256..=LIST_BYTES, .. } => None,
+            Self::List { bytes: 256..=Self::LIST_BYTES, .. } => None,
             Self::List { bytes, .. } => {
-                Some(format!("a list entity of {bytes} bytes: choose 256 to {LIST_BYTES}"))
+                Some(format!("a list entity of {bytes} bytes: choose 256 to {}", Self::LIST_BYTES))
             }
             _ => None,
         }

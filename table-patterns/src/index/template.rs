@@ -1,8 +1,7 @@
-use table_core::model::{Entity, Key, KeyBuilder, PartFormat, ValueRef};
+use table_core::model::{Entity, Key, KeyBuilder, PartFormat, Shards, ValueRef};
 use table_core::store::{Error, Result};
 
 use super::definition::{Index, Placement};
-use super::shards::Shards;
 
 const WHICH: &str = "index key";
 

@@ -54,6 +54,10 @@ macro_rules! pattern_tests {
                 projections_are_read_from_entries
                 a_stale_entry_is_no_fact
             }
+            declared_shapes {
+                lists_overflow_as_declared
+                shards_are_looked_up_by_their_value
+            }
             heterogeneous {
                 rows_are_read_as_what_they_are
                 rows_are_read_by_closures

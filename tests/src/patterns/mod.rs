@@ -11,6 +11,7 @@ mod crowd;
 pub mod declared_bulk;
 pub mod declared_indexes;
 pub mod declared_lookups;
+pub mod declared_shapes;
 pub mod denormalization;
 pub mod heterogeneous;
 pub mod index_lists;

@@ -2,6 +2,7 @@
 //! after it did but before its answer came. Then another process recovers, and the indexes must be what
 //! the entities say.
 
+mod azure_queue;
 mod check;
 mod elsewhere;
 mod paths;

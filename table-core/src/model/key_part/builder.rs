@@ -1,4 +1,5 @@
 use super::{KeyPart, KeyWriter};
+use crate::model::Shards;
 use crate::store::{Error, Result};
 
 /// How a template places a part: its width, and the character that ends it.
@@ -71,6 +72,24 @@ impl KeyBuilder {
             }
             _ => Ok(self),
         }
+    }
+
+    /// Appends the [shard](Shards) of a text among so many.
+    ///
+    /// # Errors
+    /// Not 1 to 1,000 shards.
+    pub fn shard(self, count: u16, text: &impl AsRef<str>) -> Result<Self> {
+        let shard = Shards::new(count)?.of(text.as_ref());
+        self.shard_at(count, shard)
+    }
+
+    /// Appends a shard by its number.
+    ///
+    /// # Errors
+    /// Not 1 to 1,000 shards.
+    pub fn shard_at(self, count: u16, shard: u16) -> Result<Self> {
+        let text = Shards::new(count)?.text(shard);
+        Ok(self.literal(&text))
     }
 
     /// Appends the start of a text part, to look for what begins with it.

@@ -8,4 +8,6 @@ mod schema;
 pub use builder::EntriesBuilder;
 pub use entries::{EntriesOf, IndexEntries, ManyEntries, OneEntry};
 pub use part_range::PartRange;
-pub use schema::{IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity};
+pub use schema::{
+    IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity, ListOverflow,
+};

@@ -31,8 +31,27 @@ pub enum IndexShape {
     #[default]
     Row,
     /// One row for each value, with a list of references in it: the guide's index entity.
-    List,
+    List {
+        /// How many bytes of references one list entity holds; as many as fit if nothing is said.
+        bytes: Option<usize>,
+        /// Where references go that do not fit.
+        overflow: ListOverflow,
+    },
     /// One blob for each value, with a list of references in it.
+    Blob,
+}
+
+impl IndexShape {
+    /// Lists that fill an entity, and then go on in another.
+    pub const LIST: Self = Self::List { bytes: None, overflow: ListOverflow::Entities };
+}
+
+/// Where references go that do not fit into a list entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListOverflow {
+    /// Into more list entities beside it.
+    Entities,
+    /// All of the list into a blob.
     Blob,
 }
 
@@ -66,7 +85,16 @@ pub struct IndexSchema {
     pub row_key: &'static str,
 }
 
-/// A struct with declared indexes. Derived with the entity where it has `#[index(…)]`.
+/// A struct with declared indexes. Derived with the entity where it has `#[index(name, …)]`:
+///
+/// | setting | says |
+/// |---|---|
+/// | `row_key = "…"` | the RowKey of entries: text and fields in braces, as in the entity's own |
+/// | `partition_key = "…"` | their PartitionKey; without it the entity's. `{email#16}` is the [shard](crate::model::Shards) of a text among 16: the row key starts with that field then, `T::by_name(…)` finds the shard by the value, and `T::name_shards()` names all of them |
+/// | `table = "…"` | another table |
+/// | `payload = full`, `fields(a, b)`, `reference` | what entries hold: a reference if nothing is said |
+/// | `shape = row`, `list`, `blob` | a row for each entity, or a list or blob for each value; `list(bytes = 65536, overflow = blob)` says how much a list entity holds, and where more goes: into more of them, or into a blob |
+/// | `unique = "partition"`, `"table"` | that no other entity there has the same entry |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` declares no indexes",
     note = "add `#[index(name, row_key = \"…\")]` to the struct, beside `#[derive(TableEntity)]`"

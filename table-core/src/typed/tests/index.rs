@@ -71,7 +71,7 @@ fn schemas_say_what_is_declared() {
         (surname.partition_key, surname.row_key),
         ("surname_{last_name}", "{department}_{hired:04}_{id:06}")
     );
-    assert_eq!((login.uniqueness, city.shape), (IndexUniqueness::Table, IndexShape::List));
+    assert_eq!((login.uniqueness, city.shape), (IndexUniqueness::Table, IndexShape::LIST));
     assert_eq!(city.placement, IndexPlacement::OtherTable("Cities"));
 }
 

@@ -6,5 +6,6 @@ mod index;
 mod projection;
 mod property;
 mod resolver;
+mod shards;
 mod values;
 mod version;

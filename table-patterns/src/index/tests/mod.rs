@@ -1,5 +1,9 @@
 mod collisions;
+mod copies;
 mod entities;
-mod shapes;
+mod lists;
+mod refused;
 mod states;
+mod summaries;
 mod upkeep;
+mod world;

@@ -4,11 +4,11 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::store::Result;
 use table_core::typed::{
     Discriminator, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity,
-    Schema,
+    ListOverflow, Schema,
 };
 
 use crate::index::definition::{Index, Payload, Placement};
-use crate::index::shape::Shape;
+use crate::index::shape::{Overflow, Shape};
 
 /// The index that a type declares.
 pub(super) fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema) -> Result<Index> {
@@ -43,7 +43,14 @@ fn key_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Option<Key>> {
 fn shape(shape: IndexShape) -> Shape {
     match shape {
         IndexShape::Row => Shape::Row,
-        IndexShape::List => Shape::LIST,
+        IndexShape::List { bytes: None, overflow: ListOverflow::Entities } => Shape::LIST,
+        IndexShape::List { bytes, overflow } => Shape::List {
+            bytes: bytes.unwrap_or(Shape::LIST_BYTES),
+            overflow: match overflow {
+                ListOverflow::Entities => Overflow::Entities,
+                ListOverflow::Blob => Overflow::Blob,
+            },
+        },
         IndexShape::Blob => Shape::Blob,
     }
 }

@@ -1,5 +1,6 @@
-use table_core::store::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::store::{Error, Result};
 
 /// Divides the values of an index among partitions, by a hash: a hot index has no hot partition then.
 ///
@@ -7,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// the same on every platform and in every version.
 ///
 /// ```
-/// use table_patterns::index::Shards;
+/// use table_core::model::Shards;
 /// let shards = Shards::new(16)?;
 /// assert_eq!(shards.partition("email_", "ken@contoso.com"), "email_06");
 /// assert_eq!(shards.partitions("email_").len(), 16);
@@ -49,7 +50,7 @@ impl Shards {
         (0..self.0).map(|shard| format!("{prefix}{}", self.text(shard))).collect()
     }
 
-    fn text(self, shard: u16) -> String {
+    pub(in crate::model) fn text(self, shard: u16) -> String {
         let width = (self.0 - 1).to_string().len();
         format!("{shard:0width$}")
     }

@@ -1,0 +1,80 @@
+//! How rows of a type, and of its versions, are told from others.
+
+use syn::{Ident, LitStr};
+
+use super::model::SYSTEM;
+use crate::attr::{Container, DiscriminatorAttr};
+use crate::errors::Errors;
+use crate::template::Template;
+
+pub(crate) enum Discriminator {
+    None,
+    Property(String),
+    RowPrefix(String),
+    PartitionPrefix(String),
+}
+
+/// What tells the type.
+pub(super) fn discriminator(
+    container: &Container,
+    [partition, row]: [&Option<Template>; 2],
+    errors: &Errors,
+) -> Option<Discriminator> {
+    if let Some(name) = container.type_name.as_ref().filter(|n| n.value().is_empty()) {
+        errors.push(name, "the type name is what tells rows apart; it cannot be empty");
+    }
+    let prefix = |template: &Option<Template>, which: &str| {
+        let template = template.as_ref()?;
+        let prefix = template.prefix().map(str::to_owned);
+        if prefix.is_none() {
+            let remedy = "start it with text, as in `\"empid_{id:06}\"`";
+            errors.push(
+                &template.text,
+                format!("the {which} starts with a field, so its start tells no type: {remedy}"),
+            );
+        }
+        prefix
+    };
+    Some(match &container.discriminator {
+        None if container.type_name.is_none() => Discriminator::None,
+        None => Discriminator::Property("EntityType".to_owned()),
+        Some(DiscriminatorAttr::None) => Discriminator::None,
+        Some(DiscriminatorAttr::Property(name)) => Discriminator::Property(checked_name(name, errors)),
+        Some(DiscriminatorAttr::RowPrefix) => Discriminator::RowPrefix(prefix(row, "row key")?),
+        Some(DiscriminatorAttr::PartitionPrefix) => {
+            Discriminator::PartitionPrefix(prefix(partition, "partition key")?)
+        }
+    })
+}
+
+fn checked_name(name: &LitStr, errors: &Errors) -> String {
+    let text = name.value();
+    let valid = syn::parse_str::<Ident>(&text).is_ok() || text.starts_with('_');
+    if !valid || SYSTEM.iter().any(|(system, _)| *system == text) {
+        errors.push(
+            name,
+            format!("`{text}` cannot name the discriminator's property; use a name such as `Kind`"),
+        );
+    }
+    text
+}
+
+/// The version of the schema.
+pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
+    let Some(literal) = &container.version else {
+        if let Some(previous) = &container.previous {
+            errors.push(
+                previous,
+                "an entity with a previous version has a version of its own: add `version = 2`",
+            );
+        }
+        return 1;
+    };
+    match literal.base10_parse() {
+        Ok(version @ 1..=0x7FFF_FFFF) => version,
+        _ => {
+            errors.push(literal, "versions count from 1, to at most 2147483647");
+            1
+        }
+    }
+}

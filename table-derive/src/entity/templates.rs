@@ -1,0 +1,110 @@
+//! The templates of keys: from attributes of the struct or of a field.
+
+use syn::{DeriveInput, Ident, LitStr};
+
+use super::model::Sources;
+use crate::attr::KeyAttr;
+use crate::errors::Errors;
+use crate::template::{Segment, Template, plain};
+
+/// The template of a key: from the struct's attribute or from the marked field.
+pub(super) fn template(
+    name: &str,
+    whole: Option<&LitStr>,
+    input: &DeriveInput,
+    sources: &Sources<'_>,
+    errors: &Errors,
+) -> Option<Template> {
+    let marks: Vec<(&Ident, &KeyAttr)> = sources
+        .iter()
+        .filter_map(|(_, ident, attrs)| {
+            let mark = if name == "row_key" { &attrs.row_key } else { &attrs.partition_key };
+            mark.as_ref().map(|mark| (*ident, mark))
+        })
+        .collect();
+    let template = given(name, whole, &marks, input, sources, errors)?;
+    if template.shard().is_some() {
+        let problem = "a shard does not tell its values, so no entity could be read by it: it is for the \
+                       `partition_key` of an index";
+        errors.push(&template.text, problem);
+    }
+    Some(template)
+}
+
+/// The template as it is written.
+fn given(
+    name: &str,
+    whole: Option<&LitStr>,
+    marks: &[(&Ident, &KeyAttr)],
+    input: &DeriveInput,
+    sources: &Sources<'_>,
+    errors: &Errors,
+) -> Option<Template> {
+    match (whole, marks) {
+        (Some(text), []) => parsed(text, Template::parse(text), sources, errors),
+        (None, [(field, KeyAttr { format: Some(text), .. })]) => {
+            parsed(text, Template::parse_format(text, field), sources, errors)
+        }
+        (None, [(field, _)]) => Some(Template::of_field(field)),
+        (Some(_), marks) => {
+            let both = format!("`{name}` is a template on the struct already; remove this attribute");
+            marks.iter().for_each(|(_, mark)| errors.push(&mark.at, &both));
+            None
+        }
+        (None, []) => {
+            let remedy = format!(
+                "mark a field with `#[{name}]`, or write `#[entity({name} = \"{{field}}_{{other}}\")]`"
+            );
+            errors.push(&input.ident, format!("`{}` has no `{name}`: {remedy}", input.ident));
+            None
+        }
+        (None, [_, more @ ..]) => {
+            let all: Vec<_> = marks.iter().map(|(ident, _)| format!("{{{}}}", plain(ident))).collect();
+            let remedy = format!(
+                "for a key of several write `#[entity({name} = \"{}\")]` on the struct",
+                all.join("_")
+            );
+            let twice = format!("another field is the `{name}` already; {remedy}");
+            more.iter().for_each(|(_, mark)| errors.push(&mark.at, &twice));
+            None
+        }
+    }
+}
+
+pub(crate) fn parsed(
+    text: &LitStr,
+    template: Result<Template, String>,
+    sources: &Sources<'_>,
+    errors: &Errors,
+) -> Option<Template> {
+    let template = template.map_err(|message| errors.push(text, message)).ok()?;
+    let mut known = true;
+    for part in template.parts() {
+        if !sources.iter().any(|(_, ident, _)| **ident == part.field) {
+            let fields: Vec<_> = sources.iter().map(|(_, ident, _)| format!("`{}`", plain(ident))).collect();
+            let message = format!("there is no field `{}`; the fields are {}", part.field, fields.join(", "));
+            errors.push(text, message);
+            known = false;
+        }
+    }
+    known.then_some(template)
+}
+
+/// The fields of both keys, each once, in the order of the templates.
+pub(super) fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
+    let mut keys: Vec<Ident> = Vec::new();
+    for part in templates.into_iter().flatten().flat_map(Template::parts) {
+        if !keys.contains(&part.field) {
+            keys.push(part.field.clone());
+        }
+    }
+    keys
+}
+
+/// The first character after a part, if literal text follows it.
+pub(crate) fn stop(template: &Template, index: usize) -> Option<char> {
+    match template.segments.get(index + 1) {
+        Some(Segment::Literal(text)) => text.chars().next(),
+        _ => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! Counts and sums.
+
+use std::collections::BTreeMap;
+
+use table_core::model::{Entity, Key};
+use table_core::store::Result;
+
+use super::world::{World, person, rows_left, text};
+use crate::index::{
+    BulkInsert, Index, IndexQuery, IndexState, InsertSummary, Placement, ScrubMode, Shape, Summary,
+};
+use crate::journal::Change;
+
+fn ages() -> Index {
+    let index = Index::new("ages", Placement::SamePartition, |e| {
+        text(e, "City").map(|city| Key::new(e.key().partition(), format!("sum_{city}"))).transpose()
+    });
+    index.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] })
+}
+
+fn summary(count: i64, age: i64) -> Summary {
+    Summary { count, sums: BTreeMap::from([("Age".to_owned(), age)]) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn summaries_count_and_sum_in_the_group() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![ages()]).await?;
+    let oslo = Key::new("p", "sum_oslo")?;
+    let group: Vec<_> = (0..50).map(|id| Ok(Change::insert(person(id, "oslo")?))).collect::<Result<_>>()?;
+    assert_eq!(world.cost(people.write(&group)).await?, 2, "the summary, the group");
+    assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2000));
+    let old = people.get_existing(&Key::new("p", "00001")?).await?;
+    let older = person(1, "oslo")?.with("Age", 50i64);
+    assert_eq!(world.cost(people.replace(old, older)).await?, 2);
+    assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2010));
+    people
+        .modify(&Key::new("p", "00001")?, |_| Ok(Some(Entity::new("p", "00001")?.with("City", "rome"))))
+        .await?;
+    assert_eq!(people.summary("ages", &oslo).await?, summary(49, 1960));
+    let all = people.summaries("ages", &IndexQuery::partition("p")).await?;
+    assert_eq!(
+        all.iter().map(|(k, s)| (k.row(), s.count)).collect::<Vec<_>>(),
+        [("sum_oslo", 49), ("sum_rome", 1)]
+    );
+    let refused = people.insert(person(77, "oslo")?.with("Age", 1.5)).await.unwrap_err();
+    assert!(refused.to_string().contains("integers"), "{refused}");
+    for id in 0..50 {
+        people.modify(&Key::new("p", format!("{id:05}"))?, |_| Ok(None)).await?;
+    }
+    assert_eq!(rows_left(&world, "People").await?, 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn summaries_are_exact_under_concurrent_writers() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![ages()]).await?;
+    let writers = (0..8).map(|w| {
+        let people = people.clone();
+        async move {
+            for n in 0..10 {
+                people.insert(person(w * 100 + n, "oslo")?).await?;
+            }
+            Ok::<_, table_core::Error>(())
+        }
+    });
+    futures_util::future::try_join_all(writers).await?;
+    assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(80, 3200));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bulk_insert_fills_groups_with_entities_that_share_a_summary() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![ages()]).await?;
+    let entities = (0..294).map(|id| person(id, "oslo"));
+    let outcomes = people.insert_all(futures_util::stream::iter(entities), BulkInsert::default());
+    let done = InsertSummary::of(outcomes).await?;
+    assert_eq!((done.written, done.groups), (294, 3), "98 entities, the summary, a place for a journal row");
+    assert_eq!(people.summary("ages", &Key::new("p", "sum_oslo")?).await?, summary(294, 294 * 40));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn summaries_are_built_and_corrected() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![]).await?;
+    for id in 0..30 {
+        let e = person(id, ["oslo", "rome"][id % 2])?;
+        people.insert(e.with_key(Key::new(["p", "q", "zz"][id % 3], format!("{id:05}"))?)).await?;
+    }
+    let people = world.open(vec![ages()]).await?;
+    assert_eq!(people.state("ages"), IndexState::Absent);
+    let done = people.build("ages")?.run().await?;
+    assert_eq!((done.entities, done.entries), (30, 6));
+    assert_eq!(people.summary("ages", &Key::new("q", "sum_rome")?).await?, summary(5, 200));
+    let wrong =
+        Entity::new("q", "sum_rome")?.with("IndexName", "ages").with("Count", 7i64).with("SumAge", 1i64);
+    world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(wrong)).await?;
+    let stray = Entity::new("q", "sum_bonn")?.with("IndexName", "ages").with("Count", 7i64);
+    world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(stray)).await?;
+    for mode in [ScrubMode::Report, ScrubMode::Repair] {
+        let report = people.scrub("ages", mode).await?;
+        assert_eq!((report.entities, report.missing, report.dangling), (30, 1, 1), "{mode:?}");
+    }
+    let report = people.scrub("ages", ScrubMode::Report).await?;
+    assert_eq!((report.missing, report.dangling), (0, 0));
+    people.drop_index("ages").await?;
+    assert_eq!(rows_left(&world, "People").await?, 30);
+    Ok(())
+}
