@@ -20,7 +20,7 @@ async fn main() -> table_core::Result<()> {
     // A key of its own for the index, kept where the key-encryption key is.
     let blind = BlindIndex::new("email", &KeyBytes::random(32)?)?;
     let of_entity = blind.clone();
-    let by_email = Index::new("email", Placement::SamePartition, move |person: &Entity| {
+    let by_email = Index::new("email", Placement::SamePartition, "1", move |person: &Entity| {
         person.get("Email").map(|email| of_entity.unique_key("Sales", email)).transpose()
     });
     let by_email = by_email.unique_within_partition();

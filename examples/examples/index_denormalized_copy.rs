@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     let departments = Table::<Department>::new(store.clone(), "Company")?;
     departments.create_if_missing().await?;
     // Whoever manages is copied into the department of the same partition.
-    let copies = Index::new("manager", Placement::SamePartition, |e| match e.get("Manages") {
+    let copies = Index::new("manager", Placement::SamePartition, "1", |e| match e.get("Manages") {
         Some(_) => Department::key(e.key().partition()).map(|key| Some(key.into_key())),
         None => Ok(None),
     });

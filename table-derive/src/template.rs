@@ -143,7 +143,8 @@ fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String>
 }
 
 fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Part, String> {
-    if let Some((name, count)) = text.split_once('#') {
+    // `r#type` is a name.
+    if let Some((name, count)) = text.rsplit_once('#').filter(|(name, _)| *name != "r") {
         return Ok(Part { field: field(name)?, width: None, shards: Some(shards(count)?) });
     }
     let (name, format) = text.split_once(':').map_or((text, None), |(name, format)| (name, Some(format)));

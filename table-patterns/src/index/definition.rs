@@ -49,7 +49,7 @@ type KeyOf = Arc<dyn Fn(&Entity) -> Result<Option<Key>> + Send + Sync>;
 /// use table_core::model::{Key, ValueRef};
 /// use table_patterns::index::{Index, Payload, Placement};
 /// // Employees by e-mail address, beside the employee: the guide's intra-partition index.
-/// let by_email = Index::new("email", Placement::SamePartition, |e| match e.get("Email") {
+/// let by_email = Index::new("email", Placement::SamePartition, "1", |e| match e.get("Email") {
 ///     Some(ValueRef::String(email)) => Key::new(e.key().partition(), format!("email_{email}")).map(Some),
 ///     _ => Ok(None),
 /// })
@@ -74,6 +74,12 @@ pub struct Index {
 impl Index {
     /// An index of references whose keys a function derives; `None` means no entry (sparse).
     ///
+    /// A function cannot be compared with the one that another program had: `version` stands for it in the
+    /// catalog. Give it another text, such as `"2"`, whenever the function gives other keys; the table is
+    /// refused then until the index is built anew (see
+    /// [`drop_outdated`](super::IndexedEntities::drop_outdated)). [`keyed`](Self::keyed) needs none: its
+    /// templates are compared.
+    ///
     /// The function must give the same key for the same entity, always. Without a uniqueness the key
     /// must include the entity's own, so that no two entities give one key, not even one after the
     /// other. A write whose entry meets another entity's is an error,
@@ -83,6 +89,7 @@ impl Index {
     pub fn new(
         name: impl Into<String>,
         placement: Placement,
+        version: impl Into<String>,
         key: impl Fn(&Entity) -> Result<Option<Key>> + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -90,7 +97,7 @@ impl Index {
             placement,
             payload: Payload::Reference,
             uniqueness: Uniqueness::No,
-            key_text: String::new(),
+            key_text: version.into(),
             discriminator: None,
             shape: Shape::Row,
             foreign: Arc::default(),
@@ -101,7 +108,7 @@ impl Index {
     /// As much of an index as its rows tell.
     pub(super) fn of_rows(name: &str, table: Option<&TableName>, shape: Shape) -> Self {
         let placement = table.map_or(Placement::OtherPartition, |table| Placement::OtherTable(table.clone()));
-        Self::new(name, placement, |_| Ok(None)).with_shape(shape)
+        Self::new(name, placement, "", |_| Ok(None)).with_shape(shape)
     }
 
     /// Sets what entries hold.
@@ -117,7 +124,7 @@ impl Index {
     /// use table_core::model::{Key, ValueRef};
     /// use table_patterns::index::{Index, Placement, Shape};
     /// // The guide's index entities, option 2: one list of employees for each surname of a department.
-    /// let by_surname = Index::new("surname", Placement::SamePartition, |e| match e.get("LastName") {
+    /// let by_surname = Index::new("surname", Placement::SamePartition, "1", |e| match e.get("LastName") {
     ///     Some(ValueRef::String(name)) => Key::new(e.key().partition(), format!("surname_{name}")).map(Some),
     ///     _ => Ok(None),
     /// })
@@ -147,13 +154,6 @@ impl Index {
     #[must_use]
     pub const fn unique_within_table(mut self) -> Self {
         self.uniqueness = Uniqueness::WithinTable;
-        self
-    }
-
-    /// Describes how keys are made, so that a change of it is noticed: a template, or a version.
-    #[must_use]
-    pub fn with_key_text(mut self, text: impl Into<String>) -> Self {
-        self.key_text = text.into();
         self
     }
 

@@ -56,13 +56,12 @@ impl Index {
     pub fn keyed(name: &str, placement: Placement, partition: &str, row: &str) -> Result<Self> {
         let text = format!("{partition}|{row}");
         let (partition, row) = (Template::parse(partition)?, Template::parse(row)?);
-        let index = Self::new(name, placement, move |e| {
+        Ok(Self::new(name, placement, text, move |e| {
             let own = || Some(e.key().partition().to_owned());
             let partition = if partition.0.is_empty() { own() } else { partition.fill(e)? };
             let (Some(partition), Some(row)) = (partition, row.fill(e)?) else { return Ok(None) };
             Key::new(partition, row).map(Some)
-        });
-        Ok(index.with_key_text(text))
+        }))
     }
 }
 

@@ -29,7 +29,7 @@ fn text(entity: &Entity, name: &str) -> Option<String> {
 /// References by city, in another table.
 fn city() -> Result<Index> {
     let table = TableName::new("Cities")?;
-    Ok(Index::new("city", Placement::OtherTable(table), |e| {
+    Ok(Index::new("city", Placement::OtherTable(table), "1", |e| {
         text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
     }))
 }
@@ -37,7 +37,7 @@ fn city() -> Result<Index> {
 /// Full copies by name, unique in the table.
 fn name() -> Result<Index> {
     let table = TableName::new("Names")?;
-    let index = Index::new("name", Placement::OtherTable(table), |e| {
+    let index = Index::new("name", Placement::OtherTable(table), "1", |e| {
         text(e, "Name").map(|name| Key::new(name, "")).transpose()
     });
     Ok(index.unique_within_table().with_payload(Payload::Full))

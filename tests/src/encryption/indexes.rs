@@ -35,7 +35,7 @@ pub async fn copies_are_encrypted_for_their_rows(harness: &Harness) {
             }
             _ => Ok(None),
         };
-        let index = Index::new("city", placement, by_city).with_payload(Payload::Full);
+        let index = Index::new("city", placement, "1", by_city).with_payload(Payload::Full);
         let people = open(&table, index).await;
         people.insert(person("1", "ken@contoso.com")).await.expect("an insert");
         let query = IndexQuery::partition(partition).prefix("city_Bern_");
@@ -62,7 +62,8 @@ pub async fn unique_blind_indexes_find_by_value(harness: &Harness) {
     let table = Both::new(harness).await;
     let by_email = |e: &Entity| e.get("Email").map(|email| blind().unique_key("Sales", email)).transpose();
     let people =
-        open(&table, Index::new("email", Placement::SamePartition, by_email).unique_within_partition()).await;
+        open(&table, Index::new("email", Placement::SamePartition, "1", by_email).unique_within_partition())
+            .await;
     people.insert(person("1", "ken@contoso.com")).await.expect("an insert");
     people.insert(person("2", "rob@contoso.com")).await.expect("an insert");
     let taken = people.insert(person("3", "ken@contoso.com")).await.expect_err("the value is taken");
@@ -89,7 +90,7 @@ pub async fn truncated_blind_indexes_check_again(harness: &Harness) {
         Some(email) => Key::new("Sales", format!("{}{}", short().prefix(email), e.key().row())).map(Some),
         None => Ok(None),
     };
-    let people = open(&table, Index::new("email", Placement::SamePartition, by_email)).await;
+    let people = open(&table, Index::new("email", Placement::SamePartition, "1", by_email)).await;
     for n in 0..40 {
         people.insert(person(&n.to_string(), &format!("{n}@contoso.com"))).await.expect("an insert");
     }

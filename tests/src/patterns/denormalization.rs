@@ -22,11 +22,11 @@ fn department() -> Key {
 /// The manager's name goes into the department; another row counts the employees and sums what they earn.
 fn indexes() -> Vec<Index> {
     let is_employee = |entity: &Entity| entity.key().row().starts_with("empid_");
-    let manager = Index::new("manager", Placement::SamePartition, move |entity| {
+    let manager = Index::new("manager", Placement::SamePartition, "1", move |entity| {
         let manages = is_employee(entity) && entity.get("Manages") == Some(ValueRef::Boolean(true));
         Ok(manages.then(department))
     });
-    let staff = Index::new("staff", Placement::SamePartition, move |entity| {
+    let staff = Index::new("staff", Placement::SamePartition, "1", move |entity| {
         let key = || Key::new(entity.key().partition(), "staff");
         is_employee(entity).then(key).transpose()
     });

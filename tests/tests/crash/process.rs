@@ -135,10 +135,10 @@ pub(crate) fn person(id: &str, name: &str, city: &str) -> Result<Entity> {
 }
 
 fn indexes(names: Names, knows: Knows) -> Vec<Index> {
-    let email = Index::new("email", Placement::OtherTable(names.table("Emails")), |e| {
+    let email = Index::new("email", Placement::OtherTable(names.table("Emails")), "1", |e| {
         text(e, "Name").map(|name| Key::new(format!("{name}@x"), "")).transpose()
     });
-    let nick = Index::new("nick", Placement::SamePartition, |e| {
+    let nick = Index::new("nick", Placement::SamePartition, "1", |e| {
         text(e, "Name").map(|name| Key::new(e.key().partition(), format!("nick_{name}"))).transpose()
     });
     let mut indexes = vec![
@@ -155,13 +155,13 @@ fn indexes(names: Names, knows: Knows) -> Vec<Index> {
 }
 
 fn by_city(name: &str, table: TableName) -> Index {
-    Index::new(name, Placement::OtherTable(table), |e| {
+    Index::new(name, Placement::OtherTable(table), "1", |e| {
         text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
     })
 }
 
 fn by_name(name: &str, table: TableName) -> Index {
-    Index::new(name, Placement::OtherTable(table), |e| {
+    Index::new(name, Placement::OtherTable(table), "1", |e| {
         text(e, "Name").map(|name| Key::new(name, "")).transpose()
     })
 }

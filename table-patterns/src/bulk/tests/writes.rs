@@ -161,7 +161,7 @@ async fn the_error_of_the_input_comes_last() -> Result<()> {
 #[tokio::test]
 async fn a_table_with_indexes_is_refused() -> Result<()> {
     let rig = Rig::new().await?;
-    let index = Index::new("celsius", Placement::SamePartition, |_| Ok(None));
+    let index = Index::new("celsius", Placement::SamePartition, "1", |_| Ok(None));
     IndexedEntities::open(rig.store.clone(), rig.table.clone(), vec![index], IndexOptions::default()).await?;
     let error = BulkWriter::new(rig.store.clone()).write(stream::iter([rig.insert("a", 1)])).await;
     assert!(error.is_err_and(|e| e.to_string().contains("IndexedTable")));

@@ -15,7 +15,7 @@ use crate::journal::Change;
 /// By city alone: the key lacks the entity's.
 fn by_city(placement: Placement) -> Index {
     let elsewhere = placement != Placement::SamePartition;
-    Index::new("city", placement, move |e| match e.get("City") {
+    Index::new("city", placement, "1", move |e| match e.get("City") {
         Some(ValueRef::String(city)) if elsewhere => Key::new(format!("city_{city}"), "").map(Some),
         Some(ValueRef::String(city)) => Key::new(e.key().partition(), format!("city_{city}")).map(Some),
         _ => Ok(None),
@@ -156,7 +156,7 @@ async fn in_the_data_keep_an_index_from_being_built() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn with_an_entity_spare_the_entity() -> Result<()> {
     let (store, _) = metered();
-    let by_twin = Index::new("twin", Placement::SamePartition, |e| match e.get("Twin") {
+    let by_twin = Index::new("twin", Placement::SamePartition, "1", |e| match e.get("Twin") {
         Some(ValueRef::String(twin)) => Key::new(e.key().partition(), twin).map(Some),
         _ => Ok(None),
     });

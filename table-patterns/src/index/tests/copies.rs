@@ -9,7 +9,7 @@ use crate::journal::Change;
 
 fn manager(placement: Placement) -> Index {
     let here = placement == Placement::SamePartition;
-    let index = Index::new("manager", placement, move |e| {
+    let index = Index::new("manager", placement, "1", move |e| {
         let partition = if here { e.key().partition() } else { "departments" };
         text(e, "Manages").map(|department| Key::new(partition, department)).transpose()
     });

@@ -17,7 +17,7 @@ fn text<'a>(entity: &'a Entity, name: &str) -> Option<&'a str> {
 }
 
 fn by_email() -> Index {
-    Index::new("email", Placement::SamePartition, |e| {
+    Index::new("email", Placement::SamePartition, "1", |e| {
         text(e, "Email").map(|m| Key::new(e.key().partition(), format!("email_{m}"))).transpose()
     })
     .unique_within_partition()
@@ -25,8 +25,12 @@ fn by_email() -> Index {
 }
 
 fn by_city() -> Index {
+    by_city_in("1")
+}
+
+fn by_city_in(version: &str) -> Index {
     let table = TableName::new("PeopleByCity").unwrap();
-    Index::new("city", Placement::OtherTable(table), |e| {
+    Index::new("city", Placement::OtherTable(table), version, |e| {
         text(e, "City").map(|city| Key::new(city, e.key().row())).transpose()
     })
 }
@@ -151,5 +155,7 @@ async fn a_program_that_knows_less_is_refused() -> Result<()> {
     assert!(unknown.to_string().contains("'city'"), "{unknown}");
     let changed = open(&store, vec![by_city().with_payload(Payload::Full), by_email()]).await.unwrap_err();
     assert!(changed.to_string().contains("drop_outdated"), "{changed}");
+    let changed = open(&store, vec![by_city_in("2"), by_email()]).await.unwrap_err();
+    assert!(changed.to_string().contains("drop_outdated"), "another function: {changed}");
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::index::{
 };
 
 fn by(name: &'static str, property: &'static str) -> Index {
-    Index::new(name, Placement::SamePartition, move |e| match e.get(property) {
+    Index::new(name, Placement::SamePartition, "1", move |e| match e.get(property) {
         Some(ValueRef::String(value)) => Key::new(e.key().partition(), format!("{name}_{value}")).map(Some),
         _ => Ok(None),
     })

@@ -12,7 +12,7 @@ use crate::index::{
 use crate::journal::Change;
 
 fn ages() -> Index {
-    let index = Index::new("ages", Placement::SamePartition, |e| {
+    let index = Index::new("ages", Placement::SamePartition, "1", |e| {
         text(e, "City").map(|city| Key::new(e.key().partition(), format!("sum_{city}"))).transpose()
     });
     index.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] })

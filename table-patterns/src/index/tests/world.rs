@@ -59,7 +59,7 @@ pub(super) fn text<'a>(e: &'a Entity, name: &str) -> Option<&'a str> {
 
 pub(super) fn by_city(placement: Placement, shape: Shape) -> Index {
     let here = placement == Placement::SamePartition;
-    let index = Index::new("city", placement, move |e| {
+    let index = Index::new("city", placement, "1", move |e| {
         let of = |city: &str| if here { e.key().partition().to_owned() } else { format!("city_{city}") };
         text(e, "City").map(|city| Key::new(of(city), format!("city_{city}"))).transpose()
     });

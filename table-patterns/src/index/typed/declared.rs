@@ -17,10 +17,10 @@ pub(super) fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema)
         IndexPlacement::OtherPartition => Placement::OtherPartition,
         IndexPlacement::OtherTable(name) => Placement::OtherTable(TableName::new(name)?),
     };
-    let index = Index::new(schema.name, placement, move |e| key_of::<T>(n, e))
+    let templates = format!("{}|{}", schema.partition_key, schema.row_key);
+    let index = Index::new(schema.name, placement, templates, move |e| key_of::<T>(n, e))
         .with_payload(payload(T::SCHEMA, schema.payload))
-        .with_shape(shape(schema.shape))
-        .with_key_text(format!("{}|{}", schema.partition_key, schema.row_key));
+        .with_shape(shape(schema.shape));
     let index = match T::SCHEMA.discriminator {
         Discriminator::Property(name) => index.with_discriminator(name, T::SCHEMA.type_name),
         _ => index,
