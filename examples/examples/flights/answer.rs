@@ -34,6 +34,10 @@ pub(crate) enum Answer {
     Weather { hours: Vec<Option<f64>> },
     /// The days of a year with flights, and the busiest.
     Days { days: u64, busiest: String, flights: u64 },
+    /// A plane's flights, and their minutes in the air.
+    Plane { flights: u64, air_time: i64 },
+    /// How many planes there are.
+    Planes { planes: u64 },
     /// How many flights there are.
     Count { flights: u64 },
     /// How many flights are left.
@@ -68,6 +72,8 @@ impl fmt::Display for Answer {
             Self::Days { days, busiest, flights } => {
                 write!(f, "{days} days, the busiest {busiest} with {flights} flights")
             }
+            Self::Plane { flights, air_time } => write!(f, "{flights} flights, {air_time} min in the air"),
+            Self::Planes { planes } => write!(f, "{planes} planes"),
             Self::Count { flights } => write!(f, "{flights} flights"),
             Self::Left { remaining } => write!(f, "{remaining} flights left"),
         }

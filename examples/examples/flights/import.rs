@@ -11,8 +11,7 @@ use table_patterns::series::SlotSet;
 use crate::Result;
 use crate::data::{DataFile, DataSet};
 use crate::model::{
-    Airline, ClockHours, DEPARTURES, Departure, FLIGHTS, Flight, MonthFlight, Plane, REFERENCE, WEATHER,
-    WeatherDay,
+    Airline, ClockHours, DEPARTURES, Departure, Flight, MonthFlight, Plane, WEATHER, WeatherDay,
 };
 use crate::months::Months;
 use crate::row::Row;
@@ -20,18 +19,27 @@ use crate::row::Row;
 /// An entity and the table it goes to.
 pub(crate) type Stored = (TableName, Entity);
 
-/// Every entity of a data set.
-pub(crate) fn entities(data: &DataSet, months: &Months) -> Result<impl Iterator<Item = Result<Stored>>> {
-    let airlines = data.airlines.rows()?.map(|row| stored(REFERENCE, &airline(&row?)?));
-    let planes = data.planes.rows()?.map(|row| stored(REFERENCE, &plane(&row?)?));
+/// The entities without indexes.
+pub(crate) fn plain(data: &DataSet, months: &Months) -> Result<impl Iterator<Item = Result<Stored>>> {
     let weather = weather_days(&data.weather)?.into_iter().map(|day| stored(WEATHER, &day));
-    let flights = data.flights.rows()?.map(|row| stored(FLIGHTS, &flight(&row?)?));
     let departures = data.flights.rows()?.map(|row| stored(DEPARTURES, &departure(&row?)?));
     let of_month = data.flights.rows()?.map(|row| {
         let flight = month_flight(&row?)?;
         Ok((months.table_name(flight.day())?, flight.to_entity()?))
     });
-    Ok(airlines.chain(planes).chain(weather).chain(flights).chain(departures).chain(of_month))
+    Ok(weather.chain(departures).chain(of_month))
+}
+
+/// Airlines and planes.
+pub(crate) fn reference(data: &DataSet) -> Result<Vec<Entity>> {
+    let airlines = data.airlines.rows()?.map(|row| Ok(airline(&row?)?.to_entity()?));
+    let planes = data.planes.rows()?.map(|row| Ok(plane(&row?)?.to_entity()?));
+    airlines.chain(planes).collect()
+}
+
+/// Flights.
+pub(crate) fn flights(data: &DataSet) -> Result<Vec<Entity>> {
+    data.flights.rows()?.map(|row| Ok(flight(&row?)?.to_entity()?)).collect()
 }
 
 fn stored(table: &str, entity: &impl TableEntity) -> Result<Stored> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use table_core::model::TableName;
+use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore, TableStoreExt};
 use table_core::typed::Table;
 use table_patterns::bulk::{BulkOptions, BulkWriter};
@@ -12,7 +12,11 @@ use tokio::sync::mpsc;
 use crate::Result;
 use crate::args::Args;
 use crate::data::DataSet;
-use crate::model::{DEPARTURES, FLIGHTS, IMPORTS, Import, MONTHS, REFERENCE, WEATHER, YEARS};
+use crate::indexes;
+use crate::model::{
+    DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane,
+    REFERENCE, WEATHER, YEARS,
+};
 use crate::months::Months;
 use crate::progress::Progress;
 use crate::{import, months};
@@ -54,7 +58,7 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, args: &Args) -> Result<(
 /// Drops what an earlier import left.
 async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
     months::drop_all(store).await?;
-    for table in [REFERENCE, WEATHER, FLIGHTS, DEPARTURES, YEARS] {
+    for table in [REFERENCE, WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS] {
         let table = TableName::new(table)?;
         store.delete_table_if_exists(&table).await?;
         store.create_table(&table).await?;
@@ -65,7 +69,7 @@ async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
 /// Entities on their way to the writer.
 type Chunk = Vec<(TableName, Operation)>;
 
-/// Writes every entity, many group transactions at once while the files are read; how many.
+/// Writes every entity, with its index entries; how many entities.
 async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
         (REFERENCE, data.airlines.row_count() + data.planes.row_count()),
@@ -74,6 +78,23 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
         (DEPARTURES, data.flights.row_count()),
         (MONTHS, data.flights.row_count()),
     ]);
+    // Indexes are readable from the start in tables that are empty.
+    let planes = indexes::open::<Plane>(store, REFERENCE).await?;
+    let flights = indexes::open::<Flight>(store, FLIGHTS).await?;
+    let data = Arc::new(data);
+    indexes::insert(&planes, parse(&data, import::reference).await?, &progress).await?;
+    indexes::insert(&flights, parse(&data, import::flights).await?, &progress).await?;
+    load_plain(store, data, &progress).await?;
+    Ok(progress.finish())
+}
+
+async fn parse(data: &Arc<DataSet>, entities: fn(&DataSet) -> Result<Vec<Entity>>) -> Result<Vec<Entity>> {
+    let data = Arc::clone(data);
+    tokio::task::spawn_blocking(move || entities(&data)).await?
+}
+
+/// Writes the entities without indexes, many group transactions at once while the files are read.
+async fn load_plain(store: &Arc<dyn TableStore>, data: Arc<DataSet>, progress: &Progress) -> Result<()> {
     let (sender, mut receiver) = mpsc::channel(CHUNKS);
     let overview = import::overview(&data)?;
     months::prepare(store, &overview).await?;
@@ -89,13 +110,12 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
         let table = outcome.table.as_str();
         progress.advance(if table.starts_with(MONTHS) { MONTHS } else { table }, 1);
     }
-    reader.await??;
-    Ok(progress.finish())
+    reader.await?
 }
 
 fn read(data: &DataSet, months: &Months, sender: &mpsc::Sender<Chunk>) -> Result<()> {
     let mut chunk = Chunk::with_capacity(CHUNK);
-    for stored in import::entities(data, months)? {
+    for stored in import::plain(data, months)? {
         let (table, entity) = stored?;
         chunk.push((table, Operation::Insert(entity)));
         if chunk.len() == CHUNK && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {

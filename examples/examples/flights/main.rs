@@ -8,6 +8,7 @@
 mod answer;
 mod args;
 mod import;
+mod indexes;
 mod load;
 mod model;
 mod months;
@@ -50,7 +51,8 @@ async fn run(args: &Args) -> Result<()> {
 
 async fn answer(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {
     load::ensure(&store, args).await?;
-    let questions = Questions::new(store)?;
+    indexes::build_delays(&store).await?;
+    let questions = Questions::new(store).await?;
     let answers = questions.ask_all().await?;
     report::print(&answers, args.json)?;
     match &args.plots {

@@ -19,13 +19,34 @@ pub(crate) const MONTHS: &str = "Months";
 /// The table of [`Airline`]s and [`Plane`]s.
 pub(crate) const REFERENCE: &str = "Reference";
 
+/// The table of entries that find a [`Flight`] by its plane.
+pub(crate) const FLIGHTS_BY_TAIL: &str = "FlightsByTail";
+/// The table of entries that find a [`Flight`] by its delay.
+pub(crate) const FLIGHTS_BY_DELAY: &str = "FlightsByDelay";
+
 /// A flight, with its carrier's others, by day: one flight is a point query, a carrier's day a row range.
+///
+/// Two Index Tables find it otherwise: by plane, with the minutes in the air at hand; and by delay at an
+/// airport, where the key of an entry is all there is to it.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
     type = "Flight",
     rename_all = "PascalCase",
     partition_key = "{carrier}",
     row_key = "{date}_{number:04}_{origin}"
+)]
+#[index(
+    tail_number,
+    table = "FlightsByTail",
+    partition_key = "{tail_number}",
+    row_key = "{date}_{carrier}_{number:04}_{origin}",
+    payload = fields(air_time)
+)]
+#[index(
+    delay,
+    table = "FlightsByDelay",
+    partition_key = "{origin}",
+    row_key = "{arr_delay}_{date}_{carrier}_{number:04}"
 )]
 pub(crate) struct Flight {
     pub(crate) carrier: String,
@@ -49,6 +70,13 @@ pub(crate) struct Flight {
 #[entity(projection_of = Flight, rename_all = "PascalCase")]
 pub(crate) struct FlightDistance {
     pub(crate) distance: i32,
+}
+
+/// How long a flight is in the air: what its entry by plane holds.
+#[derive(Debug, TableEntity)]
+#[entity(projection_of = Flight, rename_all = "PascalCase")]
+pub(crate) struct FlightTime {
+    pub(crate) air_time: Option<i32>,
 }
 
 /// Where a flight leaves: nothing but a part of its key.
@@ -131,9 +159,10 @@ pub(crate) struct Import {
     pub(crate) entities: u64,
 }
 
-/// A plane, as registered.
+/// A plane, as registered; found by its manufacturer and seats in another partition of the table.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Plane", rename_all = "PascalCase", partition_key = "plane", row_key = "{tail_number}")]
+#[index(manufacturer, partition_key = "manufacturer_{manufacturer}", row_key = "{seats}_{tail_number}")]
 pub(crate) struct Plane {
     pub(crate) tail_number: String,
     pub(crate) manufacturer: String,

@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chrono::NaiveDate;
+use chrono::{Datelike, NaiveDate};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
+use table_patterns::index::IndexedTable;
 use table_patterns::log_tail::{LogTail, Logged};
 use table_patterns::series::DataSeries;
 use table_patterns::wide::WideEntities;
 
 use crate::Result;
 use crate::answer::{Answer, Answered};
+use crate::indexes;
 use crate::model::{
-    Airline, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, REFERENCE,
-    WEATHER, WeatherDay,
+    Airline, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, FlightTime,
+    Plane, REFERENCE, WEATHER, WeatherDay,
 };
 use crate::months::{self, Months};
 
@@ -27,7 +29,8 @@ const PARTITIONS_AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Questions {
     meter: RequestMeter,
-    flights: Table<Flight>,
+    flights: IndexedTable<Flight>,
+    planes: IndexedTable<Plane>,
     departures: LogTail<Properties>,
     weather: DataSeries<ClockHours, f64>,
     airlines: Table<Airline>,
@@ -36,12 +39,13 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    pub(crate) fn new(store: Arc<dyn TableStore>) -> Result<Self> {
+    pub(crate) async fn new(store: Arc<dyn TableStore>) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
         Ok(Self {
             meter,
-            flights: Table::new(Arc::clone(&store), FLIGHTS)?,
+            flights: indexes::open_to_read(&store, FLIGHTS).await?,
+            planes: indexes::open_to_read(&store, REFERENCE).await?,
             departures: LogTail::new(Arc::clone(&store), DEPARTURES.parse()?, PartitionKey::new("JFK")?)?,
             weather: DataSeries::new(Arc::clone(&store), WEATHER.parse()?, ClockHours)?,
             airlines: Table::new(Arc::clone(&store), REFERENCE)?,
@@ -60,6 +64,15 @@ impl Questions {
             self.ask("weather_day", "data series in one entity", self.weather_day()).await?,
             self.ask("jfk_days", "wide entity: several rows, one range", self.jfk_days()).await?,
             self.ask("delayed_lga", "scan: reads every flight", self.delayed_lga()).await?,
+            self.ask("delayed_lga_indexed", "index built online, keys alone", self.delayed_lga_indexed())
+                .await?,
+            self.ask("by_tailnum", "index table with some fields", self.by_tailnum()).await?,
+            self.ask(
+                "planes_by_manufacturer",
+                "inter-partition index, counted",
+                self.planes_by_manufacturer(),
+            )
+            .await?,
             self.ask("drop_january", "high-volume delete: a table per month", self.drop_january()).await?,
         ])
     }
@@ -78,7 +91,7 @@ impl Questions {
     /// UA 1545 from Newark on New Year's Day.
     async fn flight(&self) -> Result<Answer> {
         let key = Flight::key("UA", date(1, 1)?, 1545, "EWR")?;
-        let flight = self.flights.get_existing(key).await?;
+        let flight = self.flights.table().get_existing(key).await?;
         Ok(Answer::Flight { dest: flight.dest, dep_delay: flight.dep_delay })
     }
 
@@ -86,6 +99,7 @@ impl Questions {
     async fn carrier_day(&self) -> Result<Answer> {
         let day = self
             .flights
+            .table()
             .query()
             .partition(Flight::partition("UA")?)
             .rows(Flight::row_prefix().date(date(1, 15)?));
@@ -111,7 +125,7 @@ impl Questions {
 
     /// An airline's name and its flights.
     async fn count(&self, airline: Airline) -> Result<(String, u64)> {
-        let flights = self.flights.query().partition(Flight::partition(&airline.carrier)?);
+        let flights = self.flights.table().query().partition(Flight::partition(&airline.carrier)?);
         Ok((airline.name, flights.count().await? as u64))
     }
 
@@ -148,15 +162,37 @@ impl Questions {
     /// the delay; the airport, at the end of the row key, is left to the client.
     async fn delayed_lga(&self) -> Result<Answer> {
         let january = RowPrefix::new("2013-01-");
-        let late = self.flights.query().rows(january).filter(Flight::ARR_DELAY.gt(120));
+        let late = self.flights.table().query().rows(january).filter(Flight::ARR_DELAY.gt(120));
         let late = late.project::<FlightOrigin>().all().await?;
         let flights = late.iter().filter(|flight| flight.origin == "LGA").count() as u64;
         Ok(Answer::Count { flights })
     }
 
+    /// The same from the index that was built over the loaded table: the airport is its partition, the delay
+    /// starts its keys, and the date is in them.
+    async fn delayed_lga_indexed(&self) -> Result<Answer> {
+        let late = self.flights.by(Flight::by_delay("LGA").arr_delay_in(121..));
+        let late = late.project::<FlightDay>().all().await?;
+        let january = late.iter().filter(|flight| flight.date.month() == 1);
+        Ok(Answer::Count { flights: january.count() as u64 })
+    }
+
+    /// The flights of a plane and their minutes in the air, which the entries hold.
+    async fn by_tailnum(&self) -> Result<Answer> {
+        let flights = self.flights.by(Flight::by_tail_number("N14228")).project::<FlightTime>().all().await?;
+        let air_time = flights.iter().filter_map(|flight| flight.air_time).map(i64::from).sum();
+        Ok(Answer::Plane { flights: flights.len() as u64, air_time })
+    }
+
+    /// EMBRAER's planes with 55 seats: entries are counted, no plane is read.
+    async fn planes_by_manufacturer(&self) -> Result<Answer> {
+        let planes = self.planes.by(Plane::by_manufacturer("EMBRAER").seats(55)).count().await?;
+        Ok(Answer::Planes { planes: planes as u64 })
+    }
+
     /// The flights of every day.
     pub(crate) async fn flights_per_day(&self) -> Result<BTreeMap<NaiveDate, u64>> {
-        let flights = self.flights.query().project::<FlightDay>().stream();
+        let flights = self.flights.table().query().project::<FlightDay>().stream();
         let add = |mut days: BTreeMap<_, _>, flight: FlightDay| async move {
             *days.entry(flight.date).or_default() += 1;
             Ok(days)
