@@ -16,6 +16,8 @@ use crate::model::{
 use crate::months::Months;
 use crate::row::Row;
 
+/// Entities of one table.
+pub(crate) type Entities<'a> = Box<dyn Iterator<Item = Result<Entity>> + 'a>;
 /// An entity and the table it goes to.
 pub(crate) type Stored = (TableName, Entity);
 
@@ -31,15 +33,15 @@ pub(crate) fn plain(data: &DataSet, months: &Months) -> Result<impl Iterator<Ite
 }
 
 /// Airlines and planes.
-pub(crate) fn reference(data: &DataSet) -> Result<Vec<Entity>> {
+pub(crate) fn reference(data: &DataSet) -> Result<Entities<'_>> {
     let airlines = data.airlines.rows()?.map(|row| Ok(airline(&row?)?.to_entity()?));
     let planes = data.planes.rows()?.map(|row| Ok(plane(&row?)?.to_entity()?));
-    airlines.chain(planes).collect()
+    Ok(Box::new(airlines.chain(planes)))
 }
 
 /// Flights.
-pub(crate) fn flights(data: &DataSet) -> Result<Vec<Entity>> {
-    data.flights.rows()?.map(|row| Ok(flight(&row?)?.to_entity()?)).collect()
+pub(crate) fn flights(data: &DataSet) -> Result<Entities<'_>> {
+    Ok(Box::new(data.flights.rows()?.map(|row| Ok(flight(&row?)?.to_entity()?))))
 }
 
 fn stored(table: &str, entity: &impl TableEntity) -> Result<Stored> {

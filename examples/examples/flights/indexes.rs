@@ -3,63 +3,77 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{TryStreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
-use table_core::model::Entity;
 use table_core::store::{ServiceProfile, TableStore};
 use table_core::typed::IndexedEntity;
 use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable};
-use table_patterns::journal::Timing;
+use table_patterns::journal::{Entries, Timing};
 
 use crate::Result;
+use crate::data::DataSet;
+use crate::feed::{feed, hand_over};
+use crate::import::Entities;
 use crate::model::{FLIGHTS, Flight};
 use crate::progress::Progress;
 
 /// The index that is built over the loaded table.
 const DELAY: &str = "delay";
+/// For how long a sweep leaves the rows of writes that were given up.
+const KEEP_ABORTS: Duration = Duration::from_secs(24 * 3600);
 /// Groups being written.
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT: usize = 16;
 /// Entities whose groups are formed together: the more, the fewer planes in each.
-const WINDOW: usize = 100_000;
+const WINDOW: usize = 50_000;
 
-/// Opens a table to write: a lease outlives the writing of a group.
+/// Opens a table to write.
+///
+/// A change of an index's state waits for as long as states are cached and a request may take: not long, since
+/// no other program writes here. The lease outlives the writing of a group and its entries.
 pub(crate) async fn open<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
 ) -> Result<IndexedTable<T>> {
-    let local = store.profile().name == ServiceProfile::LOCAL.name;
-    let request = Duration::from_millis(if local { 100 } else { 5000 });
     let mut options = IndexOptions::local();
-    options.timing = Timing::new(Duration::from_secs(120), request)?;
+    let local = store.profile().name == ServiceProfile::LOCAL.name;
+    let (client, server) = if local { (2000, 0) } else { (5000, 500) };
+    let (client, server) = (Duration::from_millis(client), Duration::from_millis(server));
+    options.timing = Timing::new(Duration::from_secs(30), client, server)?;
+    options.cache = Duration::from_millis(400);
     options.built_later = vec![DELAY.to_owned()];
     Ok(IndexedTable::open(Arc::clone(store), table, options).await?)
 }
 
-/// Opens a table to read: nobody changes its indexes meanwhile.
+/// Opens a table to read.
 pub(crate) async fn open_to_read<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
 ) -> Result<IndexedTable<T>> {
     let mut options = IndexOptions::default();
-    options.cache = Duration::from_secs(3600);
     options.built_later = vec![DELAY.to_owned()];
     Ok(IndexedTable::open(Arc::clone(store), table, options).await?)
 }
 
-/// Adds entities with their entries.
+/// Adds entities with their entries. Entries that were not in step in time are brought there by a sweep.
 pub(crate) async fn insert<T: IndexedEntity>(
     table: &IndexedTable<T>,
-    entities: Vec<Entity>,
+    data: &Arc<DataSet>,
+    read: fn(&DataSet) -> Result<Entities<'_>>,
     progress: &Progress,
 ) -> Result<()> {
+    let (entities, reader) = feed(data, move |data, sender| hand_over(sender, read(data)?));
     let options = BulkInsert::default().with_parallelism(IN_FLIGHT).with_window(WINDOW);
-    let inserts = stream::iter(entities.into_iter().map(Ok));
-    let mut outcomes = Box::pin(table.entities().insert_all(inserts, options));
+    let mut outcomes = Box::pin(table.entities().insert_all(entities.map(Ok), options));
+    let mut pending = false;
     while let Some(outcome) = outcomes.try_next().await? {
-        outcome.result?;
+        let (_, entries) = outcome.result?;
+        pending |= entries == Entries::Pending;
         progress.advance(table.table().name().as_str(), 1);
     }
-    Ok(())
+    while pending {
+        pending = table.entities().journal().sweep(&[], KEEP_ABORTS).await?.left > 0;
+    }
+    reader.await?
 }
 
 /// Builds the index of delays over the loaded flights, unless it is there. Writers could go on.

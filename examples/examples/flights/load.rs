@@ -2,33 +2,27 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use table_core::model::{Entity, TableName};
+use futures_util::{StreamExt, TryStreamExt};
+use table_core::model::TableName;
 use table_core::store::{Operation, TableStore, TableStoreExt};
 use table_core::typed::Table;
 use table_patterns::bulk::{BulkOptions, BulkWriter};
-use tokio::sync::mpsc;
 
 use crate::Result;
 use crate::args::Args;
 use crate::data::DataSet;
-use crate::indexes;
+use crate::feed::{feed, hand_over};
 use crate::model::{
     DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane,
     REFERENCE, WEATHER, YEARS,
 };
-use crate::months::Months;
 use crate::progress::Progress;
-use crate::{import, months};
+use crate::{import, indexes, months};
 
 /// Requests in flight.
-const IN_FLIGHT: usize = 64;
-/// Entities that the reader hands over at once.
-const CHUNK: usize = 256;
-/// Such chunks that wait for the writer.
-const CHUNKS: usize = 16;
-/// The row of the import.
-const NAME: &str = "nycflights13";
+const IN_FLIGHT: usize = 32;
+/// The row of the import into these tables: with others it was another.
+const NAME: &str = "nycflights13_indexed";
 
 /// Makes sure that the store holds the data set: loads it unless it is there, whole.
 ///
@@ -66,10 +60,7 @@ async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
     Ok(())
 }
 
-/// Entities on their way to the writer.
-type Chunk = Vec<(TableName, Operation)>;
-
-/// Writes every entity, with its index entries; how many entities.
+/// Writes every entity, with its index entries, while the files are read; how many entities.
 async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
         (REFERENCE, data.airlines.row_count() + data.planes.row_count()),
@@ -82,26 +73,20 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let planes = indexes::open::<Plane>(store, REFERENCE).await?;
     let flights = indexes::open::<Flight>(store, FLIGHTS).await?;
     let data = Arc::new(data);
-    indexes::insert(&planes, parse(&data, import::reference).await?, &progress).await?;
-    indexes::insert(&flights, parse(&data, import::flights).await?, &progress).await?;
-    load_plain(store, data, &progress).await?;
+    tokio::try_join!(
+        indexes::insert(&planes, &data, import::reference, &progress),
+        indexes::insert(&flights, &data, import::flights, &progress),
+        insert_plain(store, &data, &progress),
+    )?;
     Ok(progress.finish())
 }
 
-async fn parse(data: &Arc<DataSet>, entities: fn(&DataSet) -> Result<Vec<Entity>>) -> Result<Vec<Entity>> {
-    let data = Arc::clone(data);
-    tokio::task::spawn_blocking(move || entities(&data)).await?
-}
-
-/// Writes the entities without indexes, many group transactions at once while the files are read.
-async fn load_plain(store: &Arc<dyn TableStore>, data: Arc<DataSet>, progress: &Progress) -> Result<()> {
-    let (sender, mut receiver) = mpsc::channel(CHUNKS);
-    let overview = import::overview(&data)?;
-    months::prepare(store, &overview).await?;
-    let tables = months::months(Arc::clone(store))?;
-    let reader = tokio::task::spawn_blocking(move || read(&data, &tables, &sender));
-    let chunks = stream::poll_fn(move |context| receiver.poll_recv(context));
-    let inserts = chunks.flat_map(stream::iter).map(Ok);
+/// Writes the entities without indexes, many group transactions at once.
+async fn insert_plain(store: &Arc<dyn TableStore>, data: &Arc<DataSet>, progress: &Progress) -> Result<()> {
+    months::prepare(store, &import::overview(data)?).await?;
+    let months = months::months(Arc::clone(store))?;
+    let (entities, reader) = feed(data, move |data, sender| hand_over(sender, import::plain(data, &months)?));
+    let inserts = entities.map(|(table, entity)| Ok((table, Operation::Insert(entity))));
     let options = BulkOptions::default().with_parallelism(IN_FLIGHT);
     let writer = BulkWriter::with_options(Arc::clone(store), options);
     let mut outcomes = Box::pin(writer.outcomes(inserts));
@@ -111,19 +96,4 @@ async fn load_plain(store: &Arc<dyn TableStore>, data: Arc<DataSet>, progress: &
         progress.advance(if table.starts_with(MONTHS) { MONTHS } else { table }, 1);
     }
     reader.await?
-}
-
-fn read(data: &DataSet, months: &Months, sender: &mpsc::Sender<Chunk>) -> Result<()> {
-    let mut chunk = Chunk::with_capacity(CHUNK);
-    for stored in import::plain(data, months)? {
-        let (table, entity) = stored?;
-        chunk.push((table, Operation::Insert(entity)));
-        if chunk.len() == CHUNK && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
-            // The writer failed, and says why.
-            return Ok(());
-        }
-    }
-    // As above.
-    let _ = sender.blocking_send(chunk);
-    Ok(())
 }

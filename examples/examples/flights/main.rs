@@ -7,6 +7,7 @@
 
 mod answer;
 mod args;
+mod feed;
 mod import;
 mod indexes;
 mod load;

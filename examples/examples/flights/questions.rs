@@ -83,6 +83,9 @@ impl Questions {
         pattern: &'static str,
         answer: impl Future<Output = Result<Answer>>,
     ) -> Result<Answered> {
+        // States of indexes that are old would be read again, and counted.
+        self.flights.entities().refresh().await?;
+        self.planes.entities().refresh().await?;
         let start = Instant::now();
         let (answer, cost) = self.meter.measure(answer).await;
         Ok(Answered::new(question, pattern, answer?, &cost, start.elapsed()))

@@ -1,12 +1,13 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use table_core::model::{Entity, PartitionKey, TableName};
+use table_core::model::Entity;
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, KeyOrder, Operation, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::build_groups::Groups;
 use super::catalog::{CatalogEntry, Loaded};
 use super::definition::{Index, Uniqueness};
 use super::entry::Maintainer as _;
@@ -287,34 +288,6 @@ impl<'a> IndexBuild<'a> {
         self.rewrite(changed).await
     }
 
-    /// Sends groups under the builder's lease: one that was silent for long may have been replaced.
-    async fn send(&mut self, groups: Groups, entry: &mut CatalogEntry) -> Result<()> {
-        for (partition, mut operations) in groups.0 {
-            while !self.put_in_lease(&partition, &mut operations).await? {
-                self.claim(entry).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether all were sent.
-    async fn put_in_lease(
-        &mut self,
-        to: &(TableName, PartitionKey),
-        operations: &mut Vec<Operation>,
-    ) -> Result<bool> {
-        let (lease, sent) = (self.lease, &mut self.progress.groups);
-        if !lease.may_send() {
-            return Ok(false);
-        }
-        let may_send = || {
-            *sent += usize::from(lease.may_send());
-            lease.may_send()
-        };
-        let put = self.entities.journal.put_while(to, operations, may_send);
-        self.entities.while_leased(lease, put).await
-    }
-
     async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {
         for entity in entities {
             self.progress.entries += usize::from(self.entities.rewrite(entity).await?);
@@ -325,15 +298,5 @@ impl<'a> IndexBuild<'a> {
     pub(super) fn tell(&mut self, state: IndexState) {
         self.progress.state = state;
         (self.report)(self.progress);
-    }
-}
-
-/// Operations by partition.
-#[derive(Default)]
-pub(super) struct Groups(pub(super) BTreeMap<(TableName, PartitionKey), Vec<Operation>>);
-
-impl Groups {
-    pub(super) fn add(&mut self, table: TableName, partition: PartitionKey, operation: Operation) {
-        self.0.entry((table, partition)).or_default().push(operation);
     }
 }

@@ -1,6 +1,6 @@
 //! New entities in bulk, with their entries.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -170,8 +170,8 @@ impl IndexedEntities {
             }
         }
         let most = self.store().profile().group_operations;
-        let sound = partitions.into_values().flat_map(|weighed| fill(weighed, most));
-        Ok(unsound.into_iter().chain(sound).collect())
+        let sound = partitions.into_values().map(|weighed| fill(weighed, most)).collect();
+        Ok(unsound.into_iter().chain(in_turn(sound)).collect())
     }
 
     fn weighed(&self, entity: Entity, entries: Vec<Entry>) -> Weighed {
@@ -275,6 +275,19 @@ fn fill(mut weighed: Vec<Weighed>, most: usize) -> Vec<Group> {
         group.push((entity.key().clone(), Change::insert(entity)));
     }
     groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Sound));
+    groups
+}
+
+/// The first group of each partition, then the second of each: neighbours do not meet at shared rows.
+fn in_turn(partitions: Vec<Vec<Group>>) -> Vec<Group> {
+    let mut partitions: VecDeque<_> = partitions.into_iter().map(Vec::into_iter).collect();
+    let mut groups = Vec::new();
+    while let Some(mut partition) = partitions.pop_front() {
+        if let Some(group) = partition.next() {
+            groups.push(group);
+            partitions.push_back(partition);
+        }
+    }
     groups
 }
 

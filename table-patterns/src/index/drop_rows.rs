@@ -6,7 +6,7 @@ use table_core::query::Continuation;
 use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
-use super::build::Groups;
+use super::build_groups::Groups;
 use super::drop::Removal;
 use super::indexed::IndexedEntities;
 use super::shape::Shape;

@@ -61,6 +61,7 @@
 //! is better divided, by a hash in its key. Blobs and lists hold references only.
 
 mod build;
+mod build_groups;
 mod build_shared;
 mod bulk;
 mod catalog;

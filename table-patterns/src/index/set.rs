@@ -157,9 +157,10 @@ impl Maintainer for IndexSet {
         self.refresh(store).await
     }
 
-    /// Reads states that are too old: a writer with those could be two states behind.
+    /// Reads states that are too old: a writer with those could be two states behind. What is answered lasts
+    /// for a quarter of the time at least, so that there is time to act upon it.
     async fn prepare(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
-        if self.valid_until().is_none_or(|until| Instant::now() > until) {
+        if self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until) {
             self.refresh(store).await?;
         }
         Ok(self.valid_until())

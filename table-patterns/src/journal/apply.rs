@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use table_core::model::{ETag, IfMatch};
+use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
 use table_core::store::{Operation, Result};
 use tokio::time::Instant;
 
@@ -11,7 +11,8 @@ use super::lease::{Lease, before};
 use super::row::{JournalRow, WriteId};
 use super::rows::operations;
 use super::rules::Rule;
-use super::state::States;
+use super::state::{States, Wanted};
+use crate::index::shared::Merge;
 use crate::index::{Entry, Location};
 
 /// Whether a write's remote entries are in step.
@@ -49,10 +50,53 @@ impl Permit {
 #[derive(PartialEq, Eq)]
 enum Round {
     Done,
-    /// The permit ended before everything was sent.
+    /// The permit ended before everything was sent. Under a new one the round goes on where it was: what it
+    /// has sent is what the same entities want under the states of indexes that hold now.
     Expired,
     /// An answer is in doubt, or others kept changing a row.
     Doubtful,
+}
+
+/// A part of a round.
+enum Step {
+    /// Rows of one partition, and whether what goes must be looked at first: it may be another entity's.
+    Rows((TableName, PartitionKey), Vec<Operation>, bool),
+    Shared(Merge),
+    Unique(Location),
+}
+
+/// What makes the touched keys agree with what is wanted, always in the same order.
+fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) -> Result<Vec<Step>> {
+    let (shared, own): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.shared.is_some());
+    let (unique, plain): (Vec<_>, Vec<_>) = own.into_iter().partition(|t| t.unique);
+    let plain = operations(&plain, &wanted.rows, may_collide)?.into_iter();
+    let looks = row.claim.is_some() || may_collide;
+    let mut steps: Vec<_> = plain.map(|(to, operations)| Step::Rows(to, operations, looks)).collect();
+    for touched in shared {
+        let Some((index, shape)) = &touched.shared else { continue };
+        steps.push(Step::Shared(states.merge(touched.location()?, index, shape, wanted)));
+    }
+    for touched in unique {
+        steps.push(Step::Unique(touched.location()?));
+    }
+    Ok(steps)
+}
+
+/// How far a round has come.
+#[derive(Default)]
+struct Progress {
+    wanted: Option<Wanted>,
+    taken: usize,
+}
+
+impl Progress {
+    /// The steps that are taken, none if something else was wanted.
+    fn towards(&mut self, wanted: &Wanted) -> usize {
+        if self.wanted.as_ref() != Some(wanted) {
+            *self = Self { wanted: Some(wanted.clone()), taken: 0 };
+        }
+        self.taken
+    }
 }
 
 impl Journal {
@@ -93,11 +137,11 @@ impl Journal {
             self.clear(row).await?;
         }
         let mut known = Some(known);
+        let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {
             let valid_until = self.maintainer.prepare(self.store()).await?;
             let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
-            let used = states.versions();
-            let once = self.apply_once(row, &mut states, known.take(), permit);
+            let once = self.apply_once(row, &mut states, known, permit, &mut progress);
             let round = match valid_until {
                 Some(until) => before(until + self.timing.client(), once).await,
                 None => Some(once.await),
@@ -106,57 +150,67 @@ impl Journal {
             if round == Round::Doubtful || !permit.is_leased() {
                 return Ok(Entries::Pending);
             }
+            if round == Round::Expired {
+                continue;
+            }
             if !self.keeps(Rule::Recheck) {
                 return self.clear(row).await;
             }
             states.read_all_again(self).await?;
-            if round == Round::Done && states.versions() == used {
+            if states.versions() == used {
                 return self.clear(row).await;
             }
+            (known, used, progress) = (None, states.versions(), Progress::default());
         }
     }
 
+    /// A round, or the rest of one that [expired](Round::Expired).
     async fn apply_once(
         &self,
         row: &JournalRow,
         states: &mut States,
         known: Option<&Known>,
         permit: Permit,
+        progress: &mut Progress,
     ) -> Result<Round> {
         let wanted = states.entries(self)?;
-        let (shared, own): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.shared.is_some());
-        let (unique, plain): (Vec<_>, Vec<_>) = own.into_iter().partition(|t| t.unique);
         let may_collide = self.maintainer.may_collide() && self.keeps(Rule::OwnEntries);
-        for (partition, mut operations) in operations(&plain, &wanted.rows, may_collide)? {
-            if row.claim.is_some() || may_collide {
-                operations = self.without_others(&partition.0, operations, states).await?;
-            }
-            let sent = self.put_while(&partition, &mut operations, || permit.may_send()).await;
-            let round = self.judge(sent)?;
+        let steps = steps(row, states, &wanted, may_collide)?;
+        for step in steps.into_iter().skip(progress.towards(&wanted)) {
+            let taken = self.take(step, row, states, &wanted.rows, known, permit).await;
+            let round = self.judge(taken)?;
             if round != Round::Done {
                 return Ok(round);
             }
-        }
-        for touched in shared {
-            let Some((index, shape)) = &touched.shared else { continue };
-            let merge = states.merge(touched.location()?, index, shape, &wanted);
-            let round = self.judge(self.merge(&merge, || permit.may_send()).await)?;
-            if round != Round::Done {
-                return Ok(round);
-            }
-        }
-        for touched in unique {
-            let at = touched.location()?;
-            if !permit.may_send() {
-                return Ok(Round::Expired);
-            }
-            let applied = self.apply_unique(&at, row.id, states, &wanted.rows, known).await;
-            let round = self.judge(applied.map(|()| true))?;
-            if round != Round::Done {
-                return Ok(round);
-            }
+            progress.taken += 1;
         }
         Ok(Round::Done)
+    }
+
+    /// Takes a step; whether it could be sent whole.
+    async fn take(
+        &self,
+        step: Step,
+        row: &JournalRow,
+        states: &mut States,
+        wanted: &BTreeMap<Location, Entry>,
+        known: Option<&Known>,
+        permit: Permit,
+    ) -> Result<bool> {
+        match step {
+            Step::Rows(to, mut operations, looks) => {
+                if looks {
+                    operations = self.without_others(&to.0, operations, states).await?;
+                }
+                self.put_while(&to, &mut operations, || permit.may_send()).await
+            }
+            Step::Shared(merge) => self.merge(&merge, || permit.may_send()).await,
+            Step::Unique(_) if !permit.may_send() => Ok(false),
+            Step::Unique(at) => {
+                self.apply_unique(&at, row.id, states, wanted, known).await?;
+                Ok(true)
+            }
+        }
     }
 
     async fn apply_unique(

@@ -8,7 +8,7 @@ use crate::index::shared::Merge;
 use crate::index::{Entry, Location, Shape};
 
 /// The entries that entities have now.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Wanted {
     pub(super) rows: BTreeMap<Location, Entry>,
     pub(super) shared: Vec<Entry>,

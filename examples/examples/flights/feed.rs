@@ -1,0 +1,43 @@
+//! Entities on their way from the files to a writer: read on a thread of their own, a few ahead.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::Result;
+use crate::data::DataSet;
+
+/// Entities that are handed over at once.
+const CHUNK: usize = 256;
+/// Such chunks that wait for the writer.
+const CHUNKS: usize = 16;
+
+/// What `read` hands over, and how reading ended.
+pub(crate) fn feed<T: Send + 'static>(
+    data: &Arc<DataSet>,
+    read: impl FnOnce(&DataSet, &Sender<Vec<T>>) -> Result<()> + Send + 'static,
+) -> (BoxStream<'static, T>, JoinHandle<Result<()>>) {
+    let (sender, mut receiver) = mpsc::channel(CHUNKS);
+    let data = Arc::clone(data);
+    let reader = spawn_blocking(move || read(&data, &sender));
+    let chunks = stream::poll_fn(move |context| receiver.poll_recv(context));
+    (chunks.flat_map(stream::iter).boxed(), reader)
+}
+
+/// Hands entities over until the writer wants no more.
+pub(crate) fn hand_over<T>(sender: &Sender<Vec<T>>, items: impl Iterator<Item = Result<T>>) -> Result<()> {
+    let mut chunk = Vec::with_capacity(CHUNK);
+    for item in items {
+        chunk.push(item?);
+        if chunk.len() == CHUNK && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
+            // The writer failed, and says why.
+            return Ok(());
+        }
+    }
+    // As above.
+    let _ = sender.blocking_send(chunk);
+    Ok(())
+}
