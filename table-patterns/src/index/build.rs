@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::build_groups::Groups;
 use super::catalog::{CatalogEntry, Loaded};
-use super::definition::{Index, Uniqueness};
+use super::definition::{Index, Placement, Uniqueness};
 use super::entry::Maintainer as _;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
@@ -18,7 +18,7 @@ use super::shape::Shape;
 use super::state::IndexState;
 use super::table_row::TableRow;
 use crate::bulk::WINDOW_BYTES;
-use crate::journal::{Lease, before, violation};
+use crate::journal::{Lease, Rule, before, violation};
 
 /// Entities whose entries are sorted into groups together; fewer where they are large.
 const WINDOW: usize = 10_000;
@@ -40,7 +40,8 @@ pub struct BuildProgress {
 ///
 /// Resumable: progress is stored in the catalog after each window of 10,000 entities, or of 16 MiB, and
 /// another builder takes over from it, once the first has been silent for a lease. Each change of state waits
-/// for the cache time of writers and the longest life of a request.
+/// for the cache time of writers and the longest life of a request; so does, in the entities' partitions,
+/// the removal of what dangles.
 pub struct IndexBuild<'a> {
     pub(super) entities: &'a IndexedEntities,
     pub(super) index: &'a Index,
@@ -81,6 +82,9 @@ impl IndexedEntities {
     /// The entities of a window that are in another version than they were read in: done again, by the
     /// journal. The same pages are read once more; what is new in them has a writer that knows the index.
     async fn changed_since(&self, window: &[Entity], from: Option<&Continuation>) -> Result<Vec<Entity>> {
+        if !self.keeps(Rule::ReadWindowAgain) {
+            return Ok(Vec::new());
+        }
         let versions: HashMap<_, _> = window.iter().map(|e| (e.key(), e.etag())).collect();
         let last = window.last().map(Entity::key);
         let (mut changed, mut from) = (Vec::new(), from.cloned());
@@ -100,12 +104,13 @@ impl IndexedEntities {
     /// A crash or a race may have left an entry of an older state: none may, once the index is read.
     async fn remove_dangling(&self, index: &Index) -> Result<()> {
         let (mut report, mut from) = (ScrubReport::default(), None);
-        loop {
+        while self.keeps(Rule::DanglingLast) {
             from = self.scrub_dangling(index, ScrubMode::Repair, from.as_ref(), &mut report).await?;
             if from.is_none() {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// What a builder does under its lease: what is still on its way at the end is dropped, and nobody knows
@@ -130,7 +135,9 @@ impl IndexedEntities {
         let (changed, mut slowest) = (Instant::now(), self.slowest());
         loop {
             let waited = slowest.cache + slowest.request;
-            sleep_until(changed + waited).await;
+            if self.keeps(Rule::WaitForWriters) {
+                sleep_until(changed + waited).await;
+            }
             let asked = Instant::now();
             let catalog = self.catalog().load().await?;
             slowest = slowest.with(&catalog.table);
@@ -217,6 +224,7 @@ impl<'a> IndexBuild<'a> {
                     self.total(entry).await?;
                 } else {
                     self.backfill(entry).await?;
+                    self.settle_drafts().await?;
                     self.entities.remove_dangling(self.index).await?;
                 }
                 IndexState::Readable
@@ -224,6 +232,16 @@ impl<'a> IndexBuild<'a> {
         };
         self.entities.catalog().advance(self.index.name(), entry, next, None).await?;
         self.entities.settle_state().await
+    }
+
+    /// A writer that had no entry to remove beside the entity may be about to commit without removing one: it
+    /// has, or has begun anew, before what dangles is looked for.
+    async fn settle_drafts(&mut self) -> Result<()> {
+        let beside = *self.index.placement() == Placement::SamePartition && !self.index.shape().is_shared();
+        if beside && self.entities.keeps(Rule::SettleDrafts) {
+            self.entities.let_states_settle().await?;
+        }
+        Ok(())
     }
 
     async fn backfill(&mut self, entry: &mut CatalogEntry) -> Result<()> {

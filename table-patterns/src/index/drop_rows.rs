@@ -11,6 +11,7 @@ use super::drop::Removal;
 use super::indexed::IndexedEntities;
 use super::shape::Shape;
 use super::shared::{Merge, copy_owner};
+use crate::journal::Rule;
 
 impl Removal<'_> {
     /// Deletes rows of their own, in groups.
@@ -21,7 +22,8 @@ impl Removal<'_> {
             let mut groups = Groups::default();
             for row in rows {
                 // In this version only: by the time it is sent, the index may have been built again.
-                let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);
+                let version = row.etag().filter(|_| self.entities.keeps(Rule::DropInVersion));
+                let condition = version.map_or(IfMatch::Any, IfMatch::from);
                 let delete = Operation::Delete(row.key().clone(), condition);
                 groups.add(self.entities.index_table(&self.index), row.key().partition_key(), delete);
             }

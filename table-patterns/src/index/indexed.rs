@@ -14,7 +14,7 @@ use super::owner;
 use super::set::IndexSet;
 use super::state::IndexState;
 use super::table_row::TableRow;
-use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Timing, before};
+use crate::journal::{Acknowledge, Change, Committed, Entries, Journal, Rule, Timing, before};
 
 /// How an [`IndexedEntities`] behaves.
 #[derive(Clone, Debug)]
@@ -277,6 +277,22 @@ impl IndexedEntities {
         }
         let (table, key) = (self.table().to_string(), entity.key().to_string());
         Err(ErrorKind::PreconditionFailed { table, key }.into())
+    }
+
+    /// Whether a rule holds.
+    pub(super) fn keeps(&self, rule: Rule) -> bool {
+        self.journal.keeps(rule)
+    }
+
+    /// The same, where a rule may be broken.
+    #[cfg(test)]
+    pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
+        let Self { journal, .. } = self;
+        let journal = match rule {
+            Some(rule) => journal.breaking(rule),
+            None => journal,
+        };
+        Self { journal, ..self }
     }
 
     /// The entity with this key. One request.

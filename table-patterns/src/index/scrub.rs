@@ -11,7 +11,7 @@ use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::shape::Shape;
-use crate::journal::is_pending;
+use crate::journal::{Rule, is_pending};
 
 /// What a scrub does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,8 @@ impl IndexedEntities {
         if wanted.is_some_and(|w| w.location == at) {
             return Ok(false);
         }
-        let condition = entry.etag().map_or(IfMatch::Any, IfMatch::from);
+        let version = entry.etag().filter(|_| self.keeps(Rule::ScrubInVersion));
+        let condition = version.map_or(IfMatch::Any, IfMatch::from);
         if mode == ScrubMode::Report {
             return Ok(true);
         }
@@ -221,7 +222,7 @@ impl IndexedEntities {
             if self.copies_agree(index, &entity).await? != Some(false) && !index.shape().is_list() {
                 return Ok(Found::InStep);
             }
-            return self.add_missing(entity, mode).await;
+            return self.add_missing(index, entity, mode).await;
         }
         let row = self.store().get(&wanted.location.table, &wanted.location.key, None).await?;
         if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
@@ -231,14 +232,21 @@ impl IndexedEntities {
         if owner.is_some_and(|owner| owner != wanted.owner) {
             return Ok(Found::Taken);
         }
-        self.add_missing(entity, mode).await
+        self.add_missing(index, entity, mode).await
     }
 
     /// Unless the entity has changed since it was read, its entry is missing.
-    async fn add_missing(&self, entity: Entity, mode: ScrubMode) -> Result<Found> {
+    async fn add_missing(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
         let again = self.get(entity.key()).await?;
         let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
         if mode == ScrubMode::Report {
+            return Ok(Found::Missing);
+        }
+        if !self.keeps(Rule::AddByJournal)
+            && let Some(entry) = index.entry(self.table(), &again)?
+        {
+            let put = Operation::InsertOrReplace(entry.to_entity());
+            self.store().write(&entry.location.table, put).await?;
             return Ok(Found::Missing);
         }
         match self.rewrite(again).await {

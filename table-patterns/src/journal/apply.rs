@@ -139,7 +139,7 @@ impl Journal {
         let mut known = Some(known);
         let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {
-            let valid_until = self.maintainer.prepare(self.store()).await?;
+            let valid_until = self.prepare().await?;
             let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
             let once = self.apply_once(row, &mut states, known, permit, &mut progress);
             let round = match valid_until {

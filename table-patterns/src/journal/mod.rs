@@ -84,7 +84,6 @@ pub(crate) use lease::{Lease, before};
 pub(crate) use plan::violation;
 pub use recover::Progress;
 pub use row::WriteId;
-#[cfg(test)]
 pub(crate) use rules::Rule;
 pub use sweep::SweepReport;
 pub(crate) use unique::{is_pending, is_unique_row_property};
@@ -95,6 +94,7 @@ use object_store::ObjectStore;
 use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore};
+use tokio::time::Instant;
 
 use crate::index::shared::{Blobs, SharedRows};
 use crate::index::{Entry, Maintainer};
@@ -181,6 +181,11 @@ impl Journal {
     /// The rows that hold the entries of several entities.
     pub(crate) fn shared(&self) -> SharedRows<'_> {
         SharedRows { store: &*self.store, blobs: self.blobs.as_ref() }
+    }
+
+    /// Until when what the maintainer says may be acted upon.
+    async fn prepare(&self) -> Result<Option<Instant>> {
+        Ok(self.maintainer.prepare(self.store()).await?.filter(|_| self.keeps(Rule::FreshStates)))
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {

@@ -36,18 +36,34 @@ pub(crate) enum Rule {
     FindOutInLease,
     /// An answer in doubt keeps the evidence.
     DoubtKeepsEvidence,
+    /// Nothing is written by states of indexes that are older than their cache may be.
+    FreshStates,
+    /// A change of an index's state waits until no writer goes by the one before.
+    WaitForWriters,
+    /// A builder reads a window again, for what changed before its entries were written.
+    ReadWindowAgain,
+    /// A builder waits for writers that had no entry to remove before it removes what dangles.
+    SettleDrafts,
+    /// A builder ends by removing what dangles.
+    DanglingLast,
+    /// A scrubber deletes an entry in the version that it judged.
+    ScrubInVersion,
+    /// A scrubber adds what is missing by the journal.
+    AddByJournal,
+    /// Who drops an index deletes its entries in the versions that were read.
+    DropInVersion,
 }
 
 impl Journal {
     /// Whether a rule holds.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, reason = "tests ask the journal")]
-    pub(super) const fn keeps(&self, _rule: Rule) -> bool {
+    pub(crate) const fn keeps(&self, _rule: Rule) -> bool {
         true
     }
 
     #[cfg(test)]
-    pub(super) fn keeps(&self, rule: Rule) -> bool {
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
         self.broken != Some(rule)
     }
 

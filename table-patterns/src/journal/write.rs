@@ -61,7 +61,7 @@ impl Journal {
     /// error where it could not be found out whether the write was committed.
     pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
         for attempt in 0..ATTEMPTS {
-            let valid_until = self.maintainer.prepare(self.store()).await?;
+            let valid_until = self.prepare().await?;
             let plan = self.plan(changes, valid_until)?;
             if let Some(committed) = self.attempt(&plan, changes, acknowledge).await? {
                 return Ok(committed);

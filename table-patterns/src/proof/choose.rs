@@ -36,6 +36,18 @@ impl Bounds {
     pub(super) const fn switching(self, switches: usize) -> Self {
         Self { switches: Some(switches), ..self }
     }
+
+    /// As the document says it.
+    fn text(&self) -> String {
+        let orders = match self.switches {
+            None => "every order".to_owned(),
+            Some(most) => format!("{most} switches"),
+        };
+        match self.faults {
+            0 => orders,
+            most => format!("{orders}, {most} faults"),
+        }
+    }
 }
 
 /// A choice with what it touches.
@@ -49,6 +61,10 @@ pub(super) trait Choose {
     fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice>;
     /// Whether there is another schedule.
     fn next(&mut self) -> bool;
+    /// Which schedules are chosen, as the document says it.
+    fn text(&self) -> String;
+    /// What plays the schedule again.
+    fn seed(&self) -> Option<u64>;
 }
 
 /// What a schedule has used of its bounds.
@@ -146,6 +162,14 @@ impl Choose for Systematic {
         Some(taken.0)
     }
 
+    fn text(&self) -> String {
+        self.bounds.text()
+    }
+
+    fn seed(&self) -> Option<u64> {
+        None
+    }
+
     fn next(&mut self) -> bool {
         while let Some(node) = self.path.last_mut() {
             node.at += 1;
@@ -190,6 +214,14 @@ impl Choose for Random {
         let choice = self.rng.choice(if strikes && !faults.is_empty() { faults } else { plain })?;
         self.used.take(&offers, choice);
         Some(choice)
+    }
+
+    fn text(&self) -> String {
+        format!("by chance, {} faults", self.bounds.faults)
+    }
+
+    fn seed(&self) -> Option<u64> {
+        Some(self.seed)
     }
 
     fn next(&mut self) -> bool {

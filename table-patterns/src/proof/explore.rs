@@ -1,16 +1,22 @@
 //! Runs tasks step by step in the order that is chosen.
 
+use std::env;
+use std::fs::{self, File};
 use std::future::poll_fn;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use table_core::store::Result;
 use tokio::runtime::Builder;
 use tokio::task::unconstrained;
+use tokio::time::timeout;
 
 use super::choose::{Bounds, Choose, Offer};
+use super::ids;
 use super::stage::{Action, Choice, Stage};
 
 /// What is to be played: tasks, and what must hold after them.
@@ -25,28 +31,62 @@ pub(super) struct Play {
 pub(super) struct Explored {
     /// Schedules played to the end.
     pub(super) schedules: usize,
+    /// Which schedules they were, as the document says it.
+    pub(super) orders: String,
     /// The first that ended wrong: what, and its steps.
     pub(super) wrong: Option<(String, Vec<String>)>,
 }
 
 impl Explored {
-    /// Asserts that nothing went wrong in at least so many schedules, and says how many there were.
+    /// Several explorations as one, up to the first that went wrong.
+    pub(super) fn sum(all: impl IntoIterator<Item = Self>) -> Self {
+        let mut sum = Self { schedules: 0, orders: String::new(), wrong: None };
+        for explored in all {
+            sum = Self { schedules: sum.schedules + explored.schedules, ..explored };
+            if sum.wrong.is_some() {
+                break;
+            }
+        }
+        sum
+    }
+
+    /// Asserts that nothing went wrong, in at least as many schedules as the document says. Where `PROOF_ROWS`
+    /// names a file, what the document may say is added to that instead.
     #[track_caller]
-    pub(super) fn assert_right(&self, scene: &str, at_least: usize) {
+    pub(super) fn assert_right(&self, scene: &str) {
         if let Some((what, steps)) = &self.wrong {
             panic!("{scene}: {what}, after\n{}", steps.join("\n"));
         }
-        eprintln!("{scene}: {} schedules", self.schedules);
-        assert!(self.schedules >= at_least, "{scene}: only {} schedules", self.schedules);
+        let row = format!("| {scene} | {} | {} |\n", self.orders, self.schedules);
+        let Some(file) = env::var_os("PROOF_ROWS") else {
+            let least = self.documented(scene);
+            assert!(least.is_some_and(|least| self.schedules >= least), "docs/proof.md does not say\n{row}");
+            return;
+        };
+        let mut rows = File::options().create(true).append(true).open(file).unwrap();
+        rows.write_all(row.as_bytes()).unwrap();
+    }
+
+    /// How many schedules the document says that there are, at least.
+    fn documented(&self, scene: &str) -> Option<usize> {
+        let beginning = format!("| {scene} | {} | ", self.orders);
+        let mut rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix(beginning.as_str()));
+        rows.next()?.strip_suffix(" |")?.parse().ok()
     }
 }
+
+/// Where the number of schedules of every scene is written down.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/proof.md");
+    fs::read_to_string(path).expect("the document is in the repository")
+});
 
 /// Plays a scene in every order that the chooser goes through, until one ends wrong.
 pub(super) fn explore<S>(mut chooser: impl Choose, scene: &S) -> Explored
 where
     S: AsyncFn(&Stage) -> Result<Play>,
 {
-    let mut schedules = 0;
+    let (mut schedules, orders) = (0, chooser.text());
     loop {
         let (played, wrong, _) = play_once(&mut chooser, scene, false);
         schedules += usize::from(played);
@@ -54,10 +94,11 @@ where
             // Once more, with its steps.
             let (_, wrong, steps) = play_once(&mut chooser, scene, true);
             let what = wrong.unwrap_or_else(|| "it went right the second time".to_owned());
-            return Explored { schedules, wrong: Some((what, steps)) };
+            let seed = chooser.seed().map_or_else(String::new, |seed| format!(" (seed {seed})"));
+            return Explored { schedules, orders, wrong: Some((what + &seed, steps)) };
         }
         if !chooser.next() {
-            return Explored { schedules, wrong: None };
+            return Explored { schedules, orders, wrong: None };
         }
     }
 }
@@ -67,6 +108,7 @@ where
     S: AsyncFn(&Stage) -> Result<Play>,
 {
     fastrand::seed(1);
+    ids::start();
     chooser.start();
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(unconstrained(async {
@@ -104,6 +146,11 @@ struct Actor {
     bell: Arc<Bell>,
 }
 
+/// Longer than anybody waits.
+const AGES: Duration = Duration::from_secs(86_400);
+/// More steps than any schedule has.
+const ENDLESS: usize = 5_000;
+
 struct Actors(Vec<Actor>);
 
 impl Actors {
@@ -118,7 +165,11 @@ impl Actors {
 
     /// Whether the schedule was played to its end.
     async fn perform(mut self, stage: &Stage, chooser: &mut impl Choose) -> bool {
-        loop {
+        for step in 0.. {
+            if step > ENDLESS {
+                stage.accuse("it does not come to an end".to_owned());
+                break;
+            }
             self.go_on(stage);
             if stage.waiting().is_empty() {
                 // Time passes: what was on its way arrives before.
@@ -128,12 +179,16 @@ impl Actors {
                 if self.0.iter().all(|a| a.task.is_none()) {
                     return true;
                 }
-                self.wait(stage).await;
+                if timeout(AGES, self.wait(stage)).await.is_err() {
+                    stage.accuse("nobody goes on".to_owned());
+                    break;
+                }
                 continue;
             }
             let Some(choice) = chooser.choose(offers(stage, chooser.bounds())) else { return false };
             self.apply(stage, choice).await;
         }
+        true
     }
 
     async fn apply(&mut self, stage: &Stage, choice: Choice) {
@@ -155,6 +210,7 @@ impl Actors {
     /// Lets every task that can go on run to its next request.
     fn go_on(&mut self, stage: &Stage) {
         for (task, actor) in self.0.iter_mut().enumerate() {
+            ids::acts(task);
             while !stage.is_stalled(task) && actor.bell.rung.swap(false, Ordering::SeqCst) {
                 let Some(task) = &mut actor.task else { break };
                 let waker = Waker::from(actor.bell.clone());
@@ -163,6 +219,7 @@ impl Actors {
                 }
             }
         }
+        ids::acts(usize::MAX);
     }
 
     /// Waits until a pause of a task is over.

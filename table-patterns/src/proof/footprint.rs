@@ -1,3 +1,5 @@
+use table_core::query::Query;
+
 /// What a request reads or writes: two requests that do not meet may come in either order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
@@ -16,6 +18,12 @@ impl Footprint {
 
     pub(super) fn all(place: &str, writes: bool) -> Self {
         Self { place: place.to_owned(), partition: None, rows: None, writes }
+    }
+
+    /// Every row that a query may look at.
+    pub(super) fn of_query(place: &str, query: &Query) -> Self {
+        let partition = query.bounds().partition.as_single().map(str::to_owned);
+        Self { partition, ..Self::all(place, false) }
     }
 
     pub(super) fn meets(&self, other: &Self) -> bool {

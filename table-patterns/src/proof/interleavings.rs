@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::choose::{Bounds, Random, Systematic};
+use super::explore::Explored;
 use super::scene::Scene;
 use super::stage::Action;
 use super::world::{BOTH, LEASE, LISTED, PLAIN, UNIQUE};
@@ -25,52 +26,52 @@ const START: &[(&str, &str)] = &[("x", "a")];
 
 #[test]
 fn two_writers_of_one_entity_in_every_order() {
-    for writes in [
+    let all: [&[_]; 4] = [
         &[("x", Some("b")), ("x", Some("c"))],
         &[("x", Some("b")), ("x", None)],
         &[("x", Some("b")), ("x", Some("a"))],
         &[("x", Some("b")), ("x", Some("b"))],
-    ] {
-        let scene = Scene::new(PLAIN, START, writes).trying(2);
-        scene.explore(Systematic::new(Bounds::all_orders())).assert_right("two writers", 10);
-    }
+    ];
+    let explored = all.map(|writes| {
+        Scene::new(PLAIN, START, writes).trying(2).explore(Systematic::new(Bounds::all_orders()))
+    });
+    Explored::sum(explored).assert_right("two writers");
 }
 
 #[test]
 fn two_entities_that_want_one_value_in_every_order() {
     let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
-    scene.explore(Systematic::new(Bounds::all_orders())).assert_right("one value for two", 40);
+    scene.explore(Systematic::new(Bounds::all_orders())).assert_right("one value for two");
 }
 
 #[test]
 fn a_value_given_up_and_wanted_in_every_order() {
     let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("a"))]);
-    scene.explore(Systematic::new(Bounds::all_orders())).assert_right("a value changes hands", 7);
+    scene.explore(Systematic::new(Bounds::all_orders())).assert_right("a value changes hands");
 }
 
 #[test]
 fn a_writer_and_a_worker_with_any_fault_in_every_order() {
     let bounds = Bounds::all_orders().with_faults(1, FAULTS);
-    for writes in [&[("x", Some("b"))], &[("x", None)]] {
-        let scene = Scene::new(PLAIN, START, writes).with_workers(1);
-        scene.explore(Systematic::new(bounds)).assert_right("a writer and a worker", 500);
-    }
+    let all: [&[_]; 2] = [&[("x", Some("b"))], &[("x", None)]];
+    let explored = all.map(|w| Scene::new(PLAIN, START, w).with_workers(1).explore(Systematic::new(bounds)));
+    Explored::sum(explored).assert_right("a writer and a worker");
 }
 
 #[test]
 fn a_reserving_writer_and_a_worker_with_any_fault_of_the_writer() {
     let scene = Scene::new(UNIQUE, START, &[("x", Some("b"))]).with_workers(1);
     let bounds = Bounds::all_orders().with_faults(1, FAULTS).sparing_from(1).switching(0);
-    scene.explore(Systematic::new(bounds)).assert_right("a reserving writer and a worker", 100);
+    scene.explore(Systematic::new(bounds)).assert_right("a reserving writer and a worker");
 }
 
 #[test]
 fn a_writer_and_a_sweep_with_any_fault_in_every_order() {
-    for people in [PLAIN, UNIQUE] {
+    let explored = [PLAIN, UNIQUE].map(|people| {
         let scene = Scene::new(people, START, &[("x", Some("b"))]).without_queue().with_sweepers(1);
-        let bounds = Bounds::all_orders().with_faults(1, FAULTS);
-        scene.explore(Systematic::new(bounds)).assert_right("a writer and a sweep", 250);
-    }
+        scene.explore(Systematic::new(Bounds::all_orders().with_faults(1, FAULTS)))
+    });
+    Explored::sum(explored).assert_right("a writer and a sweep");
 }
 
 #[test]
@@ -78,43 +79,44 @@ fn two_workers_after_a_crash() {
     let scene = Scene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(2);
     let crashes = &[Action::CrashBefore, Action::CrashAfter];
     let bounds = Bounds::all_orders().with_faults(1, crashes).sparing_from(1).switching(1);
-    scene.explore(Systematic::new(bounds)).assert_right("two workers, one switch", 500);
+    scene.explore(Systematic::new(bounds)).assert_right("two workers after a crash");
 }
 
 #[test]
 fn two_writers_and_a_fault_with_one_switch() {
     let scene = Scene::new(PLAIN, START, &[("x", Some("b")), ("x", Some("c"))]);
     let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
-    scene.explore(Systematic::new(bounds)).assert_right("two writers, a fault, one switch", 1500);
+    scene.explore(Systematic::new(bounds)).assert_right("two writers and a fault");
 }
 
 #[test]
 fn two_entities_that_want_one_value_and_a_fault_with_one_switch() {
     let scene = Scene::new(UNIQUE, START, &[("x", Some("b")), ("y", Some("b"))]);
     let bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
-    scene.explore(Systematic::new(bounds)).assert_right("one value for two, a fault, one switch", 1500);
+    scene.explore(Systematic::new(bounds)).assert_right("one value for two, and a fault");
 }
 
 #[test]
 fn two_writers_and_lists_in_every_order() {
-    for writes in [
+    let all: [&[_]; 4] = [
         &[("x", Some("b")), ("x", Some("c"))],
         &[("x", Some("b")), ("x", None)],
         &[("x", Some("b")), ("y", Some("b"))],
         &[("x", None), ("y", Some("a"))],
-    ] {
-        let scene = Scene::new(LISTED, START, writes).without_queue();
-        scene.explore(Systematic::new(Bounds::all_orders())).assert_right("two writers and lists", 2);
-    }
+    ];
+    let explored = all.map(|writes| {
+        Scene::new(LISTED, START, writes).without_queue().explore(Systematic::new(Bounds::all_orders()))
+    });
+    Explored::sum(explored).assert_right("two writers and lists");
 }
 
 #[test]
 fn writers_of_lists_with_any_fault_and_a_worker() {
     let bounds = Bounds::all_orders().with_faults(1, FAULTS).switching(1);
     let scene = Scene::new(LISTED, START, &[("x", Some("b"))]).with_workers(1);
-    scene.explore(Systematic::new(bounds)).assert_right("a writer of lists and a worker", 100);
+    scene.explore(Systematic::new(bounds)).assert_right("a writer of lists and a worker");
     let scene = Scene::new(LISTED, START, &[("x", Some("b")), ("y", Some("b"))]);
-    scene.explore(Systematic::new(bounds)).assert_right("two in one list, a fault, one switch", 500);
+    scene.explore(Systematic::new(bounds)).assert_right("two in one list, and a fault");
 }
 
 #[test]
@@ -123,9 +125,9 @@ fn crowds_in_lists_by_chance() {
         &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
     let bounds = Bounds::all_orders().with_faults(3, FAULTS);
     let crowd = Scene::new(LISTED, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
-    crowd.explore(Random::new(bounds, 1000, 300)).assert_right("a crowd in lists", 300);
+    crowd.explore(Random::new(bounds, 1000, 300)).assert_right("a crowd in lists");
     let swept = crowd.without_queue().with_sweepers(1);
-    swept.explore(Random::new(bounds, 5000, 300)).assert_right("a crowd in lists and sweepers", 300);
+    swept.explore(Random::new(bounds, 5000, 300)).assert_right("a crowd in lists and sweepers");
 }
 
 #[test]
@@ -134,8 +136,8 @@ fn crowds_by_chance() {
         &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
     let bounds = Bounds::all_orders().with_faults(3, FAULTS);
     let crowd = Scene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
-    crowd.explore(Random::new(bounds, 1000, 500)).assert_right("a crowd", 500);
+    crowd.explore(Random::new(bounds, 1000, 500)).assert_right("a crowd");
     let swept = crowd.with_sweepers(1);
-    swept.explore(Random::new(bounds, 5000, 500)).assert_right("a crowd and a sweeper", 500);
-    swept.without_queue().explore(Random::new(bounds, 9000, 500)).assert_right("a crowd and sweepers", 500);
+    swept.explore(Random::new(bounds, 5000, 500)).assert_right("a crowd and a sweeper");
+    swept.without_queue().explore(Random::new(bounds, 9000, 500)).assert_right("a crowd and sweepers");
 }

@@ -3,14 +3,22 @@
 //! workers and the sweep run, and then the index must be what the entities say.
 
 mod choose;
+mod errands;
 mod explore;
 mod footprint;
+pub(crate) mod ids;
 mod interleavings;
-mod lists;
+mod judge;
+mod keepers;
+mod library;
 mod mutations;
+mod office;
 mod queue;
+mod rest;
 mod scene;
+mod shelf;
 mod stage;
 mod store;
 mod strangers;
+mod told;
 mod world;

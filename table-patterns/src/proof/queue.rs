@@ -23,39 +23,82 @@ struct Held {
 
 /// The messages that all tasks share.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Messages(Arc<Mutex<Vec<Held>>>);
+pub(super) struct Messages(Arc<Mutex<Shared>>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Vec<Held>,
+    /// Received too often.
+    poisoned: Vec<Held>,
+    /// How often a message is received before it is set aside; never, unless set.
+    most: Option<u32>,
+}
 
 impl Messages {
+    /// Messages that are set aside when they were received so often.
+    pub(super) fn poisoned_after(most: u32) -> Self {
+        Self(Arc::new(Mutex::new(Shared { most: Some(most), ..Shared::default() })))
+    }
+
+    /// Those that are not set aside.
     pub(super) fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
+        self.0.lock().unwrap().waiting.len()
     }
 
     fn send(&self, id: String, body: String, delay: Duration) -> Receipt {
         let held = Held { id: id.clone(), body, visible: Instant::now() + delay, count: 0, version: 0 };
-        self.0.lock().unwrap().push(held);
+        self.0.lock().unwrap().waiting.push(held);
         Receipt::new(MessageId::new(id), "0")
     }
 
     fn receive(&self, max: usize, visibility: Duration) -> Vec<Message> {
-        let mut all = self.0.lock().unwrap();
-        all.sort_by(|a, b| a.id.cmp(&b.id));
-        let now = Instant::now();
-        let due = all.iter_mut().filter(|m| m.visible <= now).take(max);
+        let mut shared = self.0.lock().unwrap();
+        let (now, most) = (Instant::now(), shared.most.unwrap_or(u32::MAX));
+        let worn: Vec<_> = shared.waiting.extract_if(.., |m| m.visible <= now && m.count >= most).collect();
+        shared.poisoned.extend(worn);
+        shared.waiting.sort_by(|a, b| a.id.cmp(&b.id));
+        let due = shared.waiting.iter_mut().filter(|m| m.visible <= now).take(max);
         due.map(|held| {
             (held.visible, held.count, held.version) = (now + visibility, held.count + 1, held.version + 1);
-            let id = MessageId::new(held.id.clone());
-            let message = Message::new(id.clone(), held.body.clone(), held.count, Ticks::MAX);
-            message.with_receipt(Receipt::new(id, held.version.to_string()))
+            held.message()
         })
         .collect()
     }
 
-    fn with<T>(&self, receipt: &Receipt, then: impl FnOnce(&mut Vec<Held>, usize) -> T) -> Result<T> {
-        let mut all = self.0.lock().unwrap();
-        let found = all
-            .iter()
-            .position(|m| m.id == receipt.id().as_str() && m.version.to_string() == receipt.token());
-        Ok(then(&mut all, found.ok_or_else(|| void(receipt.id()))?))
+    fn set_aside(&self, max: usize) -> Vec<Message> {
+        self.0.lock().unwrap().poisoned.iter().take(max).map(Held::message).collect()
+    }
+
+    /// Takes a message out.
+    fn take(&self, receipt: &Receipt) -> Result<Held> {
+        let Shared { waiting, poisoned, .. } = &mut *self.0.lock().unwrap();
+        let found = [waiting, poisoned].into_iter().find_map(|messages| {
+            let at = messages.iter().position(|m| m.is(receipt))?;
+            Some(messages.remove(at))
+        });
+        found.ok_or_else(|| void(receipt.id()))
+    }
+
+    fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
+        let mut shared = self.0.lock().unwrap();
+        let held = shared.waiting.iter_mut().find(|m| m.is(receipt)).ok_or_else(|| void(receipt.id()))?;
+        (held.visible, held.version) = (Instant::now() + visibility, held.version + 1);
+        Ok(held.receipt())
+    }
+}
+
+impl Held {
+    fn is(&self, receipt: &Receipt) -> bool {
+        self.id == receipt.id().as_str() && self.version.to_string() == receipt.token()
+    }
+
+    fn receipt(&self) -> Receipt {
+        Receipt::new(MessageId::new(self.id.clone()), self.version.to_string())
+    }
+
+    fn message(&self) -> Message {
+        let id = MessageId::new(self.id.clone());
+        Message::new(id, self.body.clone(), self.count, Ticks::MAX).with_receipt(self.receipt())
     }
 }
 
@@ -117,31 +160,29 @@ impl WorkQueue for StagedQueue {
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
         let receipt = receipt.clone();
-        let renewed = move |m: Messages| {
-            m.with(&receipt, |all, at| {
-                let held = &mut all[at];
-                (held.visible, held.version) = (Instant::now() + visibility, held.version + 1);
-                Receipt::new(receipt.id().clone(), held.version.to_string())
-            })
-        };
-        self.step(None, "renew", renewed).await
+        self.step(None, "renew", move |m| m.renew(&receipt, visibility)).await
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
         let receipt = receipt.clone();
         let row = receipt.id().to_string();
-        self.step(Some(row), "delete", move |m| m.with(&receipt, |all, at| drop(all.remove(at)))).await
+        self.step(Some(row), "delete", move |m| m.take(&receipt).map(drop)).await
     }
 
     async fn peek(&self, _max: usize) -> Result<Vec<Message>> {
         Ok(Vec::new())
     }
 
-    async fn poison(&self, _max: usize) -> Result<Vec<Message>> {
-        Ok(Vec::new())
+    async fn poison(&self, max: usize) -> Result<Vec<Message>> {
+        self.step(None, "poison", move |m| Ok(m.set_aside(max))).await
     }
 
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
-        Err(void(&message.id))
+        let Some(receipt) = message.receipt.clone() else { return Err(void(&message.id)) };
+        let again = move |m: Messages| {
+            let held = m.take(&receipt)?;
+            Ok(m.send(held.id, held.body, Duration::ZERO))
+        };
+        self.step(None, "requeue", again).await
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use table_core::store::{Error, ErrorKind, Outcome, Result};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::footprint::Footprint;
 
@@ -26,6 +26,10 @@ pub(super) enum Action {
     Stall(Duration),
     /// It runs, its answer is lost, and the process pauses until so long after the start.
     StallUnanswered(Duration),
+    /// It runs, and the process pauses for so long.
+    Pause(Duration),
+    /// It runs after so long.
+    Slow(Duration),
     /// It is lost, and nobody can tell.
     Lose,
     /// It runs and its answer is lost.
@@ -47,7 +51,12 @@ impl Action {
     pub(super) const fn can_happen_to_reads(self) -> bool {
         !matches!(
             self,
-            Self::LoseAnswer | Self::Late | Self::StallUnanswered(_) | Self::CrashAfter | Self::Resend(_)
+            Self::LoseAnswer
+                | Self::Late
+                | Self::StallUnanswered(_)
+                | Self::CrashAfter
+                | Self::Resend(_)
+                | Self::Slow(_)
         )
     }
 }
@@ -117,7 +126,9 @@ impl Stage {
     /// Requests that wait, in the order of tasks, and late ones.
     pub(super) fn waiting(&self) -> Vec<(RequestId, Footprint, bool)> {
         let inner = self.lock();
-        inner.waiting.iter().map(|(id, w)| (*id, w.footprint.clone(), w.can_be_late)).collect()
+        // A process may do something else before it looks at what was decided.
+        let open = inner.waiting.iter().filter(|(_, waiting)| waiting.verdict.is_none());
+        open.map(|(id, w)| (*id, w.footprint.clone(), w.can_be_late)).collect()
     }
 
     pub(super) fn late(&self) -> Vec<(RequestId, Footprint)> {
@@ -201,6 +212,11 @@ impl Stage {
             Action::StallUnanswered(until) => {
                 let _unseen = run.await;
                 self.stall(task, Err(lost(reads)), until).await
+            }
+            Action::Pause(length) => self.stall(task, run.await, self.started.elapsed() + length).await,
+            Action::Slow(length) => {
+                sleep(length).await;
+                run.await
             }
             Action::CrashAfter => {
                 let _unseen = run.await;

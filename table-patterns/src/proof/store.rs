@@ -1,5 +1,8 @@
 //! A store whose requests wait for their turn.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
@@ -23,6 +26,10 @@ pub(super) struct StagedStore {
     pub(super) task: usize,
     /// The table whose commits are watched, and the property that no two entities may share.
     pub(super) watched: (TableName, &'static str),
+    /// Whether requests wait; until then they pass.
+    pub(super) live: Arc<AtomicBool>,
+    /// Whether it is wrong to write.
+    pub(super) reads_only: bool,
 }
 
 impl StagedStore {
@@ -31,6 +38,9 @@ impl StagedStore {
         footprint: Footprint,
         run: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
+        if !self.live.load(Ordering::SeqCst) {
+            return run.await;
+        }
         let label = format!("read {footprint:?}");
         self.stage.request(self.task, footprint, true, || label.clone(), Box::pin(run)).await
     }
@@ -41,6 +51,12 @@ impl StagedStore {
         label: impl Fn() -> String,
         run: BoxFuture<'static, Result<T>>,
     ) -> Result<T> {
+        if !self.live.load(Ordering::SeqCst) {
+            return run.await;
+        }
+        if self.reads_only {
+            self.stage.accuse(format!("a report writes: {}", label()));
+        }
         self.stage.request(self.task, footprint, false, label, run).await
     }
 }
@@ -79,7 +95,7 @@ impl TableStore for StagedStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let footprint = Footprint::all(table.as_str(), false);
+        let footprint = Footprint::of_query(table.as_str(), query);
         let (store, table, query, from) = (self.store.clone(), table.clone(), query.clone(), from.cloned());
         self.read(footprint, async move { store.query(&table, &query, from.as_ref()).await }).await
     }

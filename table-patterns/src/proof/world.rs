@@ -1,30 +1,31 @@
 //! Entities, their index, those who write them, and what must hold in the end.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, SYSTEM_PREFIX, TableName, ValueRef};
-use table_core::query::Query;
-use table_core::store::{Outcome, Result, TableStore, TableStoreExt};
+use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::store::{Result, TableStore};
 use tokio::time::sleep;
 
-use super::lists::{LISTS, check_lists};
 use super::queue::{Messages, StagedQueue};
+use super::rest::{Phase, Rest, Verdict};
 use super::stage::Stage;
 use super::store::{MARK, StagedStore};
+use super::told::Told;
 use crate::index::{Entry, Location, Maintainer, Shape};
-use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing, is_pending};
+use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
 /// The life of a request, here and at the server.
-const CLIENT: Duration = Duration::from_millis(60);
-const SERVER: Duration = Duration::from_millis(40);
+pub(super) const CLIENT: Duration = Duration::from_millis(60);
+pub(super) const SERVER: Duration = Duration::from_millis(40);
 const VALUE: &str = "Value";
-const TABLES: [&str; 4] = ["Names", "Cities", "People", LISTS];
+const LISTS: &str = "Lists";
+/// The tables of entries.
+const TABLES: [&str; 3] = ["Names", "Cities", LISTS];
 
 /// Which entries the value of an entity has: one in a unique index, one in another, a place in a list.
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +74,6 @@ fn people() -> TableName {
     TableName::new("People").unwrap()
 }
 
-/// What a writer was told, by its mark.
-type Told = Arc<Mutex<Vec<(String, Option<Outcome>)>>>;
-
 /// The store, the queue and what was written.
 #[derive(Clone)]
 pub(super) struct World {
@@ -92,7 +90,7 @@ impl World {
     /// A world with these entities and values.
     pub(super) async fn new(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
         let store = MemoryStore::new();
-        for table in TABLES {
+        for table in TABLES.into_iter().chain(["People"]) {
             store.create_table(&TableName::new(table)?).await?;
         }
         let (stage, messages, told) = (stage.clone(), Messages::default(), Told::default());
@@ -120,7 +118,8 @@ impl World {
     fn journal(&self, task: usize) -> Journal {
         let (store, stage) = (self.store.clone(), self.stage.clone());
         let watched = (people(), if self.people.unique { VALUE } else { "none" });
-        let store = StagedStore { store, stage, task, watched };
+        let store =
+            StagedStore { store, stage, task, watched, live: Arc::new(true.into()), reads_only: false };
         self.journal_over(Arc::new(store), self.queue(task))
     }
 
@@ -167,9 +166,8 @@ impl World {
                     (Some(old), Some(new)) => Change::replace(old, new),
                 };
                 let result = journal.write(&[change], Acknowledge::Applied).await;
-                world.stage.note(|| format!("task {task} is told {:?}", result.as_ref().map(|c| c.entries)));
-                world.told.lock().unwrap().push((mark, result.as_ref().err().map(|e| e.outcome())));
-                if result.is_ok_and(|_| true) {
+                world.told.add(&world.stage, mark, &result);
+                if result.is_ok() {
                     return;
                 }
             }
@@ -208,7 +206,7 @@ impl World {
         Box::pin(async move { Ok(world.judge().await?.err()) })
     }
 
-    async fn judge(&self) -> Result<Result<(), String>> {
+    async fn judge(&self) -> Result<Verdict> {
         if self.queued {
             self.work().await?;
             if let Err(wrong) = self.check(Phase::Worked).await? {
@@ -220,7 +218,7 @@ impl World {
             self.undisturbed().sweep(&unique_tables(), Duration::ZERO).await?;
         }
         let swept = self.check(Phase::Swept).await?.map_err(|wrong| format!("after the sweep: {wrong}"));
-        Ok(swept.and_then(|()| self.check_told()))
+        Ok(swept.and_then(|()| self.told.check(&self.stage)))
     }
 
     async fn work(&self) -> Result<()> {
@@ -236,80 +234,15 @@ impl World {
         Ok(())
     }
 
-    async fn check(&self, stage: Phase) -> Result<Result<(), String>> {
-        if self.messages.len() > 0 {
-            return Ok(Err(format!("{} tickets are left", self.messages.len())));
+    async fn check(&self, phase: Phase) -> Result<Verdict> {
+        let rest = Rest::read(&self.store, &people(), &TABLES, &self.messages, phase).await?;
+        match rest.check_evidence() {
+            Ok(()) => rest.check_entries(&self.store, |entity| self.people.entries(entity)).await,
+            wrong => Ok(wrong),
         }
-        let rows = self.store.query_all(&people(), &Query::new()).await?;
-        let (system, entities): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.key().is_system());
-        let is_abort = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("abort"));
-        if let Some(row) = system.iter().find(|row| !is_abort(row) || stage == Phase::Swept) {
-            return Ok(Err(format!("the journal row {} is left", row.key())));
-        }
-        let mut wanted = BTreeMap::new();
-        for entity in &entities {
-            for entry in self.people.entries(entity)?.into_iter().filter(|e| !e.shape.is_shared()) {
-                if wanted.insert(entry.location.clone(), entry.owner).is_some() {
-                    return Ok(Err(format!("two entities have the entry {}", entry.location.key)));
-                }
-            }
-        }
-        for (at, row) in self.index_rows().await? {
-            let right =
-                wanted.remove(&at).is_some_and(|owner| Entry::owner_of(&row).is_ok_and(|o| o == owner));
-            let reserved = is_pending(&row) && stage == Phase::Worked && has_abort_row(&row, &system);
-            if !reserved && (!right || is_pending(&row)) {
-                return Ok(Err(format!("the row {} should not be there: {row:?}", at.key)));
-            }
-        }
-        if let Some((at, owner)) = wanted.pop_first() {
-            return Ok(Err(format!("{owner} has no entry {}", at.key)));
-        }
-        check_lists(&self.store, self.people, &entities).await
     }
-
-    async fn index_rows(&self) -> Result<Vec<(Location, Entity)>> {
-        let mut all = Vec::new();
-        for table in ["Names", "Cities"] {
-            let table = TableName::new(table)?;
-            for row in self.store.query_all(&table, &Query::new()).await? {
-                all.push((Location { table: table.clone(), key: row.key().clone() }, row));
-            }
-        }
-        Ok(all)
-    }
-
-    /// What was said to be written was, and what was said not to be was not.
-    fn check_told(&self) -> Result<(), String> {
-        for (mark, error) in self.told.lock().unwrap().iter() {
-            let (committed, told) = (self.stage.is_committed(mark), *error);
-            match told {
-                Some(Outcome::NotApplied) if committed => {
-                    return Err(format!("{mark} was told that nothing was written"));
-                }
-                Some(Outcome::Applied) => {
-                    return Err(format!("{mark} was told of an error after its commit"));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Worked,
-    Swept,
 }
 
 fn unique_tables() -> Vec<TableName> {
     vec![TableName::new("Names").unwrap()]
-}
-
-/// Whether the abort row of the write that reserved a row is there.
-fn has_abort_row(row: &Entity, system: &[Entity]) -> bool {
-    let Some(ValueRef::Guid(write)) = row.get("OwnerWrite") else { return false };
-    let key = format!("{SYSTEM_PREFIX}j_{}", write.simple());
-    system.iter().any(|row| row.key().row() == key)
 }

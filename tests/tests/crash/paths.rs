@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use futures_util::stream;
 use table_core::adapter::{CrashPoint, FaultInjector};
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Operation, Result, TableStoreExt};
-use table_patterns::index::{ScrubCursor, ScrubMode, ScrubReport};
+use table_patterns::index::{BulkInsert, InsertSummary, ScrubCursor, ScrubMode, ScrubReport};
 use table_patterns::journal::{Acknowledge, Change, Recovery};
 use tokio::time::sleep;
 
@@ -41,11 +42,17 @@ const WRITE: Path = Path {
     dropped: None,
 };
 
-pub(crate) const PATHS: [Path; 16] = [
+pub(crate) const PATHS: [Path; 17] = [
     Path { name: "insert", act: insert, visible: |all| has(all, "3", "kay"), ..WRITE },
     Path { name: "update", act: update, visible: |all| has(all, "1", "kai"), ..WRITE },
     Path { name: "delete", act: delete, visible: |all| !has(all, "1", "ken"), ..WRITE },
     Path { name: "group", act: group, visible: |all| has(all, "1", "kai") && has(all, "3", "kay"), ..WRITE },
+    Path {
+        name: "bulk insert of several groups",
+        act: insert_all,
+        visible: |all| MANY.iter().all(|(_, id, name, _)| has(all, id, name)),
+        ..WRITE
+    },
     Path { name: "taken", act: taken, visible: |all| !has(all, "3", "kim"), ..WRITE },
     Path {
         name: "recovery of a committed write",
@@ -116,6 +123,28 @@ fn group<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result
         let changes =
             [Change::replace(old, person("1", "kai", "rome")?), Change::insert(person("3", "kay", "oslo")?)];
         process.people.write(&changes).await.map(drop)
+    })
+}
+
+/// New people of two partitions.
+const MANY: [(&str, &str, &str, &str); 6] = [
+    ("p", "3", "kay", "oslo"),
+    ("q", "4", "kit", "rome"),
+    ("p", "5", "kip", "oslo"),
+    ("p", "6", "kol", "rome"),
+    ("q", "7", "kas", "oslo"),
+    ("p", "8", "kez", "oslo"),
+];
+
+fn insert_all<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    let people = MANY.map(|(partition, id, name, city)| {
+        person(id, name, city).and_then(|person| Ok(person.with_key(Key::new(partition, id)?)))
+    });
+    // Three at a time: two groups, then one.
+    let options = BulkInsert::default().with_window(3).with_parallelism(2);
+    Box::pin(async move {
+        let outcomes = process.people.insert_all(stream::iter(people), options);
+        InsertSummary::of(outcomes).await?.into_result().map(drop)
     })
 }
 

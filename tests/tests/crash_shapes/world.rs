@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
+use futures_util::{TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
@@ -12,7 +12,8 @@ use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, Result, TableStore, TableStoreExt};
 use table_patterns::index::{
-    Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
+    BulkInsert, Index, IndexOptions, IndexState, IndexedEntities, InsertSummary, Overflow, Placement,
+    ScrubMode, Shape,
 };
 use table_patterns::journal::{Change, Timing};
 
@@ -32,6 +33,7 @@ pub(crate) enum Path {
     Move,
     Delete,
     Group,
+    InsertAll,
     Shrink,
     Build,
     Drop,
@@ -39,11 +41,12 @@ pub(crate) enum Path {
     Sweep,
 }
 
-pub(crate) const PATHS: [Path; 9] = [
+pub(crate) const PATHS: [Path; 10] = [
     Path::Insert,
     Path::Move,
     Path::Delete,
     Path::Group,
+    Path::InsertAll,
     Path::Shrink,
     Path::Build,
     Path::Drop,
@@ -243,6 +246,12 @@ async fn act(people: &IndexedEntities, path: Path) -> Result<()> {
         Path::Group => {
             let changes = (40..46).map(|id| person(id, ["oslo", "rome"][id % 2]).map(Change::insert));
             people.write(&changes.collect::<Result<Vec<_>>>()?).await.map(drop)
+        }
+        Path::InsertAll => {
+            let new = (40..52).map(|id| person(id, ["oslo", "rome"][id % 2]));
+            let options = BulkInsert::default().with_window(4).with_parallelism(1);
+            let outcomes = people.insert_all(stream::iter(new), options);
+            InsertSummary::of(outcomes).await?.into_result().map(drop)
         }
         Path::Shrink => {
             let mut changes = Vec::new();

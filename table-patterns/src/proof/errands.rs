@@ -1,0 +1,117 @@
+//! A submitter and workers of an eventually consistent transaction, in bounded and random orders.
+
+use table_core::model::Entity;
+use uuid::Uuid;
+
+use super::choose::{Bounds, Choose, Random, Systematic};
+use super::explore::{Explored, Play, explore};
+use super::interleavings::FAULTS;
+use super::office::{Office, key, table};
+use super::stage::Stage;
+use crate::eventual::{EventualTransaction, Place, TransactionId};
+use crate::journal::Acknowledge;
+use crate::journal::Acknowledge::{Applied, Committed};
+
+/// What becomes of a transaction whose handler fails until it is repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Poison {
+    /// The handler does not fail.
+    Never,
+    /// It is repaired, and the transaction is put back.
+    Requeued,
+    /// The rest is given up.
+    Discarded,
+}
+
+/// Who submits a transaction and who works on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Errand {
+    /// Whether the plan is larger than a message.
+    pub(super) large: bool,
+    pub(super) acknowledge: Acknowledge,
+    /// How many submit it, all under its one id.
+    pub(super) submitters: usize,
+    pub(super) workers: usize,
+    pub(super) poison: Poison,
+}
+
+impl Errand {
+    pub(super) const fn new(large: bool, acknowledge: Acknowledge, workers: usize) -> Self {
+        Self { large, acknowledge, submitters: 1, workers, poison: Poison::Never }
+    }
+
+    pub(super) const fn submitted_by(self, submitters: usize) -> Self {
+        Self { submitters, ..self }
+    }
+
+    pub(super) const fn poisoned(self, poison: Poison) -> Self {
+        Self { poison, ..self }
+    }
+
+    pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
+        explore(chooser, &async |stage: &Stage| {
+            let office = Office::new(stage, *self).await?;
+            let mut tasks = Vec::new();
+            for _ in 0..self.submitters {
+                tasks.push(office.submitter(tasks.len()).await?);
+            }
+            for _ in 0..self.workers {
+                tasks.push(office.worker(tasks.len()).await?);
+            }
+            Ok(Play { tasks, verdict: office.verdict() })
+        })
+    }
+
+    /// A desk entity is written, archived, a mail is sent, and another entity goes: a step that is repeated
+    /// behind a later one is seen in the end.
+    pub(super) fn plan(&self) -> EventualTransaction {
+        let mail = vec![0; if self.large { 25_000 } else { 1 }];
+        let place = |name: &str, row: &str| Place::new("office", table(name), key(row));
+        EventualTransaction::with_id(TransactionId::from_uuid(Uuid::from_u128(7)))
+            .upsert("office", table("Desk"), Entity::from(key("x")))
+            .move_entity(place("Desk", "x"), place("Archive", "x"))
+            .handle("mail", mail)
+            .delete_if_exists(place("Desk", "old"))
+    }
+}
+
+const ORDERS: Bounds = Bounds::all_orders().switching(2);
+const FAULT: Bounds = Bounds::all_orders().switching(1).with_faults(1, FAULTS);
+/// Where a plan is long, or is tried often, the faults of processes that are not interrupted.
+const ALONE: Bounds = Bounds::all_orders().switching(0).with_faults(1, FAULTS);
+
+#[test]
+fn a_submitter_and_two_workers() {
+    let errand = Errand::new(false, Committed, 2);
+    errand.explore(Systematic::new(ORDERS)).assert_right("a transaction and two workers");
+    let errand = Errand::new(false, Applied, 1);
+    errand.explore(Systematic::new(ORDERS)).assert_right("a transaction that its submitter applies");
+}
+
+#[test]
+fn a_submitter_and_two_workers_and_a_fault() {
+    let errand = Errand::new(false, Committed, 2);
+    errand.explore(Systematic::new(FAULT)).assert_right("a transaction, two workers and a fault");
+}
+
+#[test]
+fn a_submitter_who_applies_a_worker_and_a_fault() {
+    let errand = Errand::new(false, Applied, 1);
+    errand.explore(Systematic::new(FAULT)).assert_right("a transaction of its submitter and a fault");
+}
+
+#[test]
+fn a_poisoned_transaction_and_a_fault() {
+    for (what, poison) in [("put back", Poison::Requeued), ("discarded", Poison::Discarded)] {
+        let errand = Errand::new(false, Committed, 1).poisoned(poison);
+        let name = format!("a poisoned transaction that is {what}, and a fault");
+        errand.explore(Systematic::new(ALONE)).assert_right(&name);
+    }
+}
+
+#[test]
+fn crowds_around_a_transaction_by_chance() {
+    let bounds = Bounds::all_orders().with_faults(3, FAULTS);
+    let errand = Errand::new(false, Committed, 2).submitted_by(2);
+    errand.explore(Random::new(bounds, 1, 200)).assert_right("a crowd around a small plan, Committed");
+}

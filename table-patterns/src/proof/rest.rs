@@ -1,0 +1,142 @@
+//! What must hold when everything has come to rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::query::Query;
+use table_core::store::{Result, TableStoreExt};
+
+use super::queue::Messages;
+use crate::index::shared::{SharedRows, is_chunk};
+use crate::index::{Entry, Location};
+use crate::journal::is_pending;
+
+/// What is wrong, if anything is.
+pub(super) type Verdict = Result<(), String>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Workers have no ticket left.
+    Worked,
+    /// A sweep has looked for the rest, twice.
+    Swept,
+}
+
+/// The rows of a store at rest.
+pub(super) struct Rest {
+    phase: Phase,
+    tickets: usize,
+    /// Journal rows and abort rows.
+    journal: Vec<Entity>,
+    pub(super) entities: Vec<Entity>,
+    entries: Vec<(Location, Entity)>,
+}
+
+impl Rest {
+    /// Reads the table of the entities, and those of entries.
+    pub(super) async fn read(
+        store: &MemoryStore,
+        people: &TableName,
+        tables: &[&str],
+        messages: &Messages,
+        phase: Phase,
+    ) -> Result<Self> {
+        let mut this = Self {
+            phase,
+            tickets: messages.len(),
+            journal: Vec::new(),
+            entities: Vec::new(),
+            entries: Vec::new(),
+        };
+        let elsewhere = tables.iter().copied().map(TableName::new).collect::<Result<Vec<_>, _>>()?;
+        for table in std::iter::once(people.clone()).chain(elsewhere) {
+            for row in store.query_all(&table, &Query::new()).await? {
+                this.add(&table, people, row);
+            }
+        }
+        Ok(this)
+    }
+
+    fn add(&mut self, table: &TableName, people: &TableName, row: Entity) {
+        let is_entry = Entry::index_of(&row).is_some() || is_chunk(&row);
+        if table == people && row.key().row().starts_with(&format!("{SYSTEM_PREFIX}j_")) {
+            self.journal.push(row);
+        } else if row.key().is_system() && !is_entry {
+            // The catalog, and whose a table of entries is.
+        } else if is_entry || table != people {
+            self.entries.push((Location { table: table.clone(), key: row.key().clone() }, row));
+        } else {
+            self.entities.push(row);
+        }
+    }
+
+    /// No ticket is left, no journal row, and in the end no abort row and no reservation either. Until
+    /// then a reservation has the abort row of its write beside it.
+    pub(super) fn check_evidence(&self) -> Verdict {
+        if self.tickets > 0 {
+            return Err(format!("{} tickets are left", self.tickets));
+        }
+        let is_abort = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("abort"));
+        if let Some(row) = self.journal.iter().find(|row| !is_abort(row) || self.phase == Phase::Swept) {
+            return Err(format!("the journal row {} is left", row.key()));
+        }
+        let left = self.entries.iter().find(|(_, row)| is_pending(row) && !self.is_given_up(row));
+        left.map_or(Ok(()), |(_, row)| Err(format!("the reservation {} is left", row.key())))
+    }
+
+    /// Whether a pending row is one that a sweep will release.
+    fn is_given_up(&self, row: &Entity) -> bool {
+        let Some(ValueRef::Guid(write)) = row.get("OwnerWrite") else { return false };
+        let key = format!("{SYSTEM_PREFIX}j_{}", write.simple());
+        self.phase == Phase::Worked && self.journal.iter().any(|row| row.key().row() == key)
+    }
+
+    /// The entries are exactly those of the entities.
+    pub(super) async fn check_entries(
+        &self,
+        store: &MemoryStore,
+        derive: impl Fn(&Entity) -> Result<Vec<Entry>>,
+    ) -> Result<Verdict> {
+        let (mut rows, mut lists) = (BTreeMap::new(), BTreeMap::new());
+        for entity in &self.entities {
+            for entry in derive(entity)? {
+                let wanted = entry.to_entity();
+                let (at, owner) = (entry.location, entry.owner);
+                if entry.shape.is_shared() {
+                    lists.entry(at).or_insert_with(BTreeSet::new).insert(owner);
+                } else if let Some((other, _)) = rows.insert(at, (owner, wanted)) {
+                    return Ok(Err(format!("{other} has the same entry as {}", entity.key())));
+                }
+            }
+        }
+        for (at, row) in self.entries.iter().filter(|(_, row)| !is_chunk(row)) {
+            let held = match lists.remove(at) {
+                Some(members) => members == members_of(store, at, row).await?,
+                None => rows.remove(at).is_some_and(|(_, wanted)| holds(row, &wanted)),
+            };
+            let reserved = is_pending(row) && self.is_given_up(row);
+            if !held && !reserved {
+                return Ok(Err(format!("the entry {} should not be there: {row:?}", at.key)));
+            }
+        }
+        let lost = rows.pop_first().map(|(at, (owner, _))| format!("{owner} has no entry {}", at.key));
+        let lost =
+            lost.or_else(|| lists.pop_first().map(|(at, o)| format!("there is no list {} of {o:?}", at.key)));
+        Ok(lost.map_or(Ok(()), Err))
+    }
+}
+
+async fn members_of(
+    store: &MemoryStore,
+    at: &Location,
+    row: &Entity,
+) -> Result<BTreeSet<table_core::model::Key>> {
+    let members = SharedRows { store, blobs: None }.members_of(at, row).await?;
+    Ok(members.and_then(|m| m.keys()).unwrap_or_default().into_iter().collect())
+}
+
+/// Whether an entry's row has all that it is to have.
+fn holds(row: &Entity, wanted: &Entity) -> bool {
+    wanted.properties().iter().all(|p| row.get(p.name()) == Some(p.value()))
+}
