@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use table_core::model::{EdmType, Properties};
+use table_core::model::{EdmType, PackedPart, Properties};
 
 /// In a tag: the property must not leave in the clear.
 const MARK: u8 = 0x80;
@@ -148,7 +148,7 @@ pub(crate) fn pack<E>(
     out: &mut Vec<u8>,
     mut number: impl FnMut(&[u8]) -> Result<Option<u16>, E>,
 ) -> Result<(), E> {
-    for (head, value) in properties.packed_parts() {
+    for PackedPart { head, edm_type, value, .. } in properties.packed_parts() {
         match number(head)? {
             Some(number @ 0x80..) => out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]),
             Some(number) => out.push(number as u8),
@@ -157,7 +157,7 @@ pub(crate) fn pack<E>(
                 out.extend_from_slice(head);
             }
         }
-        if head_type(head).is_some_and(|edm_type| edm_type.packed_bytes().is_none()) {
+        if edm_type.packed_bytes().is_none() {
             push_length(value.len() as u32, out);
         }
         out.extend_from_slice(value);

@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
             "PartitionKey" => self.partition = Some(json.text()?),
             "RowKey" => self.row = Some(json.text()?),
             "Timestamp" => self.timestamp = timestamp(json)?,
-            "odata.etag" => self.etag = Some(ETag::from(&*json.text()?)),
+            "odata.etag" => self.etag = Some(json.with_text(|text| ETag::from(text))?),
             other if other.ends_with(TYPE) => {
                 let edm_type = type_name(json)?;
                 self.annotate(name, edm_type);

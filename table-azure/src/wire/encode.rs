@@ -3,8 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use table_core::model::{EdmType, Entity, PropertyRef, ValueRef};
+use table_core::model::{EdmType, Entity, PackedPart, ValueRef};
 use uuid::Uuid;
+
+use super::words::before_escape;
 
 /// The JSON of an entity, keys first.
 ///
@@ -25,46 +27,76 @@ pub fn encode_entity(entity: &Entity) -> Vec<u8> {
 /// [`encode_entity`], appended to `out`.
 pub fn encode_into(entity: &Entity, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"PartitionKey\":");
-    json(out, entity.key().partition());
+    push_text(out, entity.key().partition().as_bytes());
     out.extend_from_slice(b",\"RowKey\":");
-    json(out, entity.key().row());
-    for property in entity.properties() {
-        push_property(out, &property);
+    push_text(out, entity.key().row().as_bytes());
+    for part in entity.properties().packed_parts() {
+        push_property(out, part);
     }
     out.push(b'}');
 }
 
-fn push_property(out: &mut Vec<u8>, property: &PropertyRef<'_>) {
-    let edm_type = property.value().edm_type();
+fn push_property(out: &mut Vec<u8>, PackedPart { name, edm_type, value, .. }: PackedPart<'_>) {
     if !JSON_KNOWS.contains(&edm_type) {
-        push_name(out, property.name());
+        push_name(out, name);
         // In place of the closing quote.
         out.pop();
         out.extend_from_slice(b"@odata.type\":\"");
         out.extend_from_slice(edm_type.name().as_bytes());
         out.push(b'"');
     }
-    push_name(out, property.name());
+    push_name(out, name);
     out.push(b':');
-    push_value(out, property.value());
+    if edm_type == EdmType::String {
+        // UTF-8 already, which nobody needs to check.
+        push_text(out, value);
+    } else if let Some(value) = ValueRef::from_packed(edm_type, value) {
+        push_value(out, value);
+    } else {
+        debug_assert!(false, "packed properties are damaged");
+        out.extend_from_slice(b"null");
+    }
 }
 
 /// Types that a reader of JSON cannot mistake.
 const JSON_KNOWS: [EdmType; 3] = [EdmType::Boolean, EdmType::Int32, EdmType::String];
 
-fn push_name(out: &mut Vec<u8>, name: &str) {
+fn push_name(out: &mut Vec<u8>, name: &[u8]) {
     out.push(b',');
-    // Every name that a store takes is such a one, if it is of ASCII.
-    if name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        quoted(out, |out| out.extend_from_slice(name.as_bytes()));
-    } else {
-        json(out, name);
+    push_text(out, name);
+}
+
+/// UTF-8 as a text of JSON.
+#[inline]
+fn push_text(out: &mut Vec<u8>, mut text: &[u8]) {
+    out.push(b'"');
+    loop {
+        let (plain, rest) = text.split_at(before_escape(text));
+        out.extend_from_slice(plain);
+        let [escaped, rest @ ..] = rest else { break };
+        push_escape(out, *escaped);
+        text = rest;
     }
+    out.push(b'"');
+}
+
+#[cold]
+fn push_escape(out: &mut Vec<u8>, byte: u8) {
+    let short = match byte {
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x08 => b'b',
+        0x0C => b'f',
+        b'"' | b'\\' => byte,
+        _ => return out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+    };
+    out.extend_from_slice(&[b'\\', short]);
 }
 
 fn push_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     match value {
-        ValueRef::String(v) => json(out, v),
+        ValueRef::String(v) => push_text(out, v.as_bytes()),
         ValueRef::Int32(v) => json(out, &v),
         ValueRef::Boolean(v) => json(out, &v),
         ValueRef::Double(v) if v.is_finite() => json(out, &v),

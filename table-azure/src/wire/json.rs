@@ -6,6 +6,8 @@ use std::fmt;
 use table_core::Error;
 use table_core::store::ErrorKind;
 
+use super::words::before_quote;
+
 /// How deep arrays and objects may lie in each other where they are skipped.
 const DEPTH: usize = 64;
 
@@ -47,6 +49,8 @@ pub(super) enum Scalar<'a> {
 pub(super) struct Json<'a> {
     text: &'a str,
     at: usize,
+    /// For texts with escapes that nobody keeps.
+    scratch: String,
 }
 
 /// Reads a whole document. Its UTF-8 is checked once, which is cheaper than for every text in it.
@@ -55,7 +59,7 @@ pub(super) fn read<'a, T>(
     document: impl FnOnce(&mut Json<'a>) -> Result<T>,
 ) -> table_core::Result<T> {
     let text = std::str::from_utf8(json).map_err(unreadable)?;
-    let mut json = Json { text, at: 0 };
+    let mut json = Json { text, at: 0, scratch: String::new() };
     let value = document(&mut json).map_err(unreadable)?;
     match json.peek() {
         None => Ok(value),
@@ -119,6 +123,27 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Shows a text that need not be kept.
+    pub(super) fn with_text<T>(&mut self, look: impl FnOnce(&str) -> T) -> Result<T> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let (end, stop) = self.stop(start)?;
+        if stop == b'"' {
+            self.at = end + 1;
+            return Ok(look(&self.text[start..end]));
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let looked = self.unescape(start, end, &mut scratch).map(|()| look(&scratch));
+        self.scratch = scratch;
+        looked
+    }
+
+    /// How many bytes are not yet read.
+    pub(super) const fn left(&self) -> usize {
+        self.text.len() - self.at
+    }
+
     pub(super) fn scalar(&mut self) -> Result<Scalar<'a>> {
         match self.peek() {
             Some(b'"') => self.text().map(Scalar::Text),
@@ -149,16 +174,26 @@ impl<'a> Json<'a> {
     #[inline]
     fn stop(&self, from: usize) -> Result<(usize, u8)> {
         let bytes = self.text.as_bytes();
-        let at = from + plain(&bytes[from..]);
+        let at = from + before_quote(&bytes[from..]);
         bytes.get(at).map(|stop| (at, *stop)).ok_or_else(|| self.broken("a text without end"))
     }
 
     /// A text from its first backslash on.
-    fn escaped(&mut self, start: usize, mut backslash: usize) -> Result<Cow<'a, str>> {
-        let (mut text, mut from) = (String::with_capacity(2 * (backslash - start) + 64), start);
+    fn escaped(&mut self, start: usize, backslash: usize) -> Result<Cow<'a, str>> {
+        let mut text = String::with_capacity(2 * (backslash - start) + 64);
+        self.unescape(start, backslash, &mut text)?;
+        Ok(Cow::Owned(text))
+    }
+
+    /// Appends a text from its first backslash on, and what came before that.
+    fn unescape(&mut self, start: usize, mut backslash: usize, text: &mut String) -> Result<()> {
+        let mut from = start;
         loop {
             let escape = self.text.as_bytes().get(backslash + 1).copied();
-            let Some(escape @ (b'"' | b'\\' | b'/')) = escape else { return self.rarely_escaped(start) };
+            let Some(escape @ (b'"' | b'\\' | b'/')) = escape else {
+                *text = self.rarely_escaped(start)?;
+                return Ok(());
+            };
             text.push_str(&self.text[from..backslash]);
             text.push(char::from(escape));
             from = backslash + 2;
@@ -166,14 +201,14 @@ impl<'a> Json<'a> {
             if stop == b'"' {
                 text.push_str(&self.text[from..at]);
                 self.at = at + 1;
-                return Ok(Cow::Owned(text));
+                return Ok(());
             }
             backslash = at;
         }
     }
 
     /// A text with escapes of every kind.
-    fn rarely_escaped(&mut self, start: usize) -> Result<Cow<'a, str>> {
+    fn rarely_escaped(&mut self, start: usize) -> Result<String> {
         let mut rest = serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
         let text = match rest.next() {
             Some(Ok(text)) => text,
@@ -181,7 +216,7 @@ impl<'a> Json<'a> {
             None => return Err(self.broken("a text without end")),
         };
         self.at = start - 1 + rest.byte_offset();
-        Ok(Cow::Owned(text))
+        Ok(text)
     }
 
     fn number(&mut self) -> Result<Scalar<'a>> {
@@ -222,25 +257,6 @@ impl<'a> Json<'a> {
     fn expect(&mut self, byte: u8) -> Result<()> {
         if self.take(byte) { Ok(()) } else { Err(self.broken(format!("expected {:?}", char::from(byte)))) }
     }
-}
-
-/// How many bytes come before a quote or a backslash, eight at a time: texts are short, and a search that is
-/// faster on long ones takes longer to begin.
-#[inline]
-fn plain(bytes: &[u8]) -> usize {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
-    const HIGH: u64 = ONES << 7;
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
-    let (words, rest) = bytes.as_chunks();
-    for (n, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let found = zeros(word ^ (ONES * u64::from(b'"'))) | zeros(word ^ (ONES * u64::from(b'\\')));
-        if found != 0 {
-            return n * 8 + found.trailing_zeros() as usize / 8;
-        }
-    }
-    let within = rest.iter().position(|b| matches!(b, b'"' | b'\\'));
-    words.len() * 8 + within.unwrap_or(rest.len())
 }
 
 /// A number; `-0` is the Double.

@@ -12,6 +12,7 @@ mod encode;
 mod json;
 mod page;
 mod value;
+mod words;
 
 pub use decode::decode_entity;
 pub use encode::{encode_entity, encode_into};

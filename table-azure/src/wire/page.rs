@@ -6,7 +6,7 @@ use table_core::model::{Entity, TableName};
 use super::decode::entity;
 use super::json::{self, Json};
 
-/// Room for the properties of the first entity of a page; the others have as much as the one before.
+/// Room for the properties of the first entity of a page; the others have a little more than the one before.
 const CAPACITY: usize = 256;
 
 /// Reads the entities of a page.
@@ -17,8 +17,16 @@ pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
     let mut entities: Vec<Entity> = Vec::new();
     json::read(json, |document| {
         listing(document, |json| {
-            let capacity = entities.last().map_or(CAPACITY, |last| last.properties().as_packed().len());
+            let capacity = entities.last().map_or(CAPACITY, |last| {
+                let before = last.properties().as_packed().len();
+                before + before / 8 + 16
+            });
+            let left = json.left();
             entities.push(entity(json, capacity)?);
+            if entities.len() == 1 {
+                // As many as there are if all are alike.
+                entities.reserve_exact(json.left() / (left - json.left()).max(1));
+            }
             Ok(())
         })
     })?;

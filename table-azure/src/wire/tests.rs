@@ -47,6 +47,13 @@ proptest! {
     }
 
     #[test]
+    fn texts_are_written_as_serde_json_writes_them(text in "\\PC{0,30}|[\\x00-\\x7F]{0,30}") {
+        let json = encode_entity(&Entity::new("p", "r").unwrap().with("P", text.as_str()));
+        let expected = format!(r#"{{"PartitionKey":"p","RowKey":"r","P":{}}}"#, serde_json::to_string(&text).unwrap());
+        prop_assert_eq!(String::from_utf8(json).unwrap(), expected);
+    }
+
+    #[test]
     fn encoded_entities_are_json(entity in any_entity()) {
         let tree: serde_json::Value = serde_json::from_slice(&encode_entity(&entity)).unwrap();
         prop_assert_eq!(tree["PartitionKey"].as_str(), Some(entity.key().partition()));

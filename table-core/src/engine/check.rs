@@ -58,11 +58,12 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     if group.len() > profile.group_operations {
         return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
     }
-    let (mut bytes, mut seen) = (0, HashSet::with_capacity(group.len()));
+    let (mut bytes, mut seen) = (0, HashSet::new());
     for (index, operation) in group.operations().iter().enumerate() {
-        let tally = check_member(group.partition(), operation, &mut seen)
-            .and_then(|()| tally(profile, operation))
-            .map_err(|e| Error::in_transaction(index, e))?;
+        let member =
+            if group.is_as_pushed() { Ok(()) } else { check_member(group.partition(), operation, &mut seen) };
+        let tally =
+            member.and_then(|()| tally(profile, operation)).map_err(|e| Error::in_transaction(index, e))?;
         bytes += tally.payload;
     }
     if bytes > profile.group_bytes {

@@ -24,7 +24,7 @@ pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
     KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
 };
-pub use properties::{Properties, PropertiesIter, PropertyRef};
+pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
 pub use shards::Shards;
 pub use system::SYSTEM_PREFIX;

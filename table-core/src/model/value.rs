@@ -155,6 +155,14 @@ pub enum ValueRef<'a> {
     String(&'a str),
 }
 
+impl<'a> ValueRef<'a> {
+    /// The value of this type in the bytes of a [`PackedPart`](super::PackedPart); `None` if they are not one.
+    #[inline]
+    pub fn from_packed(edm_type: EdmType, bytes: &'a [u8]) -> Option<Self> {
+        super::properties::read(edm_type, bytes)
+    }
+}
+
 impl ValueRef<'_> {
     /// The type of the value.
     pub const fn edm_type(&self) -> EdmType {

@@ -1,4 +1,3 @@
-use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use super::{Error, Operation, Result, ServiceProfile};
@@ -27,8 +26,10 @@ pub struct GroupTransaction {
     partition: PartitionKey,
     operations: Vec<Operation>,
     /// Hashes of the keys, so that most are known to be new without a look at the others.
-    hashes: HashSet<u64>,
+    hashes: Vec<u64>,
     hasher: RandomState,
+    /// Whether operations may have changed since they were pushed.
+    touched: bool,
     bytes: usize,
     max_operations: usize,
     max_bytes: usize,
@@ -40,8 +41,9 @@ impl GroupTransaction {
         Self {
             partition,
             operations: Vec::new(),
-            hashes: HashSet::new(),
+            hashes: Vec::new(),
             hasher: RandomState::new(),
+            touched: false,
             bytes: 0,
             max_operations: profile.group_operations,
             max_bytes: profile.group_bytes,
@@ -79,7 +81,7 @@ impl GroupTransaction {
             return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
         }
         self.bytes = bytes;
-        self.hashes.insert(hash);
+        self.hashes.push(hash);
         self.operations.push(operation);
         Ok(())
     }
@@ -99,6 +101,11 @@ impl GroupTransaction {
         &self.partition
     }
 
+    /// Whether the keys are those that were checked by [`push`](Self::push).
+    pub(crate) const fn is_as_pushed(&self) -> bool {
+        !self.touched
+    }
+
     /// The operations, in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
@@ -107,6 +114,7 @@ impl GroupTransaction {
     /// The operations, to change what they carry (an adapter adds a property, encrypts one). Keys
     /// must stay; backends check.
     pub fn operations_mut(&mut self) -> &mut [Operation] {
+        self.touched = true;
         &mut self.operations
     }
 

@@ -8,7 +8,8 @@ use super::chunk::{Chunk, ChunkBytes, Span};
 use super::{EdmValue, ValueRef};
 use crate::store::{Error, Result};
 
-pub(crate) use packed::{Raw, find, split_value, tag};
+pub use packed::PackedPart;
+pub(crate) use packed::{Raw, find, read, split_value, tag};
 pub use property_ref::{PropertiesIter, PropertyRef};
 
 /// The ordered properties of an entity, packed in one buffer.
@@ -105,11 +106,10 @@ impl Properties {
         std::iter::from_fn(move || Raw::split(&mut rest))
     }
 
-    /// The properties in their order, each cut into what comes before its value (tag, length of the name,
-    /// name) and the value, without its length.
+    /// The properties in their order, cut apart but not read.
     #[inline]
-    pub fn packed_parts(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.raw().map(|raw| (raw.head(), raw.bytes))
+    pub fn packed_parts(&self) -> impl Iterator<Item = PackedPart<'_>> {
+        self.raw().map(|raw| raw.part())
     }
 
     /// The value of a property.

@@ -104,7 +104,7 @@ pub(crate) fn split_value(edm_type: EdmType, bytes: &[u8]) -> Option<(ValueRef<'
 }
 
 #[inline(always)]
-fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
+pub(crate) fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
     Some(match edm_type {
         EdmType::Binary => ValueRef::Binary(v),
         EdmType::Boolean => ValueRef::Boolean(*v.first()? != 0),
@@ -115,6 +115,30 @@ fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
         EdmType::Int64 => ValueRef::Int64(i64::from_le_bytes(v.try_into().ok()?)),
         EdmType::String => ValueRef::String(std::str::from_utf8(v).ok()?),
     })
+}
+
+/// The bytes of a packed property, for those that write it in another form.
+#[derive(Clone, Copy)]
+pub struct PackedPart<'a> {
+    /// What comes before the value: tag, length of the name, name.
+    pub head: &'a [u8],
+    /// The name, UTF-8.
+    pub name: &'a [u8],
+    /// The type.
+    pub edm_type: EdmType,
+    /// The value, without its length; UTF-8 if it is a String.
+    pub value: &'a [u8],
+}
+
+/// Without the value, which may be secret.
+impl std::fmt::Debug for PackedPart<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = String::from_utf8_lossy(self.name);
+        f.debug_struct("PackedPart")
+            .field("name", &name)
+            .field("edm_type", &self.edm_type)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One packed property, cut out but not yet interpreted.
@@ -148,10 +172,10 @@ impl<'a> Raw<'a> {
         Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
     }
 
-    /// Type, mark and name, as they are packed.
     #[inline]
-    pub(super) fn head(&self) -> &'a [u8] {
-        &self.whole[..3 + self.name.len()]
+    pub(super) fn part(&self) -> PackedPart<'a> {
+        let head = &self.whole[..3 + self.name.len()];
+        PackedPart { head, name: self.name, edm_type: self.edm_type, value: self.bytes }
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
