@@ -82,9 +82,10 @@ impl Coordinator {
         let (id, pieces) = (transaction.id(), pieces(text.len()));
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
         let ticket = Stored::new(id, pieces, hash).to_text()?;
+        let sent = Instant::now();
         let mut receipt = self.queue.send(&ticket, self.timing.lease()).await.map_err(not_applied)?;
         // What fails from here on leaves the message: a worker gives the plan up and removes it.
-        self.store_plan(id, text, pieces, &mut receipt).await.map_err(not_applied)?;
+        self.store_plan(id, text, pieces, &mut receipt, sent).await.map_err(not_applied)?;
         let head = Head::new(id, transaction.steps().len(), pieces, hash);
         let begun = self.commit(head, applies).await?;
         self.tell(id, What::Committed);
@@ -103,14 +104,15 @@ impl Coordinator {
         text: &str,
         pieces: usize,
         receipt: &mut Receipt,
+        mut sent: Instant,
     ) -> Result<()> {
-        let mut sent = Instant::now();
         for n in 0..pieces {
-            self.ledger.put_piece(id, n, text).await?;
-            if sent.elapsed() > self.timing.lease() / 3 {
+            // Workers may have a message that was not renewed: nobody would remove a piece that comes after.
+            while sent.elapsed() > self.timing.lease() / 3 {
                 sent = Instant::now();
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;
             }
+            self.ledger.put_piece(id, n, text).await?;
         }
         Ok(())
     }

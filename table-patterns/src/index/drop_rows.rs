@@ -17,8 +17,11 @@ impl Removal<'_> {
     /// Deletes rows of their own, in groups.
     pub(super) async fn entries(&mut self) -> Result<()> {
         let mut from = None;
-        while self.is_in_place().await? {
+        loop {
             let (rows, next) = self.page(from.as_ref()).await?;
+            if !self.is_in_place().await? {
+                return Ok(());
+            }
             let mut groups = Groups::default();
             for row in rows {
                 // In this version only: by the time it is sent, the index may have been built again.
@@ -32,7 +35,6 @@ impl Removal<'_> {
             }
             from = next;
         }
-        Ok(())
     }
 
     /// Whether the index was in its place until all were sent.
@@ -55,8 +57,11 @@ impl Removal<'_> {
     /// Strips copies from the entities that have them, or deletes rows, until none is left.
     pub(super) async fn shared(&mut self) -> Result<()> {
         let (mut from, mut left) = (None, false);
-        while self.is_in_place().await? {
+        loop {
             let (rows, next) = self.page(from.as_ref()).await?;
+            if !self.is_in_place().await? {
+                return Ok(());
+            }
             left |= !rows.is_empty();
             let (entities, index) = (self.entities, &self.index);
             let removals = stream::iter(rows).map(|row| async move {
@@ -77,7 +82,6 @@ impl Removal<'_> {
             }
             from = next;
         }
-        Ok(())
     }
 
     async fn page(&self, from: Option<&Continuation>) -> Result<(Vec<Entity>, Option<Continuation>)> {
@@ -86,7 +90,8 @@ impl Removal<'_> {
         Ok((page.items, page.continuation))
     }
 
-    /// Whether the catalog still has the index as it is to be removed. Once it has not, another program may
+    /// Whether the catalog still has the index as it is to be removed: what was read before is of that index
+    /// then. Once it has not, another program may
     /// build it again: its entries come later than the time for which states are cached.
     async fn is_in_place(&mut self) -> Result<bool> {
         if Instant::now() < self.until {

@@ -100,6 +100,13 @@ fn with_all_rules_a_builder_who_is_replaced_ends_right() {
 }
 
 #[test]
+fn with_all_rules_what_was_revived_and_what_was_built_again_stay() {
+    REVIVED.explore(Systematic::new(FAULT)).assert_right("an entry that was revived");
+    let dropped = Library::new(Rows, Rebuild, KEPT, MOVES).with_keepers(2, FOLLOWS);
+    dropped.explore(Systematic::new(SUPERSEDED)).assert_right("one who drops is replaced and goes on");
+}
+
+#[test]
 fn with_all_rules_the_same_scenes_end_right() {
     for (name, scene) in [
         ("one entity, moved twice", MOVED),
