@@ -40,6 +40,8 @@ pub(crate) enum Answer {
     Planes { planes: u64 },
     /// How many flights there are.
     Count { flights: u64 },
+    /// The raw lines of a day.
+    Csv { day: String, bytes: u64, lines: u64, sha256: String },
     /// How many flights are left.
     Left { remaining: u64 },
 }
@@ -75,6 +77,7 @@ impl fmt::Display for Answer {
             Self::Plane { flights, air_time } => write!(f, "{flights} flights, {air_time} min in the air"),
             Self::Planes { planes } => write!(f, "{planes} planes"),
             Self::Count { flights } => write!(f, "{flights} flights"),
+            Self::Csv { day, bytes, lines, .. } => write!(f, "{lines} lines of {day}, {bytes} bytes"),
             Self::Left { remaining } => write!(f, "{remaining} flights left"),
         }
     }

@@ -11,6 +11,7 @@ use table_patterns::bulk::{BulkOptions, BulkWriter};
 use crate::Result;
 use crate::args::Args;
 use crate::data::DataSet;
+use crate::day_csv::DayFiles;
 use crate::feed::{feed, hand_over};
 use crate::model::{
     DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane,
@@ -22,12 +23,12 @@ use crate::{import, indexes, months};
 /// Requests in flight.
 const IN_FLIGHT: usize = 32;
 /// The row of the import into these tables: with others it was another.
-const NAME: &str = "nycflights13_indexed";
+const NAME: &str = "nycflights13_files";
 
 /// Makes sure that the store holds the data set: loads it unless it is there, whole.
 ///
 /// Without `--data`, whatever the store holds will do.
-pub(crate) async fn ensure(store: &Arc<dyn TableStore>, args: &Args) -> Result<()> {
+pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: &Args) -> Result<()> {
     let imports = Table::<Import>::new(Arc::clone(store), IMPORTS)?;
     imports.create_if_missing().await?;
     let found = imports.get(Import::key(NAME)?).await?;
@@ -44,6 +45,8 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, args: &Args) -> Result<(
     let import = Import { name: NAME.to_owned(), fingerprint, complete: false, entities: 0 };
     imports.insert_or_replace(&import).await?;
     recreate_tables(store).await?;
+    files.recreate().await?;
+    files.load(&data.flights).await?;
     let entities = load(store, data).await?;
     imports.insert_or_replace(&Import { complete: true, entities, ..import }).await?;
     Ok(())

@@ -7,6 +7,7 @@
 
 mod answer;
 mod args;
+mod day_csv;
 mod feed;
 mod import;
 mod indexes;
@@ -24,10 +25,12 @@ use std::sync::Arc;
 
 use clap::Parser;
 use examples::{data, row};
+use object_store::ObjectStore;
 use table_core::store::TableStore;
 
 use answer::{Answer, Answered};
 use args::Args;
+use day_csv::DayFiles;
 use questions::Questions;
 
 /// The result of everything here: errors are for the person who started the program.
@@ -46,14 +49,15 @@ async fn main() -> ExitCode {
 
 async fn run(args: &Args) -> Result<()> {
     let opened = args.store().open().await?;
-    answer(args, Arc::clone(&opened.store)).await?;
+    answer(args, Arc::clone(&opened.store), Arc::clone(&opened.blobs)).await?;
     Ok(opened.close().await?)
 }
 
-async fn answer(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {
-    load::ensure(&store, args).await?;
+async fn answer(args: &Args, store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<()> {
+    let files = DayFiles::open(Arc::clone(&store), Arc::clone(&blobs))?;
+    load::ensure(&store, &files, args).await?;
     indexes::build_delays(&store).await?;
-    let questions = Questions::new(store).await?;
+    let questions = Questions::new(store, blobs).await?;
     let answers = questions.ask_all().await?;
     report::print(&answers, args.json)?;
     match &args.plots {

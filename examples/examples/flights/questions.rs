@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use chrono::{Datelike, NaiveDate};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStore;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::index::IndexedTable;
@@ -15,6 +16,7 @@ use table_patterns::wide::WideEntities;
 
 use crate::Result;
 use crate::answer::{Answer, Answered};
+use crate::day_csv::DayFiles;
 use crate::indexes;
 use crate::model::{
     Airline, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, FlightTime,
@@ -36,10 +38,11 @@ pub(crate) struct Questions {
     airlines: Table<Airline>,
     years: WideEntities,
     months: Months,
+    files: DayFiles,
 }
 
 impl Questions {
-    pub(crate) async fn new(store: Arc<dyn TableStore>) -> Result<Self> {
+    pub(crate) async fn new(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
         Ok(Self {
@@ -50,7 +53,8 @@ impl Questions {
             weather: DataSeries::new(Arc::clone(&store), WEATHER.parse()?, ClockHours)?,
             airlines: Table::new(Arc::clone(&store), REFERENCE)?,
             years: months::years(Arc::clone(&store))?,
-            months: months::months(store)?,
+            months: months::months(Arc::clone(&store))?,
+            files: DayFiles::open(store, blobs)?,
         })
     }
 
@@ -73,6 +77,8 @@ impl Questions {
                 self.planes_by_manufacturer(),
             )
             .await?,
+            self.ask("day_csv", "large entity: a blob, hashed as it streams", self.files.answer(date(1, 1)?))
+                .await?,
             self.ask("drop_january", "high-volume delete: a table per month", self.drop_january()).await?,
         ])
     }

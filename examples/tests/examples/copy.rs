@@ -12,6 +12,7 @@ fn the_flagship_answers_from_the_copy() {
 
     let said = support::succeed("copy", &[&from, &to]);
     assert!(said.contains("Flights: 27004 rows copied, 0 of them earlier; both are equal"), "{said}");
+    assert!(said.contains("blobs: 31 copied, "), "{said}");
     // A month that was dropped before the copy need not be dropped again: fewer requests.
     let copied = support::succeed("flights", &["--store", &to, "--json"]);
     assert_eq!(without_requests(lines(&copied)), without_requests(lines(&answers)));

@@ -180,7 +180,7 @@ fn an_interrupted_load_is_done_again() {
 #[tokio::main(flavor = "current_thread")]
 async fn interrupt(store: &Path) {
     let store = EmbeddedStore::open(store).await.expect("the store opens");
-    let begun = Entity::new("import", "nycflights13_indexed").expect("a key").with("Complete", false);
+    let begun = Entity::new("import", "nycflights13_files").expect("a key").with("Complete", false);
     let imports = TableName::new("Imports").expect("a name");
     assert!(store.get(&imports, begun.key(), None).await.expect("a read").is_some());
     store.write(&imports, Operation::InsertOrMerge(begun)).await.expect("a merge");

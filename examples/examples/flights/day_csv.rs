@@ -1,0 +1,84 @@
+//! The raw lines of each day as they are in the file: large entities, whose values are in blobs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use chrono::NaiveDate;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStore;
+use sha2::{Digest, Sha256};
+use table_core::prelude::*;
+use table_patterns::large::LargeTable;
+
+use crate::Result;
+use crate::answer::Answer;
+use crate::data::DataFile;
+
+/// The table of [`DayFile`]s.
+const FILES: &str = "Files";
+/// Days that are stored at once.
+const AT_ONCE: usize = 8;
+
+/// The lines of a day, without the headers. What does not fit into a row, as any busy day, is in a blob.
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "DayFile", rename_all = "PascalCase", partition_key = "flights", row_key = "{date}")]
+pub(crate) struct DayFile {
+    date: NaiveDate,
+    #[large]
+    csv: Vec<u8>,
+}
+
+/// The table of the days' lines.
+#[derive(Debug)]
+pub(crate) struct DayFiles(LargeTable<DayFile>);
+
+impl DayFiles {
+    pub(crate) fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
+        Ok(Self(LargeTable::open(store, FILES, blobs)?))
+    }
+
+    /// Makes the table, or removes what an earlier import left, blobs and all.
+    pub(crate) async fn recreate(&self) -> Result<()> {
+        self.0.create_if_missing().await?;
+        let mut rows = Box::pin(self.0.rows().stream());
+        while let Some(row) = rows.try_next().await? {
+            self.0.delete_if_exists(row.entity().key()).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores the lines of every day of a file of flights.
+    pub(crate) async fn load(&self, flights: &DataFile) -> Result<()> {
+        let inserts = stream::iter(days(flights)?).map(|file| async move { self.0.insert(&file).await });
+        inserts.buffer_unordered(AT_ONCE).try_for_each(|_| std::future::ready(Ok(()))).await?;
+        Ok(())
+    }
+
+    /// A day's lines, read as a stream and hashed on the way: they are never in memory as a whole.
+    pub(crate) async fn answer(&self, day: NaiveDate) -> Result<Answer> {
+        let found = self.0.read_stream(DayFile::key(day)?, DayFile::CSV).await?;
+        let mut content = found.ok_or_else(|| format!("there is no file of {day}"))?.content;
+        let (mut hash, mut bytes, mut lines) = (Sha256::new(), 0, 0);
+        while let Some(piece) = content.try_next().await? {
+            hash.update(&piece);
+            bytes += piece.len() as u64;
+            lines += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+        let mut sha256 = String::new();
+        for byte in hash.finalize() {
+            write!(sha256, "{byte:02x}")?;
+        }
+        Ok(Answer::Csv { day: day.to_string(), bytes, lines, sha256 })
+    }
+}
+
+/// The lines of each day, in the order of the file.
+fn days(flights: &DataFile) -> Result<Vec<DayFile>> {
+    let mut days = BTreeMap::<NaiveDate, Vec<u8>>::new();
+    for row in flights.raw_rows()? {
+        let (row, raw) = row?;
+        days.entry(row.date()?).or_default().extend_from_slice(raw);
+    }
+    Ok(days.into_iter().map(|(date, csv)| DayFile { date, csv }).collect())
+}
