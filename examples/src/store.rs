@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use conformance::azurite::Azurite;
 use conformance::blobs::azure_container;
@@ -89,7 +90,16 @@ async fn emulated() -> table_core::Result<OpenStore> {
 async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
     let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
-    Ok(OpenStore::of(StoreBuilder::new(store).retry(RetryPolicy::default()).build(), blobs))
+    Ok(OpenStore::of(StoreBuilder::new(store).retry(patience()).build(), blobs))
+}
+
+/// Retries with write ids, for as long as the service may keep the name of a deleted table: 40 seconds at least
+/// (<https://learn.microsoft.com/rest/api/storageservices/delete-table>), and here up to three minutes.
+fn patience() -> RetryPolicy {
+    RetryPolicy::default()
+        .with_write_ids()
+        .with_max_attempts(40)
+        .with_deadline(Some(Duration::from_secs(180)))
 }
 
 /// A store on disk, with its blobs in files.
@@ -142,5 +152,39 @@ impl fmt::Display for StoreSpec {
             Self::Azurite => f.write_str("azurite"),
             Self::Azure => f.write_str("azure"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+    use table_core::model::TableName;
+    use table_core::store::{ErrorKind, OperationKind};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn busy(times: u64) -> Arc<dyn TableStore> {
+        let faults = FaultInjector::new(1);
+        faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).times(times));
+        StoreBuilder::new(Faulty::new(MemoryStore::new(), faults)).retry(patience()).build()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_is_made_when_its_name_is_free_again() {
+        let (store, table) = (busy(12), TableName::new("Flights").unwrap());
+        let started = Instant::now();
+        store.create_table(&table).await.unwrap();
+        assert!(started.elapsed() > Duration::from_secs(30), "{:?}", started.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_is_never_free_is_given_up_after_minutes() {
+        let (store, table) = (busy(u64::MAX), TableName::new("Flights").unwrap());
+        let started = Instant::now();
+        let error = store.create_table(&table).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
+        let waited = started.elapsed().as_secs();
+        assert!((120..=180).contains(&waited), "{waited} s");
     }
 }

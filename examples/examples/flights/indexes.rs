@@ -7,14 +7,14 @@ use futures_util::{StreamExt, TryStreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
 use table_core::store::{ServiceProfile, TableStore};
 use table_core::typed::IndexedEntity;
-use table_patterns::index::{BulkInsert, IndexOptions, IndexState, IndexedTable};
+use table_patterns::index::{BulkInsert, Index, IndexOptions, IndexState, IndexedTable};
 use table_patterns::journal::{Entries, Timing};
 
 use crate::Result;
 use crate::data::DataSet;
 use crate::feed::{feed, hand_over};
 use crate::import::Entities;
-use crate::model::{FLIGHTS, Flight};
+use crate::model::{FLIGHTS, Flight, flights_of_carrier};
 use crate::progress::Progress;
 
 /// The index that is built over the loaded table.
@@ -33,6 +33,7 @@ const WINDOW: usize = 50_000;
 pub(crate) async fn open<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
+    more: Vec<Index>,
 ) -> Result<IndexedTable<T>> {
     let mut options = IndexOptions::local();
     let local = store.profile().name == ServiceProfile::LOCAL.name;
@@ -41,17 +42,18 @@ pub(crate) async fn open<T: IndexedEntity>(
     options.timing = Timing::new(Duration::from_secs(30), client, server)?;
     options.cache = Duration::from_millis(400);
     options.built_later = vec![DELAY.to_owned()];
-    Ok(IndexedTable::open(Arc::clone(store), table, options).await?)
+    Ok(IndexedTable::open_with(Arc::clone(store), table, more, options).await?)
 }
 
 /// Opens a table to read.
 pub(crate) async fn open_to_read<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
+    more: Vec<Index>,
 ) -> Result<IndexedTable<T>> {
     let mut options = IndexOptions::default();
     options.built_later = vec![DELAY.to_owned()];
-    Ok(IndexedTable::open(Arc::clone(store), table, options).await?)
+    Ok(IndexedTable::open_with(Arc::clone(store), table, more, options).await?)
 }
 
 /// Adds entities with their entries. Entries that were not in step in time are brought there by a sweep.
@@ -78,7 +80,7 @@ pub(crate) async fn insert<T: IndexedEntity>(
 
 /// Builds the index of delays over the loaded flights, unless it is there. Writers could go on.
 pub(crate) async fn build_delays(store: &Arc<dyn TableStore>) -> Result<()> {
-    let flights = open::<Flight>(store, FLIGHTS).await?;
+    let flights = open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
     if flights.entities().state(DELAY) == IndexState::Readable {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use crate::day_csv::DayFiles;
 use crate::feed::{feed, hand_over};
 use crate::model::{
     DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane,
-    REFERENCE, WEATHER, YEARS,
+    REFERENCE, WEATHER, YEARS, flights_of_carrier,
 };
 use crate::progress::Progress;
 use crate::{import, indexes, months};
@@ -73,8 +73,8 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
         (MONTHS, data.flights.row_count()),
     ]);
     // Indexes are readable from the start in tables that are empty.
-    let planes = indexes::open::<Plane>(store, REFERENCE).await?;
-    let flights = indexes::open::<Flight>(store, FLIGHTS).await?;
+    let planes = indexes::open::<Plane>(store, REFERENCE, Vec::new()).await?;
+    let flights = indexes::open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
     let data = Arc::new(data);
     tokio::try_join!(
         indexes::insert(&planes, &data, import::reference, &progress),

@@ -2,6 +2,7 @@
 
 use chrono::{NaiveDate, NaiveDateTime};
 use table_core::prelude::*;
+use table_patterns::index::{Index, Placement, Shape};
 use table_patterns::series::SlotSet;
 
 /// The table of [`Flight`]s.
@@ -19,6 +20,8 @@ pub(crate) const MONTHS: &str = "Months";
 /// The table of [`Airline`]s and [`Plane`]s.
 pub(crate) const REFERENCE: &str = "Reference";
 
+/// The index that counts a carrier's [`Flight`]s, and the RowKey of its entity.
+pub(crate) const COUNT: &str = "count";
 /// The table of entries that find a [`Flight`] by its plane.
 pub(crate) const FLIGHTS_BY_TAIL: &str = "FlightsByTail";
 /// The table of entries that find a [`Flight`] by its delay.
@@ -139,6 +142,20 @@ pub(crate) struct WeatherDay {
     /// °F by [`ClockHours`]; an hour without an observation has no property.
     #[entity(rest)]
     pub(crate) hours: Properties,
+}
+
+/// Counts a carrier's flights in an entity of its partition.
+pub(crate) fn flights_of_carrier() -> table_core::Result<Index> {
+    let index = Index::keyed(COUNT, Placement::SamePartition, "", COUNT)?;
+    Ok(index.with_shape(Shape::Summary { sums: Vec::new() }))
+}
+
+/// An airline's code: nothing but its key.
+#[derive(Debug, TableEntity)]
+#[entity(projection_of = Airline)]
+pub(crate) struct Carrier {
+    #[row_key]
+    pub(crate) carrier: String,
 }
 
 /// An airline's name.

@@ -11,6 +11,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::index::IndexedTable;
 use table_patterns::log_tail::{LogTail, Logged};
+use table_patterns::relationship::{JoinCache, JoinOptions};
 use table_patterns::series::DataSeries;
 use table_patterns::wide::WideEntities;
 
@@ -19,13 +20,13 @@ use crate::answer::{Answer, Answered};
 use crate::day_csv::DayFiles;
 use crate::indexes;
 use crate::model::{
-    Airline, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance, FlightOrigin, FlightTime,
-    Plane, REFERENCE, WEATHER, WeatherDay,
+    Airline, COUNT, Carrier, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance,
+    FlightOrigin, FlightTime, Plane, REFERENCE, WEATHER, WeatherDay, flights_of_carrier,
 };
 use crate::months::{self, Months};
 
 /// Partitions that are counted at once.
-const PARTITIONS_AT_ONCE: usize = 8;
+const AT_ONCE: usize = 8;
 
 /// The tables, with a meter beneath that counts their requests.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(crate) struct Questions {
     departures: LogTail<Properties>,
     weather: DataSeries<ClockHours, f64>,
     airlines: Table<Airline>,
+    names: JoinCache<Airline>,
     years: WideEntities,
     months: Months,
     files: DayFiles,
@@ -45,13 +47,15 @@ impl Questions {
     pub(crate) async fn new(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
+        let airlines = Table::new(Arc::clone(&store), REFERENCE)?;
         Ok(Self {
             meter,
-            flights: indexes::open_to_read(&store, FLIGHTS).await?,
-            planes: indexes::open_to_read(&store, REFERENCE).await?,
+            flights: indexes::open_to_read(&store, FLIGHTS, vec![flights_of_carrier()?]).await?,
+            planes: indexes::open_to_read(&store, REFERENCE, Vec::new()).await?,
             departures: LogTail::new(Arc::clone(&store), DEPARTURES.parse()?, PartitionKey::new("JFK")?)?,
             weather: DataSeries::new(Arc::clone(&store), WEATHER.parse()?, ClockHours)?,
-            airlines: Table::new(Arc::clone(&store), REFERENCE)?,
+            names: JoinCache::new(airlines.clone(), JoinOptions::default()),
+            airlines,
             years: months::years(Arc::clone(&store))?,
             months: months::months(Arc::clone(&store))?,
             files: DayFiles::open(store, blobs)?,
@@ -64,7 +68,7 @@ impl Questions {
             self.ask("flight", "point query", self.flight()).await?,
             self.ask("carrier_day", "compound key, row range", self.carrier_day()).await?,
             self.ask("latest_jfk", "log tail, stops after ten", self.latest_jfk()).await?,
-            self.ask("airline_counts", "client-side join", self.airline_counts()).await?,
+            self.ask("airline_counts", "summaries, names from a cache", self.airline_counts()).await?,
             self.ask("weather_day", "data series in one entity", self.weather_day()).await?,
             self.ask("jfk_days", "wide entity: several rows, one range", self.jfk_days()).await?,
             self.ask("delayed_lga", "scan: reads every flight", self.delayed_lga()).await?,
@@ -124,18 +128,23 @@ impl Questions {
         Ok(Answer::Latest { scheduled: latest.iter().map(time).collect() })
     }
 
-    /// Flights per airline: the names are read once and joined here with the counts of the carriers'
-    /// partitions.
+    /// Flights per airline: each carrier's are counted in an entity of their partition, in step with every
+    /// write. The names are read into a cache once, and joined with the counts here.
     async fn airline_counts(&self) -> Result<Answer> {
-        let airlines = self.airlines.query().partition(Airline::partition()?).all().await?;
-        let counts = stream::iter(airlines).map(|airline| self.count(airline));
-        Ok(Answer::Airlines(counts.buffer_unordered(PARTITIONS_AT_ONCE).try_collect().await?))
+        let airlines = self.airlines.query().partition(Airline::partition()?);
+        self.names.load(&airlines).await?;
+        let carriers = airlines.project::<Carrier>().all().await?;
+        let counts = stream::iter(carriers).map(|carrier| self.count(carrier)).buffer_unordered(AT_ONCE);
+        let counts: Vec<_> = counts.try_collect().await?;
+        let named = self.names.join(counts, |(carrier, _)| Airline::key(carrier)).await?;
+        let named = named.into_iter().filter_map(|((_, flights), name)| Some((name?.name.clone(), flights)));
+        Ok(Answer::Airlines(named.collect()))
     }
 
-    /// An airline's name and its flights.
-    async fn count(&self, airline: Airline) -> Result<(String, u64)> {
-        let flights = self.flights.table().query().partition(Flight::partition(&airline.carrier)?);
-        Ok((airline.name, flights.count().await? as u64))
+    /// A carrier's code and its flights.
+    async fn count(&self, Carrier { carrier }: Carrier) -> Result<(String, u64)> {
+        let count = self.flights.entities().summary(COUNT, &Key::new(&carrier, COUNT)?).await?;
+        Ok((carrier, count.count.unsigned_abs()))
     }
 
     /// The temperatures at Newark on New Year's Day.

@@ -15,7 +15,7 @@ const HEADER: [&str; 6] = ["question", "pattern", "access path", "requests", "ti
 /// What the last question teaches.
 const SCAN: &str = "\
 delayed_lga reads every flight, because no key starts with the day or the airport, and a service bills every page.
-Keyed by airport and time, as the departures are, it would be a row range.";
+delayed_lga_indexed asks the same of an index that was built online over the loaded table: a row range.";
 
 /// Writes the answers to standard output, and nothing else.
 pub(crate) fn print(answers: &[Answered], json: bool) -> Result<()> {

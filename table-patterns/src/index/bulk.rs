@@ -126,7 +126,9 @@ impl IndexedEntities {
     ///
     /// Entities of one partition are written together: a group holds each with all its entries of the
     /// partition, up to 100 operations. In a partition they are taken in the order of their entries
-    /// elsewhere, so that a group touches few partitions.
+    /// elsewhere, so that a group touches few partitions. The groups of several partitions are written in turn. What
+    /// a group adds to a summary or list of its partition is one write of that, in the group; groups at once
+    /// wait for each other there.
     ///
     /// Requests: one for each group; with entries elsewhere those of one write (see the
     /// [`journal`](crate::journal)) and a read for each entity. A group that cannot be written is halved until

@@ -57,8 +57,8 @@
 //!
 //! # Limits and when not to use it
 //! A change of a list writes the whole list entity, up to 1 MiB: a value that thousands of entities share and
-//! that changes often is better kept in rows. All writers of one list or summary meet at its ETag; a hot one
-//! is better divided, by a hash in its key. Blobs and lists hold references only.
+//! that changes often is better kept in rows. Writers of one process take turns at the lists and summaries of
+//! an entity's partition; those of several meet at the ETag, and a hot one is better divided, by a hash in its key. Blobs and lists hold references only.
 
 mod build;
 mod build_groups;
