@@ -47,7 +47,7 @@ impl Questions {
     pub(crate) async fn new(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
-        let airlines = Table::new(Arc::clone(&store), REFERENCE)?;
+        let airlines = Table::<Airline>::new(Arc::clone(&store), REFERENCE)?;
         Ok(Self {
             meter,
             flights: indexes::open_to_read(&store, FLIGHTS, vec![flights_of_carrier()?]).await?,
