@@ -99,7 +99,7 @@ async fn show(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {
         writer??;
     }
     let (built, written) = (built?, written.load(Ordering::Relaxed));
-    println!(
+    eprintln!(
         "{} flights read, {} entries in {} groups: {requests} requests; {written} writes meanwhile",
         built.entities, built.entries, built.groups
     );
@@ -200,7 +200,7 @@ async fn scrub(flights: &IndexedEntities) -> Result<()> {
     flights.journal().sweep(&[], Duration::ZERO).await?;
     let began = Instant::now();
     let scrubbed = flights.scrub("airport", ScrubMode::Report).await?;
-    println!(
+    eprintln!(
         "{} entries and {} flights compared in {:.1?}: {} dangling, {} missing",
         scrubbed.entries,
         scrubbed.entities,
@@ -225,7 +225,7 @@ async fn compare(flights: &IndexedEntities, meter: &RequestMeter) -> Result<()> 
     };
     let (found, scanned) = (late(found?), late(all?.into_iter().filter(lga).collect()));
     let (with, without) = (by_index.total(), by_scan.total());
-    println!("{found} late flights: {with} requests with the index, {without} without");
+    eprintln!("{found} late flights: {with} requests with the index, {without} without");
     assert_eq!(found, scanned);
     assert!(with <= without);
     Ok(())
