@@ -33,6 +33,7 @@
 pub mod azurite;
 pub mod blobs;
 mod conformance;
+pub mod elsewhere;
 pub mod encryption;
 pub mod eventual;
 #[cfg(test)]

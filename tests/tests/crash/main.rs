@@ -4,7 +4,6 @@
 
 mod azure_queue;
 mod check;
-mod elsewhere;
 mod paths;
 mod process;
 mod run;
@@ -13,30 +12,27 @@ mod transactions;
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
+use conformance::elsewhere::Elsewhere;
 use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
 use table_core::store::{Result, TableStore};
 use table_embedded::{Durability, EmbeddedStore};
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
 
-use crate::elsewhere::Elsewhere;
 use crate::paths::PATHS;
 use crate::process::Names;
 use crate::run::{Recover, crash_everywhere, crash_sometimes};
 use crate::transactions::{Places, trouble_everywhere, trouble_in_discarding, trouble_sometimes};
 
-async fn on_disk(directory: &TempDir) -> Result<Arc<EmbeddedStore>> {
+async fn on_disk(directory: &TempDir) -> Result<Arc<Elsewhere>> {
     let builder = EmbeddedStore::builder(directory.path().join("store"));
-    Ok(Arc::new(builder.durability(Durability::Relaxed).open().await?))
+    Ok(Elsewhere::around(builder.durability(Durability::Relaxed).open().await?))
 }
 
-/// The emulator, under the virtual time of the tests, and the runtime of its requests.
-fn emulated() -> Result<(Arc<Elsewhere>, Runtime)> {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+/// The emulator, under the virtual time of the tests.
+fn emulated() -> Result<Arc<Elsewhere>> {
     let text = Azurite::shared().connection_string();
-    let store = Arc::new(AzureTableStore::from_connection_string(&text, None)?);
-    Ok((Arc::new(Elsewhere { store, runtime: runtime.handle().clone() }), runtime))
+    Ok(Elsewhere::around(AzureTableStore::from_connection_string(&text, None)?))
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,9 +62,7 @@ async fn crashes_in_the_embedded_store() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_azurite() -> Result<()> {
-    let (store, runtime) = emulated()?;
-    let crashes = crash_sometimes(&PATHS, store, 11, 24).await?;
-    runtime.shutdown_background();
+    let crashes = crash_sometimes(&PATHS, emulated()?, 11, 24).await?;
     eprintln!("{crashes} crashes in Azurite");
     assert!(crashes >= 12, "only {crashes}");
     Ok(())
@@ -102,7 +96,11 @@ async fn troubled_discarding_in_memory() -> Result<()> {
 async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let (current, archive) = (Arc::new(MemoryStore::new()), on_disk(&directory).await?);
-    let places = |n| Places { current: current.clone(), archive: archive.clone(), names: Names::new(n) };
+    let places = |n| Places {
+        current: current.clone(),
+        archive: archive.clone() as Arc<dyn TableStore>,
+        names: Names::new(n),
+    };
     let troubles = trouble_sometimes(places, 3, 80).await?;
     eprintln!("{troubles} troubles of transactions into the embedded store");
     assert!(troubles > 40, "only {troubles}");
@@ -112,14 +110,13 @@ async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()>
 #[tokio::test(start_paused = true)]
 async fn troubled_transactions_from_the_embedded_store_to_azurite() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    let (current, (archive, runtime)) = (on_disk(&directory).await?, emulated()?);
+    let (current, archive) = (on_disk(&directory).await?, emulated()?);
     let places = |n| Places {
         current: current.clone(),
         archive: archive.clone() as Arc<dyn TableStore>,
         names: Names::new(1000 + n),
     };
     let troubles = trouble_sometimes(places, 5, 40).await?;
-    runtime.shutdown_background();
     eprintln!("{troubles} troubles of transactions into Azurite");
     assert!(troubles > 20, "only {troubles}");
     Ok(())

@@ -8,6 +8,7 @@ mod world;
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
+use conformance::elsewhere::Elsewhere;
 use futures_util::future::try_join_all;
 use table_azure::AzureTableStore;
 use table_core::adapter::CrashPoint;
@@ -43,7 +44,7 @@ async fn crashes_in_memory() -> Result<()> {
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let builder = EmbeddedStore::builder(directory.path().join("store"));
-    let store = Arc::new(builder.durability(Durability::Relaxed).open().await?);
+    let store = Elsewhere::around(builder.durability(Durability::Relaxed).open().await?);
     let mut rng = fastrand::Rng::with_seed(11);
     let (forms, mut crashes) = (forms(), 0);
     for number in 0..60 {

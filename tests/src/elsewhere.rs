@@ -1,29 +1,34 @@
 //! Real stores under virtual time.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
+
+/// Where the requests of every [`Elsewhere`] run. It ends with the process.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
 
 /// A store whose requests run in another runtime, in real time. A test whose time is paused waits for them
 /// without its time moving on: a blocking task keeps it from doing so.
 #[derive(Debug)]
-pub(crate) struct Elsewhere {
-    pub(crate) store: Arc<dyn TableStore>,
-    pub(crate) runtime: Handle,
-}
+pub struct Elsewhere(Arc<dyn TableStore>);
 
 impl Elsewhere {
+    /// Around a store.
+    pub fn around(store: impl TableStore) -> Arc<Self> {
+        Arc::new(Self(Arc::new(store)))
+    }
+
     async fn run<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let runtime = self.runtime.clone();
-        spawn_blocking(move || runtime.block_on(request)).await.expect("the request came to an end")
+        spawn_blocking(move || RUNTIME.block_on(request)).await.expect("the request came to an end")
     }
 }
 
@@ -31,16 +36,16 @@ impl Elsewhere {
 #[deny(clippy::missing_trait_methods)]
 impl TableStore for Elsewhere {
     fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
+        self.0.profile()
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
-        let (store, table) = (self.store.clone(), table.clone());
+        let (store, table) = (self.0.clone(), table.clone());
         self.run(async move { store.create_table(&table).await }).await
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
-        let (store, table) = (self.store.clone(), table.clone());
+        let (store, table) = (self.0.clone(), table.clone());
         self.run(async move { store.delete_table(&table).await }).await
     }
 
@@ -49,12 +54,12 @@ impl TableStore for Elsewhere {
         prefix: Option<&str>,
         from: Option<&Continuation>,
     ) -> Result<Page<TableName>> {
-        let (store, prefix, from) = (self.store.clone(), prefix.map(str::to_owned), from.cloned());
+        let (store, prefix, from) = (self.0.clone(), prefix.map(str::to_owned), from.cloned());
         self.run(async move { store.list_tables(prefix.as_deref(), from.as_ref()).await }).await
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let (store, table, key, select) = (self.store.clone(), table.clone(), key.clone(), select.cloned());
+        let (store, table, key, select) = (self.0.clone(), table.clone(), key.clone(), select.cloned());
         self.run(async move { store.get(&table, &key, select.as_ref()).await }).await
     }
 
@@ -64,17 +69,17 @@ impl TableStore for Elsewhere {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let (store, table, query, from) = (self.store.clone(), table.clone(), query.clone(), from.cloned());
+        let (store, table, query, from) = (self.0.clone(), table.clone(), query.clone(), from.cloned());
         self.run(async move { store.query(&table, &query, from.as_ref()).await }).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
-        let (store, table) = (self.store.clone(), table.clone());
+        let (store, table) = (self.0.clone(), table.clone());
         self.run(async move { store.write(&table, operation).await }).await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        let (store, table) = (self.store.clone(), table.clone());
+        let (store, table) = (self.0.clone(), table.clone());
         self.run(async move { store.transact(&table, group).await }).await
     }
 }
