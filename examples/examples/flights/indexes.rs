@@ -37,7 +37,7 @@ pub(crate) async fn open<T: IndexedEntity>(
 ) -> Result<IndexedTable<T>> {
     let mut options = IndexOptions::local();
     let local = store.profile().name == ServiceProfile::LOCAL.name;
-    let (client, server) = if local { (2000, 0) } else { (5000, 500) };
+    let (client, server) = if local { (300, 0) } else { (5000, 500) };
     let (client, server) = (Duration::from_millis(client), Duration::from_millis(server));
     options.timing = Timing::new(Duration::from_secs(30), client, server)?;
     options.cache = Duration::from_millis(400);

@@ -92,8 +92,8 @@ impl IndexedEntities {
         rows.into_iter().map(read).collect()
     }
 
-    /// Deletes blobs that crashes left and no list names; how many. Waits a lease, in which every write under
-    /// way is finished or given up.
+    /// Deletes blobs that crashes left and no list names; how many. Waits the longest lease of
+    /// those who have opened the table, in which every write under way is finished or given up.
     ///
     /// # Errors
     /// The index is unknown; the storage's.
@@ -105,8 +105,8 @@ impl IndexedEntities {
         if !index.shape().needs_blobs() {
             return Ok(0);
         }
-        let timing = self.options.timing;
-        let wait = tokio::time::sleep(timing.lease() + timing.request());
+        let slowest = self.slowest();
+        let wait = tokio::time::sleep(slowest.lease + slowest.request);
         self.journal.shared().collect_blobs(index.name(), &self.index_table(index), wait).await
     }
 

@@ -169,7 +169,7 @@ pub async fn are_built_while_writers_go_on(harness: &Harness) {
         Shape::Blob,
     ]) {
         let world = People::new(harness).await;
-        let before = world.open(vec![]).await;
+        let before = world.open_with(vec![], changing()).await;
         let groups: Vec<_> = (0..200).map(|id| Change::insert(person(id, CITIES[id % 3]))).collect();
         for group in groups.chunks(100) {
             before.write(group).await.expect("a group");

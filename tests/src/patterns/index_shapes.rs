@@ -100,7 +100,8 @@ pub async fn summaries_are_exact_under_many_writers(harness: &Harness) {
 
 /// Built over existing entities while writers go on, and corrected after a change behind its back.
 pub async fn summaries_are_built_and_corrected(harness: &Harness) {
-    let (before, _) = open(harness, vec![]).await;
+    let table = harness.table().await.name().clone();
+    let (before, _) = open_in(harness, table, vec![], changing()).await;
     let group: Vec<_> = (0..90).map(|id| Change::insert(person(id, ["oslo", "rome"][id % 2], 10))).collect();
     before.write(&group).await.expect("a group");
     let (people, _) = open_in(harness, before.table().clone(), vec![ages()], changing()).await;
