@@ -9,7 +9,6 @@ use table_core::query::{AccessPath, Continuation, Page, Query, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
-use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::error::Failure;
@@ -34,7 +33,6 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: Queue,
     reads: Reads,
-    scans: Arc<Semaphore>,
     readers: Readers,
     /// Backup and compaction exclude one another: compaction waits for all readers.
     pub(crate) maintenance: tokio::sync::Mutex<()>,
@@ -83,14 +81,14 @@ impl EmbeddedStore {
 
     pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {
         let (queue, requests) = Queue::new();
-        let (reads, scans) = (config.reads, Arc::new(Semaphore::new(config.max_scans)));
+        let (reads, readers) = (config.reads, Readers::new(config.max_scans));
         let directory = path.clone();
         let open = move || Writer::open(Directory::lock(&directory)?, config, requests);
         let writer = blocking(move || Ok(open()?)).await?;
         let shared = writer.shared();
         writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
-        let (readers, maintenance) = (Readers::default(), tokio::sync::Mutex::default());
-        let inner = Inner { path, shared, queue, reads, scans, readers, maintenance };
+        let maintenance = tokio::sync::Mutex::default();
+        let inner = Inner { path, shared, queue, reads, readers, maintenance };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -164,14 +162,9 @@ impl TableStore for EmbeddedStore {
         if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
             return self.inner.shared.snapshot().await?.query(&PROFILE, table, query, from);
         }
-        let permit = Arc::clone(&self.inner.scans).acquire_owned().await;
         let snapshot = self.inner.shared.snapshot().await?;
         let (table, query, from) = (table.clone(), query.clone(), from.cloned());
-        let read = move || {
-            let _permit = permit;
-            snapshot.query(&PROFILE, &table, &query, from.as_ref())
-        };
-        self.inner.readers.run(read).await
+        self.inner.readers.run(move || snapshot.query(&PROFILE, &table, &query, from.as_ref())).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
