@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use table_core::queue::{MESSAGE_BYTES, Receipt};
 use table_core::store::{Error, ErrorKind, Outcome, Result};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::coordinator::Coordinator;
@@ -13,7 +12,7 @@ use super::head::{Head, State};
 use super::ledger::pieces;
 use super::plan::{EventualTransaction, TransactionId, fingerprint};
 use super::ticket::Stored;
-use crate::journal::{Acknowledge, Lease};
+use crate::journal::{Acknowledge, Lease, before};
 
 /// Whether a committed transaction is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +81,10 @@ impl Coordinator {
         let (id, pieces) = (transaction.id(), pieces(text.len()));
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
         let ticket = Stored::new(id, pieces, hash).to_text()?;
-        let sent = Instant::now();
+        let lease = Lease::start(self.timing);
         let mut receipt = self.queue.send(&ticket, self.timing.lease()).await.map_err(not_applied)?;
         // What fails from here on leaves the message: a worker gives the plan up and removes it.
-        self.store_plan(id, text, pieces, &mut receipt, sent).await.map_err(not_applied)?;
+        self.store_plan(id, text, pieces, &mut receipt, lease).await.map_err(not_applied)?;
         let head = Head::new(id, transaction.steps().len(), pieces, hash);
         let begun = self.commit(head, applies).await?;
         self.tell(id, What::Committed);
@@ -104,15 +103,16 @@ impl Coordinator {
         text: &str,
         pieces: usize,
         receipt: &mut Receipt,
-        mut sent: Instant,
+        mut lease: Lease,
     ) -> Result<()> {
+        // When its lease is over, workers may have the message: nobody would remove a piece that comes after.
         for n in 0..pieces {
-            // Workers may have a message that was not renewed: nobody would remove a piece that comes after.
-            while sent.elapsed() > self.timing.lease() / 3 {
-                sent = Instant::now();
+            while !lease.may_send() {
+                lease = Lease::start(self.timing);
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;
             }
-            self.ledger.put_piece(id, n, text).await?;
+            let put = before(lease.cut_off(), self.ledger.put_piece(id, n, text)).await;
+            put.unwrap_or_else(|| Err(self.timing.cut_off()))?;
         }
         Ok(())
     }

@@ -208,16 +208,22 @@ impl Journal {
     }
 
     /// The answer was lost: the journal row is there, or an abort row is put in its place. Only while the
-    /// writer's lease lasts: afterwards a worker may have finished the write and cleared the row.
+    /// writer's lease lasts, however long the abort row is on its way: afterwards a worker may have finished
+    /// the write and cleared the row.
     async fn find_out(&self, plan: &Plan, error: Error, lease: Lease) -> Sent {
-        let knows = !plan.touched.is_empty() && (lease.may_send() || !self.keeps(Rule::FindOutInLease));
-        if !knows {
+        if plan.touched.is_empty() {
             return Sent::Failed(error);
         }
-        match self.abort(plan.id, plan.partition.as_str()).await {
-            Ok(Some(Evidence::Abort)) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
-            Ok(_) => Sent::Committed(vec![Written::default(); plan.operations.len()]),
-            Err(_) => Sent::Failed(error),
+        let abort = self.abort(plan.id, plan.partition.as_str());
+        let found = match self.keeps(Rule::FindOutInLease) {
+            true if lease.may_send() => before(lease.cut_off(), abort).await,
+            true => None,
+            false => Some(abort.await),
+        };
+        match found {
+            Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
+            Some(Ok(_)) => Sent::Committed(vec![Written::default(); plan.operations.len()]),
+            Some(Err(_)) | None => Sent::Failed(error),
         }
     }
 }

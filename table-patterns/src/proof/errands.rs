@@ -101,6 +101,14 @@ fn a_submitter_who_applies_a_worker_and_a_fault() {
 }
 
 #[test]
+fn a_stored_plan_and_a_fault() {
+    let errand = Errand::new(true, Committed, 1);
+    errand.explore(Systematic::new(ALONE)).assert_right("a stored plan, a worker and a fault");
+    let errand = Errand::new(true, Applied, 1);
+    errand.explore(Systematic::new(ALONE)).assert_right("a stored plan of its submitter and a fault");
+}
+
+#[test]
 fn a_poisoned_transaction_and_a_fault() {
     for (what, poison) in [("put back", Poison::Requeued), ("discarded", Poison::Discarded)] {
         let errand = Errand::new(false, Committed, 1).poisoned(poison);
