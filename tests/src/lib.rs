@@ -27,12 +27,10 @@
 //!
 //! Work queues, patterns, transactions and encryption have suites of their own: [`queues`], [`patterns`],
 //! [`eventual`], [`encryption`].
-//!
-//! The package of the tests needs `tokio` with the features `macros` and `rt-multi-thread`.
 
 pub mod azurite;
 pub mod blobs;
-mod conformance;
+pub mod conformance;
 pub mod elsewhere;
 pub mod encryption;
 pub mod eventual;
@@ -40,7 +38,8 @@ pub mod eventual;
 mod listing;
 pub mod patterns;
 pub mod queues;
+mod suite;
 
 pub use async_trait::async_trait;
 
-pub use crate::conformance::*;
+pub use crate::conformance::{Backend, DIFFICULT_KEYS, Deviation, Harness, Scale, TestTable};

@@ -29,10 +29,15 @@ fn behaviours_of(source: &Path) -> Vec<String> {
 
 /// The same of those that the macro names.
 fn listed(text: &str) -> BTreeSet<String> {
-    let (_, list) = text.split_once("@tests $backend;\n").expect("the list");
+    let (_, list) = text.split_once("$backend;\n").expect("the list");
     let (list, _) = list.split_once("        }\n    };").expect("its end");
     let blocks = list.split('}').filter_map(|block| block.split_once('{'));
-    blocks.flat_map(|(module, names)| names.split_whitespace().map(move |n| name(module, n))).collect()
+    blocks.flat_map(|(module, names)| behaviours(names).map(move |n| name(module, n))).collect()
+}
+
+/// Without the marks in brackets.
+fn behaviours(names: &str) -> impl Iterator<Item = &str> {
+    names.split_whitespace().filter(|word| !word.starts_with('('))
 }
 
 fn name(module: &str, behaviour: &str) -> String {

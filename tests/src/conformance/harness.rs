@@ -68,10 +68,10 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// Opens the backend's store for one behaviour.
-    pub async fn start(backend: &dyn Backend) -> Self {
+    /// The backend's store for one behaviour.
+    pub(crate) fn start(store: Arc<dyn TableStore>, backend: &dyn Backend) -> Self {
         Self {
-            store: backend.store().await,
+            store,
             blobs: backend.blobs().shared(),
             deviations: backend.deviations().to_vec(),
             scale: backend.scale(),

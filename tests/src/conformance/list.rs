@@ -6,7 +6,7 @@
 #[macro_export]
 macro_rules! conformance_tests {
     ($backend:expr) => {
-        $crate::conformance_tests! { @tests $backend;
+        $crate::suite! { conformance, $backend;
             tables {
                 are_empty_when_created
                 are_created_once
@@ -189,22 +189,6 @@ macro_rules! conformance_tests {
             }
         }
     };
-    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
-        mod $module {
-            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
-            use super::*;
-
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $behaviour() {
-                    let backend = $backend;
-                    let harness = $crate::Harness::start(&backend).await;
-                    $crate::$module::$behaviour(&harness).await;
-                    harness.finish().await;
-                }
-            )*
-        }
-    )*};
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub mod tables;
 pub mod transact;
 pub mod types;
 
+pub use crate::suite::{run, run_in_virtual_time};
 pub use deviation::Deviation;
 pub use harness::{Backend, Harness, Scale};
 pub use sample::DIFFICULT_KEYS;

@@ -4,7 +4,7 @@
 #[macro_export]
 macro_rules! encryption_tests {
     ($backend:expr) => {
-        $crate::encryption_tests! { @tests $backend;
+        $crate::suite! { encryption, $backend;
             operations {
                 every_type_returns_marked
                 plaintext_is_nowhere
@@ -62,22 +62,6 @@ macro_rules! encryption_tests {
             }
         }
     };
-    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
-        mod $module {
-            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
-            use super::*;
-
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $behaviour() {
-                    let backend = $backend;
-                    let harness = $crate::Harness::start(&backend).await;
-                    $crate::encryption::$module::$behaviour(&harness).await;
-                    harness.finish().await;
-                }
-            )*
-        }
-    )*};
 }
 
 #[cfg(test)]

@@ -80,3 +80,5 @@ fn ken() -> Entity {
 fn text(value: &str) -> Option<ValueRef<'_>> {
     Some(ValueRef::String(value))
 }
+
+pub use crate::suite::{run, run_in_virtual_time};

@@ -5,7 +5,7 @@
 #[macro_export]
 macro_rules! eventual_tests {
     ($backend:expr) => {
-        $crate::eventual_tests! { @tests $backend;
+        $crate::suite! { eventual, $backend;
             archive {
                 is_filled_by_a_worker
                 is_filled_by_the_submitter
@@ -38,21 +38,6 @@ macro_rules! eventual_tests {
             }
         }
     };
-    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
-        mod $module {
-            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
-            use super::*;
-
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $behaviour() {
-                    let backend = $backend;
-                    let world = $crate::eventual::World::new(&backend).await;
-                    $crate::eventual::$module::$behaviour(world).await;
-                }
-            )*
-        }
-    )*};
 }
 
 #[cfg(test)]

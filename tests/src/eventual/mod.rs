@@ -28,6 +28,7 @@ mod recorder;
 pub mod steps;
 pub mod workers;
 
+pub use crate::suite::run_with_world as run;
 use recorder::Recorder;
 
 /// Two stores, a queue and blobs for one behaviour: those of the backend may be shared, tables and
@@ -56,7 +57,7 @@ pub trait EventualBackend: Send + Sync {
 
 impl World {
     /// A world whose tables no other behaviour has.
-    pub async fn new(backend: &dyn EventualBackend) -> Self {
+    pub(crate) async fn new(backend: &dyn EventualBackend) -> Self {
         let (current, archive, queue) = backend.places().await;
         let tag = Uuid::new_v4().simple().to_string();
         let blobs = Arc::new(PrefixStore::new(backend.blobs().await, Path::from(tag.as_str())));

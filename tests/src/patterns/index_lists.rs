@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use futures_util::future::join_all;
 use object_store::ObjectStore;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
@@ -161,37 +162,38 @@ pub async fn change_once_for_a_group(harness: &Harness) {
     assert_eq!(found.len(), 99);
 }
 
-/// Built while writers go on, then scrubbed: nothing dangles, nothing is missing; then dropped.
+/// Built while writers go on, then scrubbed: nothing dangles, nothing is missing; then dropped. All at once, as each
+/// waits most of the time.
 pub async fn are_built_while_writers_go_on(harness: &Harness) {
-    for (placement, shape) in placements(harness).await.into_iter().zip([
-        small(Overflow::Entities),
-        small(Overflow::Blob),
-        Shape::Blob,
-    ]) {
-        let world = People::new(harness).await;
-        let before = world.open_with(vec![], changing()).await;
-        let groups: Vec<_> = (0..200).map(|id| Change::insert(person(id, CITIES[id % 3]))).collect();
-        for group in groups.chunks(100) {
-            before.write(group).await.expect("a group");
-        }
-        let people = world.open_with(vec![by_city(&placement, shape.clone())], changing()).await;
-        let writes = async {
-            for id in (0..200).step_by(9) {
-                let city = (id % 2 == 0).then(|| CITIES[(id + 1) % 3]);
-                people.modify(&key(id), |_| Ok(city.map(|city| person(id, city)))).await.expect("a write");
-            }
-        };
-        let build = async { people.build("city").expect("an index").run().await.expect("a build") };
-        let ((), built) = futures_util::join!(writes, build);
-        assert!(built.groups <= 12, "{} groups", built.groups);
-        let scrub = people.scrub("city", ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((scrub.dangling, scrub.missing, scrub.taken), (0, 0, 0), "{shape:?} {placement:?}");
-        assert_eq!(scrub.entries, scrub.entities);
-        people.drop_index("city").await.expect("a drop");
-        let rows = world.store.query_all(&world.table, &Default::default()).await.expect("rows");
-        assert!(rows.iter().all(|row| row.get("IndexName").is_none()), "{shape:?} {placement:?}");
-        assert_eq!(world.blobs().await, 0);
+    let shapes = [small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
+    let lists = placements(harness).await.into_iter().zip(shapes);
+    join_all(lists.map(|(placement, shape)| is_built_while_writers_go_on(harness, placement, shape))).await;
+}
+
+async fn is_built_while_writers_go_on(harness: &Harness, placement: Placement, shape: Shape) {
+    let world = People::new(harness).await;
+    let before = world.open_with(vec![], changing()).await;
+    let groups: Vec<_> = (0..200).map(|id| Change::insert(person(id, CITIES[id % 3]))).collect();
+    for group in groups.chunks(100) {
+        before.write(group).await.expect("a group");
     }
+    let people = world.open_with(vec![by_city(&placement, shape.clone())], changing()).await;
+    let writes = async {
+        for id in (0..200).step_by(9) {
+            let city = (id % 2 == 0).then(|| CITIES[(id + 1) % 3]);
+            people.modify(&key(id), |_| Ok(city.map(|city| person(id, city)))).await.expect("a write");
+        }
+    };
+    let build = async { people.build("city").expect("an index").run().await.expect("a build") };
+    let ((), built) = futures_util::join!(writes, build);
+    assert!(built.groups <= 12, "{} groups", built.groups);
+    let scrub = people.scrub("city", ScrubMode::Report).await.expect("a scrub");
+    assert_eq!((scrub.dangling, scrub.missing, scrub.taken), (0, 0, 0), "{shape:?} {placement:?}");
+    assert_eq!(scrub.entries, scrub.entities);
+    people.drop_index("city").await.expect("a drop");
+    let rows = world.store.query_all(&world.table, &Default::default()).await.expect("rows");
+    assert!(rows.iter().all(|row| row.get("IndexName").is_none()), "{shape:?} {placement:?}");
+    assert_eq!(world.blobs().await, 0);
 }
 
 /// What was changed behind the index's back is found, never shown by a lookup, and repaired.

@@ -4,7 +4,7 @@
 #[macro_export]
 macro_rules! pattern_tests {
     ($backend:expr) => {
-        $crate::pattern_tests! { @tests $backend;
+        $crate::suite! { patterns, $backend;
             bulk {
                 everything_is_written
                 a_conflict_is_one_entitys
@@ -33,7 +33,7 @@ macro_rules! pattern_tests {
             declared_bulk {
                 groups_hold_entities_with_their_entries
                 one_that_fails_is_alone
-                an_index_is_built_after_the_load
+                an_index_is_built_after_the_load (virtual_time)
             }
             declared_indexes {
                 entries_in_the_partition_cost_nothing
@@ -105,17 +105,17 @@ macro_rules! pattern_tests {
             index_shapes {
                 summaries_agree_with_a_model
                 summaries_are_exact_under_many_writers
-                summaries_are_built_and_corrected
+                summaries_are_built_and_corrected (virtual_time)
                 copies_follow_their_source
                 shards_are_read_in_order
-                shared_keys_are_refused
+                shared_keys_are_refused (virtual_time)
                 tables_of_entries_serve_one_table
             }
             index_upkeep {
-                a_changed_definition_is_replaced
-                a_removed_index_is_dropped
-                an_index_is_rebuilt
-                a_scrub_goes_on_from_text
+                a_changed_definition_is_replaced (virtual_time)
+                a_removed_index_is_dropped (virtual_time)
+                an_index_is_rebuilt (virtual_time)
+                a_scrub_goes_on_from_text (virtual_time)
             }
             log_tail {
                 the_newest_come_first
@@ -162,22 +162,6 @@ macro_rules! pattern_tests {
             }
         }
     };
-    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
-        mod $module {
-            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
-            use super::*;
-
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $behaviour() {
-                    let backend = $backend;
-                    let harness = $crate::Harness::start(&backend).await;
-                    $crate::patterns::$module::$behaviour(&harness).await;
-                    harness.finish().await;
-                }
-            )*
-        }
-    )*};
 }
 
 #[cfg(test)]

@@ -30,3 +30,5 @@ pub mod spread;
 pub mod time_slices;
 pub mod wide;
 pub mod wide_structs;
+
+pub use crate::suite::{run, run_in_virtual_time};

@@ -5,7 +5,7 @@
 #[macro_export]
 macro_rules! queue_tests {
     ($backend:expr) => {
-        $crate::queue_tests! { @tests $backend;
+        $crate::suite! { queues, $backend;
             messages {
                 are_received_and_deleted
                 are_hidden_while_they_are_worked_on
@@ -46,21 +46,6 @@ macro_rules! queue_tests {
             }
         }
     };
-    (@tests $backend:expr; $($module:ident { $($behaviour:ident)* })*) => {$(
-        mod $module {
-            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
-            use super::*;
-
-            $(
-                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $behaviour() {
-                    let backend = $backend;
-                    let queue = $crate::queues::QueueBackend::queue(&backend).await;
-                    $crate::queues::$module::$behaviour(queue).await;
-                }
-            )*
-        }
-    )*};
 }
 
 #[cfg(test)]

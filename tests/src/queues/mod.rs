@@ -14,6 +14,8 @@ pub mod poison;
 pub mod receipts;
 pub mod workers;
 
+pub use crate::suite::run_with_queue as run;
+
 /// An empty queue for one behaviour.
 pub type Queue = Arc<dyn WorkQueue>;
 

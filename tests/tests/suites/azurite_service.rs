@@ -19,10 +19,11 @@ use table_core::store::{ErrorKind, Operation, TableStore};
 use table_core::typed::{RowPrefix, TableEntity};
 use uuid::Uuid;
 
+use crate::backends::emulated;
+
 /// The account's owner, with a table that holds one entity, `('p', 'r')`.
 async fn owner() -> (AzureTableStore, TableName) {
-    let emulator = tokio::task::spawn_blocking(Azurite::shared).await.unwrap();
-    let store = AzureTableStore::from_connection_string(&emulator.connection_string(), None).unwrap();
+    let store = emulated().await;
     let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
     store.create_table(&table).await.unwrap();
     store.write(&table, insert("r")).await.unwrap();

@@ -4,59 +4,22 @@
 use std::sync::Arc;
 
 use conformance::async_trait;
-use conformance::azurite::Azurite;
-use conformance::blobs::azure_container;
 use conformance::eventual::EventualBackend;
 use conformance::eventual_tests;
 use conformance::queues::Queue;
 use object_store::ObjectStore;
-use object_store::local::LocalFileSystem;
-use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
-use table_embedded::EmbeddedStore;
 use table_patterns::queue::TableQueue;
-use tempfile::TempDir;
 use uuid::Uuid;
 
+use crate::backends::{Disk, connection_string, emulated, emulated_blobs};
+
 type Places = (Arc<dyn TableStore>, Arc<dyn TableStore>, Queue);
-
-/// Stores in a directory of their own, which goes with it.
-struct Disk(TempDir);
-
-impl Disk {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a directory"))
-    }
-
-    fn blobs(&self) -> Arc<dyn ObjectStore> {
-        let blobs = LocalFileSystem::new_with_prefix(self.0.path()).expect("a blob store");
-        Arc::new(blobs)
-    }
-
-    async fn store(&self, name: &str) -> Arc<dyn TableStore> {
-        let store = EmbeddedStore::builder(self.0.path().join(name)).open().await;
-        Arc::new(store.expect("a new store"))
-    }
-}
 
 async fn in_table(store: &Arc<dyn TableStore>) -> Queue {
     let queue = Uuid::new_v4().to_string();
     Arc::new(TableQueue::open(store.clone(), "Work", &queue).await.expect("a new queue"))
-}
-
-async fn connection_string() -> String {
-    let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
-    emulator.connection_string()
-}
-
-async fn emulated() -> Arc<dyn TableStore> {
-    let store = AzureTableStore::from_connection_string(&connection_string().await, None);
-    Arc::new(store.expect("the emulator's connection string"))
-}
-
-async fn emulated_blobs() -> Arc<dyn ObjectStore> {
-    azure_container(&connection_string().await, "eventual").await.expect("the emulator's container")
 }
 
 mod memory {
@@ -104,7 +67,7 @@ mod embedded_to_azurite {
     impl EventualBackend for ToCloud {
         async fn places(&self) -> Places {
             let current = self.0.store("current").await;
-            (current.clone(), emulated().await, in_table(&current).await)
+            (current.clone(), Arc::new(emulated().await), in_table(&current).await)
         }
 
         async fn blobs(&self) -> Arc<dyn ObjectStore> {
@@ -129,7 +92,7 @@ mod azurite {
             let queue = AzureWorkQueue::from_connection_string(&connection_string().await, &name, None);
             let queue = queue.expect("the emulator's connection string");
             queue.create_if_missing().await.expect("a new queue");
-            let store = emulated().await;
+            let store = Arc::new(emulated().await);
             (store.clone(), store, Arc::new(queue))
         }
 

@@ -1,13 +1,8 @@
 //! The suite on Azurite, the emulator of Azure Storage.
 
-use std::sync::Arc;
+use conformance::{Deviation, conformance_tests};
 
-use conformance::azurite::Azurite;
-use conformance::{Backend, Deviation, Scale, async_trait, conformance_tests};
-use table_azure::AzureTableStore;
-use table_core::store::TableStore;
-
-struct Emulated;
+use crate::backends::Emulated;
 
 /// Where Azurite 3.37 is known to differ from the documented service.
 const AZURITE: [Deviation; 10] = [
@@ -23,30 +18,13 @@ const AZURITE: [Deviation; 10] = [
     Deviation::GroupVersions,
 ];
 
-#[async_trait]
-impl Backend for Emulated {
-    // A store of its own for each test: connections belong to a test's runtime.
-    async fn store(&self) -> Arc<dyn TableStore> {
-        let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
-        let store = AzureTableStore::from_connection_string(&emulator.connection_string(), None);
-        Arc::new(store.expect("the emulator's connection string"))
-    }
-
-    fn deviations(&self) -> &[Deviation] {
-        &AZURITE
-    }
-
-    fn scale(&self) -> Scale {
-        Scale::MODERATE
-    }
-}
-
-conformance_tests!(Emulated);
+conformance_tests!(Emulated(&AZURITE));
 
 /// Answers that are lost on the way back, after the service did what it was asked: the id in the stored entity
 /// proves the write.
 mod lost_answers {
-    use conformance::azurite::Azurite;
+    use std::sync::Arc;
+
     use table_azure::AzureTableStore;
     use table_core::Result;
     use table_core::adapter::{Fault, FaultInjector, RequestMeter, RetryPolicy, StoreBuilder};
@@ -54,7 +32,7 @@ mod lost_answers {
     use table_core::store::{GroupTransaction, Operation, OperationKind, TableStore, Written};
     use uuid::Uuid;
 
-    use super::Arc;
+    use crate::backends::emulated;
 
     /// A table with one entity, `old`, behind faults, a meter and retries with write ids.
     struct Rig {
@@ -68,8 +46,7 @@ mod lost_answers {
 
     impl Rig {
         async fn new() -> Self {
-            let emulator = tokio::task::spawn_blocking(Azurite::shared).await.unwrap();
-            let raw = AzureTableStore::from_connection_string(&emulator.connection_string(), None).unwrap();
+            let raw = emulated().await;
             let table = TableName::new(format!("T{}", Uuid::new_v4().simple())).unwrap();
             raw.create_table(&table).await.unwrap();
             let old = raw.write(&table, Operation::Insert(entity("old", 1))).await.unwrap();

@@ -7,6 +7,8 @@ use conformance::{async_trait, queue_tests};
 use table_core::store::TableStore;
 use table_patterns::queue::TableQueue;
 
+use crate::backends::{Disk, connection_string};
+
 async fn in_table(store: Arc<dyn TableStore>) -> Queue {
     Arc::new(TableQueue::open(store, "Work", "jobs").await.expect("a new queue"))
 }
@@ -29,29 +31,18 @@ mod memory {
 }
 
 mod embedded {
-    use table_embedded::EmbeddedStore;
-    use tempfile::TempDir;
-
     use super::*;
 
-    /// A store in a directory of its own, which goes with it.
-    struct Embedded(TempDir);
-
-    impl Embedded {
-        fn new() -> Self {
-            Self(tempfile::tempdir().expect("a directory"))
-        }
-    }
+    struct Embedded(Disk);
 
     #[async_trait]
     impl QueueBackend for Embedded {
         async fn queue(&self) -> Queue {
-            let store = EmbeddedStore::builder(self.0.path().join("store")).open().await;
-            in_table(Arc::new(store.expect("a new store"))).await
+            in_table(self.0.store("store").await).await
         }
     }
 
-    queue_tests!(Embedded::new());
+    queue_tests!(Embedded(Disk::new()));
 }
 
 mod azurite {
@@ -68,11 +59,6 @@ mod azurite {
     use super::*;
 
     struct Emulated;
-
-    async fn connection_string() -> String {
-        let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
-        emulator.connection_string()
-    }
 
     #[async_trait]
     impl QueueBackend for Emulated {

@@ -1,0 +1,108 @@
+//! The stores that several suites run on.
+
+use std::sync::Arc;
+
+use conformance::azurite::Azurite;
+use conformance::blobs::azure_container;
+use conformance::{Backend, Deviation, Scale, async_trait};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+use table_azure::AzureTableStore;
+use table_core::memory::MemoryStore;
+use table_core::store::TableStore;
+use table_embedded::EmbeddedStore;
+use tempfile::TempDir;
+
+/// The connection string of the emulator, which is started if it does not run yet.
+pub(crate) async fn connection_string() -> String {
+    let emulator = tokio::task::spawn_blocking(Azurite::shared).await.expect("the emulator runs");
+    emulator.connection_string()
+}
+
+/// A store of its own for each test: connections belong to a test's runtime.
+pub(crate) async fn emulated() -> AzureTableStore {
+    let store = AzureTableStore::from_connection_string(&connection_string().await, None);
+    store.expect("the emulator's connection string")
+}
+
+pub(crate) async fn emulated_blobs() -> Arc<dyn ObjectStore> {
+    azure_container(&connection_string().await, "suites").await.expect("the emulator's container")
+}
+
+/// Stores in a directory of their own, which goes with it.
+pub(crate) struct Disk(TempDir);
+
+impl Disk {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    pub(crate) fn blobs(&self) -> Arc<dyn ObjectStore> {
+        let blobs = LocalFileSystem::new_with_prefix(self.0.path()).expect("a blob store");
+        Arc::new(blobs)
+    }
+
+    pub(crate) async fn store(&self, name: &str) -> Arc<dyn TableStore> {
+        let store = EmbeddedStore::builder(self.0.path().join(name)).open().await;
+        Arc::new(store.expect("a new store"))
+    }
+}
+
+/// Everything in memory.
+pub(crate) struct Memory;
+
+#[async_trait]
+impl Backend for Memory {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        Arc::new(MemoryStore::new())
+    }
+}
+
+/// The embedded store, and blobs in files.
+pub(crate) struct Embedded(Disk);
+
+impl Embedded {
+    pub(crate) fn new() -> Self {
+        Self(Disk::new())
+    }
+}
+
+#[async_trait]
+impl Backend for Embedded {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        self.0.store("store").await
+    }
+
+    fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
+        let blobs = self.0.blobs();
+        async { blobs }.boxed()
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::MODERATE
+    }
+}
+
+/// Azurite, and blobs in it, with what is known of it.
+pub(crate) struct Emulated(pub(crate) &'static [Deviation]);
+
+#[async_trait]
+impl Backend for Emulated {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        Arc::new(emulated().await)
+    }
+
+    fn blobs(&self) -> BoxFuture<'static, Arc<dyn ObjectStore>> {
+        emulated_blobs().boxed()
+    }
+
+    fn deviations(&self) -> &[Deviation] {
+        self.0
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::MODERATE
+    }
+}
