@@ -39,7 +39,7 @@ pub struct GroupCommit {
     pub max_transactions: usize,
     /// Bytes of entities in one commit, about.
     pub max_bytes: usize,
-    /// How long to linger.
+    /// How long to linger, a second at most.
     pub linger: Duration,
 }
 

@@ -88,6 +88,12 @@ impl Shared {
         !matches!(*self.read(), State::Open(_))
     }
 
+    /// Gives readers the state as it is now until the next commit is [published](Self::publish): what one that
+    /// changes the catalog makes of the rows, only the new catalog can tell.
+    pub(crate) fn hold(&self) -> Result<(), Failure> {
+        self.try_snapshot().map(drop)
+    }
+
     /// Publishes a commit.
     pub(crate) fn publish(&self, catalog: &Arc<Catalog>) {
         if let State::Open(view) = &mut *self.write() {
@@ -126,7 +132,7 @@ impl Shared {
         if let State::Open(View { snapshot: Some(snapshot), .. }) = &*self.read() {
             return Ok(Some(Arc::clone(snapshot)));
         }
-        // The catalog and the transaction must be of one moment: `publish` waits for this lock.
+        // The catalog and the transaction are of one moment: commits that change the catalog `hold` it first.
         match &mut *self.write() {
             State::Open(view) => view.snapshot().map(Some),
             other => other.unavailable().map(|()| None),
@@ -170,5 +176,38 @@ impl View {
         let snapshot = Arc::new(Snapshot { catalog, rows, _database: database });
         self.snapshot = Some(Arc::clone(&snapshot));
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redb::ReadableTableMetadata as _;
+    use redb::backends::InMemoryBackend;
+
+    use super::*;
+
+    fn insert(database: &Database, key: &[u8]) {
+        let transaction = database.begin_write().unwrap();
+        transaction.open_table(ROWS).unwrap().insert(key, key).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    #[tokio::test]
+    async fn between_a_commit_and_its_publication_readers_see_the_state_before() {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let database = Arc::new(database);
+        insert(&database, b"first");
+        let (before, after) = (Arc::new(Catalog::default()), Arc::new(Catalog::default()));
+        let shared = Shared::new(Arc::clone(&database), Arc::clone(&before));
+        shared.hold().unwrap();
+        insert(&database, b"second");
+
+        let seen = shared.snapshot().await.unwrap();
+        assert_eq!(seen.rows.len().unwrap(), 1);
+        assert!(Arc::ptr_eq(&seen.catalog, &before));
+        shared.publish(&after);
+        let seen = shared.snapshot().await.unwrap();
+        assert_eq!(seen.rows.len().unwrap(), 2);
+        assert!(Arc::ptr_eq(&seen.catalog, &after));
     }
 }

@@ -24,7 +24,7 @@ struct Disk {
     syncs: AtomicUsize,
     /// Bytes written since the last sync.
     written: AtomicUsize,
-    /// Bytes of the commits, each up to its sync.
+    /// Bytes written up to each sync.
     commits: Mutex<Vec<usize>>,
 }
 
@@ -32,6 +32,7 @@ const SOUND: u8 = 0;
 const SYNCS_FAIL: u8 = 1;
 const WRITES_FAIL: u8 = 2;
 const WRITES_PANIC: u8 = 3;
+const SYNCS_WAIT: u8 = 4;
 
 impl Disk {
     fn set(&self, fault: u8) {
@@ -65,6 +66,9 @@ impl StorageBackend for FaultyFile {
     fn sync_data(&self) -> io::Result<()> {
         if self.disk.is(SYNCS_FAIL) {
             return Err(io::Error::other("the disk is gone"));
+        }
+        while self.disk.is(SYNCS_WAIT) {
+            std::thread::sleep(Duration::from_millis(1));
         }
         self.disk.syncs.fetch_add(1, Ordering::SeqCst);
         let written = self.disk.written.swap(0, Ordering::SeqCst);
@@ -216,6 +220,24 @@ async fn relaxed_writes_reach_the_disk_without_being_asked() {
     }
 }
 
+/// Who gave a write up may have done something else since.
+#[tokio::test]
+async fn a_write_that_is_dropped_before_its_turn_is_not_done() {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    fixture.disk.set(SYNCS_WAIT);
+    let first = fixture.insert("first");
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let second = tokio::time::timeout(Duration::from_millis(50), fixture.insert("second")).await;
+        fixture.disk.set(SOUND);
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.is_ok() && second.is_err());
+    fixture.insert("third").await.unwrap();
+    assert!(!fixture.exists("second").await.unwrap());
+}
+
 /// The rows are removed after the answer, in commits of bounded size.
 #[tokio::test]
 async fn dropping_a_table_of_any_size_is_one_small_commit() {
@@ -224,7 +246,7 @@ async fn dropping_a_table_of_any_size_is_one_small_commit() {
         let fixture = Fixture::with_rows(rows).await;
         let commits = fixture.disk.commits.lock().unwrap().len();
         fixture.store.delete_table(&fixture.table).await.unwrap();
-        let written = fixture.disk.commits.lock().unwrap()[commits];
+        let written: usize = fixture.disk.commits.lock().unwrap()[commits..].iter().sum();
         assert!(written > 0 && written < SMALL, "{written} bytes for {rows} rows");
         fixture.store.create_table(&fixture.table).await.unwrap();
         assert!(!fixture.exists("000001").await.unwrap());

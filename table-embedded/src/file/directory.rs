@@ -35,7 +35,7 @@ impl Directory {
         if path.is_file() {
             return Err(Failure::NotDirectory(path.to_owned()));
         }
-        fs::create_dir_all(path).map_err(Failure::io("creating the directory", path))?;
+        create_directory(path)?;
         let lock_path = path.join(LOCK);
         let open = OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
         let lock = open.map_err(Failure::io("opening", lock_path))?;
@@ -82,6 +82,17 @@ impl Directory {
         fs::rename(&unfinished, self.file()).map_err(Failure::io("renaming", &unfinished))?;
         sync_directory(&self.path)
     }
+}
+
+/// Makes a directory and those above it that are missing, so that they outlast a loss of power.
+fn create_directory(path: &Path) -> Result<(), Failure> {
+    let made: Vec<_> = path.ancestors().take_while(|made| !made.exists()).collect();
+    fs::create_dir_all(path).map_err(Failure::io("creating the directory", path))?;
+    for made in made.iter().rev() {
+        let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync_directory(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
 }
 
 fn wait_for(lock: &File, path: &Path) -> Result<(), Failure> {

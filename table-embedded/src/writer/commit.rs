@@ -33,6 +33,13 @@ impl Failed {
         Self::Before(Arc::new(error.into()))
     }
 
+    fn reading(failure: Failure) -> Self {
+        match failure {
+            Failure::Read(error) => Self::before(error),
+            _ => Self::NotOpen,
+        }
+    }
+
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Before(error) | Self::Committing(error) => Failure::Write(Arc::clone(error)),
@@ -86,6 +93,9 @@ impl Writer {
         let sync = must_sync || self.is_flush_due(work.bytes);
         let durability = if sync { redb::Durability::Immediate } else { redb::Durability::None };
         transaction.set_durability(durability).map_err(Failed::before)?;
+        if !Arc::ptr_eq(&ledger.catalog, &self.ledger.catalog) {
+            self.shared.hold().map_err(Failed::reading)?;
+        }
         transaction.commit().map_err(|error| Failed::Committing(Arc::new(error.into())))?;
         self.committed(ledger, sync, work.bytes);
         tracing::debug!(transactions, bytes = work.bytes, sync, elapsed = ?started.elapsed(), "committed");

@@ -55,6 +55,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
 /// …or this many bytes.
 const FLUSH_BYTES: usize = 16 << 20;
+/// However long the options say.
+const MOST_LINGERING: Duration = Duration::from_secs(1);
 /// Between attempts to reopen after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 

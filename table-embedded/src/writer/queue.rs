@@ -53,6 +53,12 @@ pub(super) struct Job {
 pub(super) type Room = Option<OwnedSemaphorePermit>;
 
 impl Job {
+    /// Whether somebody still waits for it. What nobody waits for is not begun: who gave it up may have done
+    /// something else since.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.reply.0.as_ref().is_some_and(|waiting| !waiting.is_closed())
+    }
+
     /// What to do, and whom to answer.
     pub(super) fn split(self) -> (Request, (Reply<Vec<Written>>, Room)) {
         (self.request, (self.reply, self.room))
@@ -99,8 +105,8 @@ impl Queue {
         (Self { messages, room: Arc::new(Semaphore::new(QUEUE_ROOM)) }, Requests(receiver))
     }
 
-    /// Has a change made. A future that is dropped while it waits for room leaves it undone; later the
-    /// change happens as if it had not been dropped.
+    /// Has a change made. A future that is dropped before the writer begins with the change leaves it undone;
+    /// later the change happens as if it had not been dropped.
     pub(crate) async fn ask(&self, request: Request) -> Result<Vec<Written>> {
         let bytes = request.bytes();
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;

@@ -2,7 +2,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::queue::{Job, Message, Reply};
-use super::{FLUSH_AFTER, IDLE, RETRY, Writer};
+use super::{FLUSH_AFTER, IDLE, MOST_LINGERING, RETRY, Writer};
 
 impl Writer {
     /// Works until the store is closed, or nobody has it any more.
@@ -62,8 +62,9 @@ impl Writer {
 
     /// Takes what is queued and makes it one commit; returns a message that is not a change.
     fn batch(&mut self, first: Job) -> Option<Message> {
-        let (jobs, other) = self.gather(first);
+        let (mut jobs, other) = self.gather(first);
         self.last_batch = jobs.len();
+        jobs.retain(Job::is_wanted);
         let bytes = jobs.iter().map(|job| job.bytes).sum();
         let (requests, replies): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
         match self.commit(requests, bytes) {
@@ -82,7 +83,7 @@ impl Writer {
     /// Takes jobs until none is queued, but lingers for as many as last time.
     fn gather(&self, first: Job) -> (Vec<Job>, Option<Message>) {
         let bounds = self.config.group_commit;
-        let deadline = Instant::now() + bounds.linger;
+        let deadline = Instant::now() + bounds.linger.min(MOST_LINGERING);
         let mut bytes = first.bytes;
         let mut jobs = vec![first];
         while jobs.len() < bounds.max_transactions && bytes < bounds.max_bytes {

@@ -1,14 +1,14 @@
 //! What the killed writers left.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use table_core::model::{ETag, Entity, ValueRef};
 use table_core::query::{Filter, Query};
 use table_core::store::TableStoreExt;
 use table_embedded::{Durability, EmbeddedStore};
 
-use crate::writer::{CHANGED, STATES};
+use crate::writer::{BACKUPS, CHANGED, STATES};
 use crate::{GROUP, table};
 
 /// What all rounds left.
@@ -94,6 +94,32 @@ impl Findings {
         store.close().await.unwrap();
         entities
     }
+}
+
+/// A backup that was acknowledged is there, one that was cut short is none, and either is removed.
+pub(crate) async fn check_backups(directory: &Path, lines: &[String], expected: bool) {
+    let acknowledged: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("backup ")).collect();
+    let backups = directory.join(BACKUPS);
+    assert!(expected || !backups.exists());
+    let entries = walk(&backups).into_iter().flat_map(|round| walk(&round));
+    for backup in entries {
+        let is_whole = backup.join("tables.redb").exists();
+        let name = backup.display().to_string();
+        assert!(is_whole || !acknowledged.contains(&name.as_str()), "{name} is not there");
+        if is_whole {
+            let store = EmbeddedStore::open(&backup).await.unwrap();
+            check_groups(&store.query_all(&table(), &Query::new()).await.unwrap(), &name);
+            store.close().await.unwrap();
+        }
+    }
+    if backups.exists() {
+        std::fs::remove_dir_all(&backups).unwrap();
+    }
+}
+
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
 }
 
 fn etags(entities: &[Entity]) -> HashMap<String, ETag> {

@@ -30,6 +30,8 @@ struct Plan {
     kills: usize,
     /// Microseconds of writing before the kill, at most.
     writing: u64,
+    /// Whether the file is compacted and backed up meanwhile.
+    maintains: bool,
 }
 
 #[test]
@@ -39,6 +41,7 @@ fn a_killed_writer_loses_nothing_acknowledged_and_tears_no_group() {
         durability: Durability::Immediate,
         kills: 60,
         writing: 60_000,
+        maintains: false,
     }
     .run();
 }
@@ -50,6 +53,19 @@ fn a_killed_relaxed_writer_loses_the_last_writes_alone_and_tears_no_group() {
         durability: Durability::Relaxed,
         kills: 30,
         writing: 250_000,
+        maintains: false,
+    }
+    .run();
+}
+
+#[test]
+fn a_writer_killed_while_it_compacts_and_backs_up_loses_nothing_and_leaves_whole_backups_or_none() {
+    Plan {
+        test: "a_writer_killed_while_it_compacts_and_backs_up_loses_nothing_and_leaves_whole_backups_or_none",
+        durability: Durability::Immediate,
+        kills: 30,
+        writing: 100_000,
+        maintains: true,
     }
     .run();
 }
@@ -62,6 +78,7 @@ impl Plan {
                 Path::new(&directory),
                 self.durability,
                 &round,
+                self.maintains,
             ));
         }
         let directory = tempfile::tempdir().unwrap();
@@ -71,6 +88,7 @@ impl Plan {
         for round in 0..self.kills {
             let acknowledged = self.write_and_kill(directory.path(), round, &mut random);
             runtime.block_on(found.check(round, &acknowledged, seed));
+            runtime.block_on(findings::check_backups(directory.path(), &acknowledged, self.maintains));
         }
         assert!(found.kept > 10 * self.kills, "too little was left to test: {}", found.kept);
         runtime.block_on(found.check_all());

@@ -1,7 +1,7 @@
 //! The process that is killed.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use futures_util::future::join_all;
 use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, Properties, TableName};
@@ -13,11 +13,19 @@ use crate::{GROUP, partition, table};
 const TASKS: usize = 8;
 /// The row that is changed again and again.
 pub(crate) const CHANGED: &str = "changed";
+/// Where the backups of all rounds are.
+pub(crate) const BACKUPS: &str = "backups";
 /// States in turn: inserted, replaced, merged, deleted.
 pub(crate) const STATES: i32 = 4;
 
-/// Tasks that insert single rows and groups and change a row in turn, and one that makes and drops tables.
-pub(crate) async fn write_until_killed(directory: &Path, durability: Durability, round: &str) {
+/// Tasks that insert single rows and groups and change a row in turn, one that makes and drops tables, and
+/// perhaps one that compacts and backs up.
+pub(crate) async fn write_until_killed(
+    directory: &Path,
+    durability: Durability,
+    round: &str,
+    maintains: bool,
+) {
     let store = EmbeddedStore::builder(directory).durability(durability).open().await.unwrap();
     store.create_table_if_missing(&table()).await.unwrap();
     say("\nwriting");
@@ -26,7 +34,9 @@ pub(crate) async fn write_until_killed(directory: &Path, durability: Durability,
         tokio::spawn(async move { write_forever(&store, &partition).await })
     });
     let dropper = tokio::spawn(drop_tables_forever(store.clone()));
-    join_all(tasks.chain([dropper])).await;
+    let backups = directory.with_file_name(BACKUPS).join(round);
+    let maintainer = maintains.then(|| tokio::spawn(maintain_forever(store.clone(), backups)));
+    join_all(tasks.chain([dropper]).chain(maintainer)).await;
 }
 
 async fn write_forever(store: &EmbeddedStore, partition: &str) {
@@ -69,6 +79,15 @@ async fn change(store: &EmbeddedStore, partition: &str, first: i32) {
 
 fn changed(key: &Key, state: i32) -> Entity {
     Entity::from_parts(key.clone(), Properties::new()).with("State", state)
+}
+
+async fn maintain_forever(store: EmbeddedStore, backups: PathBuf) {
+    for n in 0.. {
+        let backup = backups.join(n.to_string());
+        store.backup(&backup).await.unwrap();
+        say(&format!("backup {}", backup.display()));
+        store.compact().await.unwrap();
+    }
 }
 
 async fn drop_tables_forever(store: EmbeddedStore) {
