@@ -3,14 +3,14 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures_util::TryStreamExt;
 use object_store::ObjectMeta;
-use table_core::model::Key;
+use table_core::model::{Entity, Key};
 use table_core::query::Select;
 use table_core::store::{Error, Result, TableStore as _};
 use table_core::typed::TableEntity;
-use uuid::Uuid;
 
 use super::place::directory;
-use super::row::{large, references};
+use super::reference::{Told, told};
+use super::row::large;
 use super::{BlobContext, LargeTable};
 use crate::blob::{self, blob_error};
 
@@ -37,18 +37,39 @@ pub struct Collected {
     pub foreign: u64,
 }
 
-/// The references of the entity looked at last: the names of its blobs come together.
+/// The row looked at last: the names of its blobs come together.
 #[derive(Default)]
 struct Seen {
     key: Option<Key>,
-    used: Vec<(String, Uuid)>,
+    row: Option<Entity>,
+    /// The properties that were asked for.
+    properties: Vec<String>,
+}
+
+impl Seen {
+    fn knows(&self, context: &BlobContext) -> bool {
+        self.key.as_ref() == Some(&context.key) && self.properties.contains(&context.property)
+    }
+
+    /// Whether the row refers to the blob. What cannot be read may be a reference of a version to come.
+    fn uses(&self, context: &BlobContext) -> bool {
+        let value = self.row.as_ref().and_then(|row| row.get(&context.property));
+        match value.and_then(told) {
+            Some(Told::Blob(reference)) => reference.id == context.id,
+            Some(Told::Unreadable) => true,
+            None => false,
+        }
+    }
 }
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Finds blobs that are older than `grace` and that no row refers to, and removes them if asked.
+    /// Finds blobs that are older than `grace` and that no row refers to, and removes them if asked. It goes
+    /// by what the rows say, of whatever type or schema version they are: blobs of the table's other types are looked
+    /// after too.
     ///
-    /// One request for each entity with old blobs, three for the blob store's time, one per page of names and
-    /// one per orphan. Run it as often as orphans may pile up; several at once do no harm.
+    /// One request for each entity with old blobs, and at most one more for each of its properties that is no large one of
+    /// `T`; three for the blob store's time, one per page of names and one per orphan. Run it as often as orphans
+    /// may pile up; several at once do no harm.
     ///
     /// # Errors
     /// The stores'. `grace` is not longer than the write deadline: it would take blobs of writes in flight.
@@ -91,10 +112,10 @@ impl<T: TableEntity> LargeTable<T> {
             found.foreign += 1;
             return Ok(());
         };
-        if seen.key.as_ref() != Some(&context.key) {
-            *seen = Seen { used: self.used_by(&context.key).await?, key: Some(context.key.clone()) };
+        if !seen.knows(&context) {
+            *seen = self.look(&context).await?;
         }
-        if seen.used.iter().any(|(property, id)| *property == context.property && *id == context.id) {
+        if seen.uses(&context) {
             found.used += 1;
             return Ok(());
         }
@@ -105,16 +126,13 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// What a row refers to. One request.
-    async fn used_by(&self, key: &Key) -> Result<Vec<(String, Uuid)>> {
-        let select = Select::new(large::<T>().map(|property| property.name));
-        let Some(row) = self.store().get(self.name(), key, Some(&select)).await? else {
-            return Ok(Vec::new());
-        };
-        let references = references::<T>(&row)?;
-        Ok(references
-            .into_iter()
-            .map(|(property, reference)| (property.name.to_owned(), reference.id))
-            .collect())
+    /// What a row says of a blob's property, and of the large ones of `T`. One request.
+    async fn look(&self, context: &BlobContext) -> Result<Seen> {
+        let mut properties: Vec<_> = large::<T>().map(|property| property.name.to_owned()).collect();
+        if !properties.contains(&context.property) {
+            properties.push(context.property.clone());
+        }
+        let row = self.store().get(self.name(), &context.key, Some(&Select::new(&properties))).await?;
+        Ok(Seen { key: Some(context.key.clone()), row, properties })
     }
 }

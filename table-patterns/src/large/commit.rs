@@ -1,11 +1,11 @@
 //! The row last.
 
-use table_core::model::{Entity, IfMatch, Key};
+use table_core::model::{Entity, IfMatch, Key, PropertyRef};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::TableEntity;
 
 use super::prepare::Prepared;
-use super::row::references;
+use super::reference::{Told, told};
 use super::{BlobContext, LargeTable};
 
 impl<T: TableEntity> LargeTable<T> {
@@ -38,7 +38,7 @@ impl<T: TableEntity> LargeTable<T> {
         let prepared = self.prepare(new).await?;
         let operation = Operation::Replace(prepared.entity.clone(), version_of(old)?);
         let written = self.commit(&prepared, operation).await?;
-        self.remove(&self.blobs_of(old)?).await;
+        self.remove(&self.blobs_of(old)).await;
         Ok(written)
     }
 
@@ -46,18 +46,19 @@ impl<T: TableEntity> LargeTable<T> {
     pub(super) async fn delete_read(&self, old: &Entity) -> Result<()> {
         let operation = Operation::Delete(old.key().clone(), version_of(old)?);
         self.store().write(self.name(), operation).await?;
-        self.remove(&self.blobs_of(old)?).await;
+        self.remove(&self.blobs_of(old)).await;
         Ok(())
     }
 
-    /// The blobs that a row refers to.
-    pub(super) fn blobs_of(&self, row: &Entity) -> Result<Vec<BlobContext>> {
-        let references = references::<T>(row)?;
-        let context =
-            |(property, reference): &(&table_core::typed::PropertySchema, super::reference::Reference)| {
-                BlobContext::new(self.name(), row.key(), property.name, reference.id)
-            };
-        Ok(references.iter().map(context).collect())
+    /// The blobs that a row refers to, of whatever type or schema version it is.
+    pub(super) fn blobs_of(&self, row: &Entity) -> Vec<BlobContext> {
+        let blob = |property: PropertyRef<'_>| match told(property.value())? {
+            Told::Blob(reference) => {
+                Some(BlobContext::new(self.name(), row.key(), property.name(), reference.id))
+            }
+            Told::Unreadable => None,
+        };
+        row.properties().iter().filter_map(blob).collect()
     }
 
     /// Refuses a row in another version than the one asked for.

@@ -28,8 +28,15 @@
 //! A process that dies, or an answer that is lost, can leave blobs without a row: never a row without its
 //! blob. [`LargeTable::collect`] removes them. It leaves blobs alone that are younger than a grace period, by the clock
 //! of the blob store, since their row may be on its way; a write that takes longer than
-//! [`LargeOptions::write_deadline`] between its first blob and its row is given up. **The grace period must
+//! [`LargeOptions::write_deadline`] between its first blob and its row is given up, by the longer of what
+//! the system's clock and one that nobody can set say. **The grace period must
 //! be longer than that deadline** and than the longest time a request to the table can be under way.
+//!
+//! The same holds for a machine that dies if the blob store has on disk what it acknowledged, as services have. **Local
+//! files do not by themselves**: open them as `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`, or a loss of
+//! power can leave a row without its blob. A process that dies while it writes a local file leaves a part of it in
+//! `…#1`, `…#2`, beside the blob: no listing shows these, so no collection removes them. Remove such files when they are
+//! older than the grace period. In S3, parts of an upload that was cut short are removed by a life-cycle rule.
 //!
 //! # Cost in requests
 //!
@@ -39,14 +46,16 @@
 //! | get, a row of a query | 1 (a page) | 1 per large value |
 //! | replace, update, upsert, delete | 2 | as insert; 1 delete per value replaced |
 //! | put_stream, read_stream | 2, 1 | as above |
-//! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
+//! | collect | 1 per entity with old blobs, 1 per property of another type there | 1 per page of names, 1 per orphan, 3 for the clock |
 //! | scrub | 1 per page of rows | 1 per large value |
 //!
 //! # Limits, and when not to use it
 //! A key, escaped, has at most 199 bytes in each part (upper-case letters and signs count three). One directory
 //! of blobs belongs to one table of one store: another store with the same table would take its blobs for orphans.
-//! Large fields cannot be compared in filters, patched or projected. Keep their names from one schema
-//! version to the next. A marked (`#[encrypt]`) large field needs a [`BlobCodec`] that encrypts. Values of some
+//! Large fields cannot be compared in filters, patched or projected. Keep their names and types from one schema
+//! version to the next: an older entity could not be read otherwise, though its blobs stay. Several types of one table
+//! share its directory: [`LargeTable::collect`] of any of them looks after the blobs of all, [`LargeTable::scrub`]
+//! only after its own. Copies and deletions in [`bulk`](crate::bulk) know rows, no blobs: see there. A marked (`#[encrypt]`) large field needs a [`BlobCodec`] that encrypts. Values of some
 //! 10 KiB that are always read with the row are cheaper inline; many properties are a wide entity.
 
 mod codec;

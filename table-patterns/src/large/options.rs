@@ -54,4 +54,18 @@ impl LargeOptions {
         self.write_deadline = deadline;
         self
     }
+
+    /// Another number of blobs that are read at once; at least 1.
+    #[must_use]
+    pub const fn with_concurrency(mut self, blobs: usize) -> Self {
+        self.concurrency = blobs;
+        self
+    }
+
+    /// Another number of times that a write without a version is tried; at least 1.
+    #[must_use]
+    pub const fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
 }

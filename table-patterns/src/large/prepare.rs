@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -25,13 +26,31 @@ const ROOM: usize = 1024;
 pub(super) struct Prepared {
     pub(super) entity: Entity,
     pub(super) blobs: Vec<BlobContext>,
-    pub(super) started: Instant,
+    pub(super) started: Started,
+}
+
+/// When a write began, by two clocks: `tokio`'s stands still while a machine sleeps, the system's can be set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Started {
+    instant: Instant,
+    pub(super) time: SystemTime,
+}
+
+impl Started {
+    pub(super) fn now() -> Self {
+        Self { instant: Instant::now(), time: SystemTime::now() }
+    }
+
+    /// The longer of what the two say.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.instant.elapsed().max(self.time.elapsed().unwrap_or_default())
+    }
 }
 
 impl<T: TableEntity> LargeTable<T> {
     /// Puts the large values into blobs. If one fails, those before are removed.
     pub(super) async fn prepare(&self, mut entity: Entity) -> Result<Prepared> {
-        let (started, mut blobs) = (Instant::now(), Vec::new());
+        let (started, mut blobs) = (Started::now(), Vec::new());
         while let Some((property, content)) = self.next_out(&entity) {
             let context = self.context(&entity, property);
             match self.put(&context, stream::iter([Ok(content)]).boxed()).await {

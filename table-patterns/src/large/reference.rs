@@ -20,6 +20,29 @@ pub(super) struct Reference {
 }
 
 const VERSION: &str = "blob1";
+/// What references start with, of later versions too.
+const FAMILY: &str = "blob";
+
+/// What a stored value says of a blob, whatever its property is declared as.
+#[derive(Debug)]
+pub(super) enum Told {
+    /// It is in this one.
+    Blob(Reference),
+    /// It begins like a reference and is none that can be read.
+    Unreadable,
+}
+
+/// What a value says of a blob; `None` if it is a value itself.
+pub(super) fn told(value: ValueRef<'_>) -> Option<Told> {
+    let bytes = match value {
+        ValueRef::Binary(bytes) => bytes,
+        ValueRef::String(text) => text.as_bytes(),
+        _ => return None,
+    };
+    let reference = std::str::from_utf8(bytes).ok().and_then(Reference::parse);
+    let unreadable = || bytes.starts_with(FAMILY.as_bytes()).then_some(Told::Unreadable);
+    reference.map(Told::Blob).or_else(unreadable)
+}
 
 impl Reference {
     fn text(&self) -> String {

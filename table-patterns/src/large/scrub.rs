@@ -4,8 +4,8 @@ use table_core::model::{Entity, Key};
 use table_core::store::Result;
 use table_core::typed::TableEntity;
 
-use super::LargeTable;
 use super::row::references;
+use super::{BlobContext, LargeTable};
 use crate::blob::blob_error;
 
 /// What a scrub found.
@@ -32,8 +32,9 @@ pub struct MissingBlob {
 }
 
 impl<T: TableEntity> LargeTable<T> {
-    /// Looks whether every large value has its blob, by name and size. One request a page of rows, one for
-    /// each large value. What is written meanwhile may be reported: look again.
+    /// Looks whether every large value of the entities of type `T` has its blob, by name and size: scrub a table of
+    /// several types once for each. One request a page of rows, one for each large value. What is written meanwhile may
+    /// be reported: look again.
     ///
     /// # Errors
     /// The stores'.
@@ -48,9 +49,9 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     async fn scrub_row(&self, row: &Entity, found: &mut LargeScrub) -> Result<()> {
-        let blobs = self.blobs_of(row)?;
-        for ((property, reference), context) in references::<T>(row)?.into_iter().zip(blobs) {
+        for (property, reference) in references::<T>(row)? {
             found.references += 1;
+            let context = BlobContext::new(self.name(), row.key(), property.name, reference.id);
             let path = context.path(&self.options().root)?;
             let head = GetOptions { head: true, ..GetOptions::default() };
             let whole = match self.blobs().get_opts(&path, head).await {

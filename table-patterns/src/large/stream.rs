@@ -5,10 +5,9 @@ use futures_util::{Stream, StreamExt, stream};
 use table_core::model::{EdmValue, Entity, IfMatch, ValueRef};
 use table_core::store::{Error, Operation, Result, Written};
 use table_core::typed::{KeyOf, LargeField, PropertySchema, TableEntity};
-use tokio::time::Instant;
 
 use super::commit::version_of;
-use super::prepare::Prepared;
+use super::prepare::{Prepared, Started};
 use super::reference::Reference;
 use super::row::large;
 use super::{BlobContext, LargeTable};
@@ -33,7 +32,8 @@ impl<T: TableEntity> LargeTable<T> {
     ///
     /// # Errors
     /// Of the content, which leaves the entity as it was. Precondition failed: another writer was faster.
-    /// Entity not found.
+    /// Entity not found; one of another type, or stored in another version of the schema, which [`update`](Self::update)
+    /// converts.
     pub async fn put_stream(
         &self,
         key: impl KeyOf<T>,
@@ -44,7 +44,8 @@ impl<T: TableEntity> LargeTable<T> {
         let (property, version) = (schema::<T>(field)?, version.into());
         let old = self.existing(&key.into_key()).await?;
         self.check_version(&old, &version)?;
-        let (started, context) = (Instant::now(), self.context(&old, property));
+        T::SCHEMA.check_patchable(&old)?;
+        let (started, context) = (Started::now(), self.context(&old, property));
         let reference = self.put(&context, content.boxed()).await?;
         let mut entity = Entity::from(old.key().clone());
         entity.properties_mut().put(
@@ -55,14 +56,14 @@ impl<T: TableEntity> LargeTable<T> {
         let prepared = Prepared { entity, blobs: vec![context], started };
         let merge = Operation::Merge(prepared.entity.clone(), version_of(&old)?);
         let written = self.commit(&prepared, merge).await?;
-        self.remove(&self.replaced(&old, property)?).await;
+        self.remove(&self.replaced(&old, property)).await;
         Ok(written)
     }
 
     /// The blob that a property referred to.
-    fn replaced(&self, old: &Entity, property: &PropertySchema) -> Result<Vec<BlobContext>> {
-        let all = self.blobs_of(old)?;
-        Ok(all.into_iter().filter(|context| context.property == property.name).collect())
+    fn replaced(&self, old: &Entity, property: &PropertySchema) -> Vec<BlobContext> {
+        let all = self.blobs_of(old).into_iter();
+        all.filter(|context| context.property == property.name).collect()
     }
 
     /// One large value of an entity as a stream; `None` if there is no such entity or value. One request, and

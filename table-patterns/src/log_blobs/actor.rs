@@ -96,9 +96,9 @@ impl Actor {
         }
     }
 
-    /// When the oldest records must be stored.
+    /// When the oldest records must be stored; `None` without any, or where the age has no bound.
     fn due(&self) -> Option<Instant> {
-        let oldest = self.buffers.first()?.since + self.options.max_age;
+        let oldest = self.buffers.first()?.since.checked_add(self.options.max_age)?;
         Some(self.retry_at.map_or(oldest, |retry| oldest.max(retry)))
     }
 
@@ -202,21 +202,29 @@ impl Actor {
             _ => self.first_free(&place).await?,
         };
         loop {
-            let path = path(&place, next)?;
-            let options = PutOptions::from(PutMode::Create);
-            match self.blobs.put_opts(&path, text.clone().into(), options).await {
-                Ok(_) => break,
-                Err(object_store::Error::AlreadyExists { .. }) if self.is_ours(&path, flush).await? => break,
-                Err(object_store::Error::AlreadyExists { .. }) => next += 1,
+            match self.create_as(&place, next, flush, &text).await {
+                Ok(true) => break,
+                Ok(false) => next += 1,
                 Err(error) => {
-                    // The same number again: if the answer alone was lost, the blob is found to be ours.
+                    // The same number again: if an answer alone was lost, the blob is found to be ours.
                     self.next = Some((place, next));
-                    return Err(blob_error(error));
+                    return Err(error);
                 }
             }
         }
         self.next = Some((place, next + 1));
         Ok(())
+    }
+
+    /// Creates a blob under a number, unless an earlier attempt has; `false` if the number is another writer's.
+    async fn create_as(&self, place: &str, number: u32, flush: u64, text: &str) -> Result<bool> {
+        let path = path(place, number)?;
+        let options = PutOptions::from(PutMode::Create);
+        match self.blobs.put_opts(&path, text.to_owned().into(), options).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. }) => self.is_ours(&path, flush).await,
+            Err(error) => Err(blob_error(error)),
+        }
     }
 
     async fn first_free(&self, place: &str) -> Result<u32> {

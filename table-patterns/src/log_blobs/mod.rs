@@ -25,7 +25,8 @@
 //! # Failure windows
 //! A process that dies loses what it has not stored: with [`LogSync::Buffered`] at most [`LogOptions::max_age`] of
 //! records, or [`LogOptions::max_bytes`], whichever is reached first; with [`LogSync::Every`]`(n)`, fewer than `n` that
-//! were acknowledged; with `Every(1)` none. A record whose append failed or was cancelled may still be stored.
+//! were acknowledged; with `Every(1)` none. So does a machine that dies, if the blob store has on disk what it
+//! acknowledged: **open local files with** `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`. A record whose append failed or was cancelled may still be stored.
 //!
 //! # Cost in requests
 //!

@@ -44,7 +44,8 @@ pub struct LogOptions {
     pub sync: LogSync,
     /// Bytes of records over which they are stored; 4 MiB unless told otherwise.
     pub max_bytes: usize,
-    /// The age of the first record at which they are stored; a minute unless told otherwise.
+    /// The age of the first record at which they are stored; a minute unless told otherwise. [`Duration::MAX`]
+    /// bounds it by the bytes, the end of the directory's time and `flush` alone.
     pub max_age: Duration,
     /// Where the time comes from.
     pub clock: Arc<dyn Clock>,

@@ -141,6 +141,36 @@ async fn no_failure_loses_or_doubles_a_record() -> Result<()> {
     Ok(())
 }
 
+/// The network is down: the answer of a flush is lost, and then the look whether it was ours fails.
+#[tokio::test(start_paused = true)]
+async fn a_flush_is_not_doubled_when_looking_for_it_fails() -> Result<()> {
+    let (inner, faulty) = blobs();
+    let log = LogWriter::open(faulty.clone(), "shop", options())?;
+    log.append(&0u32).await?;
+    faulty.fail_at(1, CrashPoint::After, false);
+    log.flush().await.unwrap_err();
+    faulty.fail_at(2, CrashPoint::Before, false);
+    log.flush().await.unwrap_err();
+    assert!(faulty.has_failed());
+    log.close().await?;
+    assert_eq!(names(&inner).await, ["shop/2014/07/31/1800/000001.log"]);
+    assert_eq!(all(&inner).await?, [0]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_without_an_age_waits_for_its_bytes() -> Result<()> {
+    let (inner, faulty) = blobs();
+    let log = LogWriter::open(faulty, "shop", options().with_buffer(1000, Duration::MAX))?;
+    log.append(&0u32).await?;
+    tokio::time::sleep(Duration::from_secs(90_000)).await;
+    assert_eq!(names(&inner).await.len(), 0);
+    log.append(&"x".repeat(2000)).await?;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(names(&inner).await.len(), 2, "the first hour's, and what is full");
+    log.close().await
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_crash_loses_no_more_than_is_stated() -> Result<()> {
     for (sync, kept) in [(LogSync::Every(1), 7), (LogSync::Every(3), 6), (LogSync::Buffered, 0)] {

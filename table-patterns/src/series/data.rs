@@ -74,8 +74,11 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// to be short, or to spread writers over rows. It decides where values are: never change it once there
     /// are some.
     ///
+    /// That so many *values* fit a row of 1 MiB is for the caller to know: a slot is refused by the service when its
+    /// row is full.
+    ///
     /// # Errors
-    /// None, or more than an entity has properties.
+    /// None, or slots of more properties than an entity has room for.
     pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
         let layout = Arc::try_unwrap(self.layout);
         let layout = layout.map_err(|_| Error::invalid_request("set the slots per row before cloning"))?;

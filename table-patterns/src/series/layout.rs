@@ -18,6 +18,8 @@ const SPARE_BYTES: usize = 8 * 1024;
 pub(super) struct Layout<S> {
     pub(super) slots: S,
     per_row: usize,
+    /// The properties of a slot.
+    properties: usize,
 }
 
 impl<S: SlotSet> Layout<S> {
@@ -28,16 +30,16 @@ impl<S: SlotSet> Layout<S> {
         let properties = suffixes.len().max(1);
         let name = (0..slots.count()).map(|i| slots.name(i).len()).max().unwrap_or(0);
         let names: usize = suffixes.iter().map(|suffix| 8 + 2 * (name + suffix.len())).sum();
-        let by_count = (CUSTOM_PROPERTIES - SPARE_PROPERTIES) / properties;
+        let by_count = most(properties);
         let by_bytes = (ENTITY_BYTES - SPARE_BYTES) / (names + C::max_bytes());
         match by_count.min(by_bytes) {
             0 => Err(Error::invalid_request("a slot that can be larger than a row: store it another way")),
-            per_row => Ok(Self { slots, per_row }),
+            per_row => Ok(Self { slots, per_row, properties }),
         }
     }
 
     pub(super) fn with_slots_per_row(self, slots: usize) -> Result<Self> {
-        let most = CUSTOM_PROPERTIES - SPARE_PROPERTIES;
+        let most = most(self.properties);
         if slots == 0 || slots > most {
             return Err(Error::limit("slots in a row of a series", most, slots));
         }
@@ -67,7 +69,10 @@ impl<S: SlotSet> Layout<S> {
     pub(super) fn key(&self, series: &Key, row: usize) -> Result<Key> {
         match self.rows() {
             0 | 1 => Ok(series.clone()),
-            _ => Key::new(series.partition(), format!("{}_{row:03}", series.row())),
+            rows => {
+                let digits = digits(rows);
+                Key::new(series.partition(), format!("{}_{row:0digits$}", series.row()))
+            }
         }
     }
 
@@ -84,6 +89,19 @@ impl<S: SlotSet> Layout<S> {
         Ok(Filter::eq(Filter::PARTITION_KEY, series.partition())
             .and(Filter::ge(Filter::ROW_KEY, first.row()))
             .and(Filter::le(Filter::ROW_KEY, last.row())))
+    }
+}
+
+/// The most slots of so many properties that a row has room for.
+const fn most(properties: usize) -> usize {
+    (CUSTOM_PROPERTIES - SPARE_PROPERTIES) / properties
+}
+
+/// The digits of a row's number: as many for each, so that keys sort as numbers do.
+const fn digits(rows: usize) -> usize {
+    match rows.saturating_sub(1) {
+        0..=999 => 3,
+        last => last.ilog10() as usize + 1,
     }
 }
 

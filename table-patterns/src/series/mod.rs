@@ -10,7 +10,7 @@
 //! | series | PartitionKey | RowKey | properties |
 //! |---|---|---|---|
 //! | that fits one entity | the key's | the key's | one per slot: `H00` … `H23` |
-//! | that does not | the key's | the key's + `_000`, `_001`, … | the next slots in each |
+//! | that does not | the key's | the key's + `_000`, `_001`, …; of more than 1,000 rows `_0000`, … | the next slots in each |
 //!
 //! Which slots a row has follows from the type alone: at most 248 properties (four of the service's 252 are
 //! left for adapters, such as write ids) and 1 MiB of the largest values there can be. So a value is merged
@@ -25,7 +25,8 @@
 //! - A slot that was never set is missing, which is not zero.
 //!
 //! # Failure windows
-//! None: every write is one request. A series of several rows is read in one query, which is no snapshot: it can
+//! None: every write is one request, but for the deletion of more than 100 rows, which is run again where it
+//! failed. A series of several rows is read in one query, which is no snapshot: it can
 //! see one row before and another after a `set_many`.
 //!
 //! # Cost in requests
@@ -33,9 +34,9 @@
 //! | call | requests |
 //! |---|---|
 //! | set, set_many | 1 |
-//! | get, get_slot | 1 |
+//! | get, get_slot | 1; get 1 per 1,000 rows |
 //! | modify, add, clear | 2, again on conflict |
-//! | delete | 1; 2 where there are several rows |
+//! | delete | 1; where there are several rows 1 per 1,000 and 1 per 100 |
 //!
 //! # Limits, and when not to use it
 //! A `set_many` is one group transaction: 100 rows, 4 MiB. Many writers of one counter slow each other down: give

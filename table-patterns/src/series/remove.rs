@@ -1,4 +1,5 @@
 use table_core::model::{Entity, IfMatch, Key};
+use table_core::store::limits::GROUP_OPERATIONS;
 use table_core::store::{GroupTransaction, Operation, Result};
 
 use super::{DataSeries, SlotCodec, SlotSet};
@@ -24,7 +25,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         }
     }
 
-    /// Deletes a series; whether there was one. One request; two where it has several rows, again on conflict.
+    /// Deletes a series; whether there was one. One request; where it has several rows, one a page of 1000 and one for
+    /// each 100 of them, again on conflict. More than 100 rows do not go together: a deletion that failed is run again.
     ///
     /// # Errors
     /// The store's.
@@ -44,14 +46,15 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             let delete = Operation::Delete(series.clone(), IfMatch::Any);
             return self.store.write(&self.table, delete).await.map(|_| true);
         }
-        let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
-        for (_, entity) in self.stored(series).await? {
-            group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
+        let rows = self.stored(series).await?;
+        for some in rows.chunks(GROUP_OPERATIONS) {
+            let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
+            for (_, entity) in some {
+                group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
+            }
+            self.store.transact(&self.table, group).await?;
         }
-        if group.is_empty() {
-            return Ok(false);
-        }
-        self.store.transact(&self.table, group).await.map(|_| true)
+        Ok(!rows.is_empty())
     }
 
     /// The row without a slot; `None` if the slot is not set.

@@ -145,6 +145,8 @@ macro_rules! pattern_tests {
                 a_slot_is_cleared
                 values_are_small_structs
                 rows_never_grow_too_large
+                a_thousand_rows_and_one_keep_every_slot
+                slots_per_row_fit_a_row
                 what_dies_is_done_or_not
             }
             wide {

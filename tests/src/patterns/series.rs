@@ -192,6 +192,70 @@ pub async fn rows_never_grow_too_large(harness: &Harness) {
     assert!(error.to_string().contains("One"), "{error}");
 }
 
+/// A series of more than a thousand rows has all of its slots, whichever row they are in.
+pub async fn a_thousand_rows_and_one_keep_every_slot(harness: &Harness) {
+    let table = harness.table().await;
+    let meter = RequestMeter::new();
+    let store = Arc::new(Metered::new(table.store().clone(), meter.clone()));
+    let slots = Numbered::new("M", 1001);
+    let minutes = DataSeries::<_, i32>::new(store, table.name().clone(), slots).expect("distinct slots");
+    let minutes = minutes.with_slots_per_row(1).expect("a row each");
+    let set = [0, 9, 101, 500, 999, 1000];
+    for slot in set {
+        minutes.set(&today(), slot, &(slot as i32)).await.expect("a minute");
+    }
+    assert!(table.get(&Key::new("Sales", format!("{}_0101", today().row())).expect("a key")).await.is_some());
+    let (all, cost) = meter.measure(minutes.get(&today())).await;
+    let all = all.expect("a series");
+    assert_eq!(cost.total(), 1, "a page");
+    let found: Vec<_> = all.iter().map(|(slot, value)| (slot, *value)).collect();
+    assert_eq!(found, set.map(|slot| (slot, slot as i32)));
+    assert!(minutes.delete(&today()).await.expect("it is there"));
+    for slot in set {
+        assert_eq!(minutes.get_slot(&today(), slot).await.expect("a minute"), None);
+    }
+
+    // More rows than a group transaction takes are deleted all the same.
+    minutes.set_many(&today(), (0..100).map(|slot| (slot, 1))).await.expect("a hundred rows");
+    minutes.set(&today(), 1000, &1).await.expect("one more");
+    let (deleted, cost) = meter.measure(minutes.delete(&today())).await;
+    assert!(deleted.expect("it is there"));
+    assert_eq!(cost.total(), 3, "a page and two groups");
+    assert!(minutes.get(&today()).await.expect("nothing").is_empty());
+}
+
+/// The slots of a row are as many as its properties take: by field, and with what is left for adapters.
+pub async fn slots_per_row_fit_a_row(harness: &Harness) {
+    let table = harness.table().await;
+    let winds = || open::<Days, Wind, Grouped>(&table, Days::of_year(2013).expect("a year"));
+    for refused in [0, 83, 248] {
+        let error = winds().with_slots_per_row(refused).expect_err("three properties a slot");
+        assert!(error.is_limit_exceeded() && error.to_string().contains("82"), "{error}");
+    }
+    let winds = winds().with_slots_per_row(82).expect("246 properties");
+    let calm = Wind { speed: 1.5, gusts: false, measured: "2013-01-15T07:00:00Z".parse().expect("a time") };
+    let days: Vec<_> = (0..365).map(|day| (winds.slots().slot(day), calm)).collect();
+    winds.set_many(&today(), days).await.expect("a year");
+    assert_eq!(
+        table
+            .existing(&Key::new("Sales", format!("{}_000", today().row())).expect("a key"))
+            .await
+            .properties()
+            .len(),
+        246
+    );
+    assert!(winds.get(&today()).await.expect("a year").values().iter().all(|day| *day == Some(calm)));
+    assert!(winds.clone().with_slots_per_row(10).is_err(), "a clone shares the layout");
+
+    // Texts that are known to be short: more to a row than the longest would allow.
+    let texts = open::<Numbered, String, Plain>(&table, Numbered::new("T", 200));
+    let texts = texts.with_slots_per_row(200).expect("200 properties");
+    let key = Key::new("Sales", "texts").expect("a key");
+    texts.set_many(&key, (0..200).map(|slot| (slot, slot.to_string()))).await.expect("short texts");
+    assert!(table.get(&key).await.is_some(), "one row, under the key itself");
+    assert_eq!(texts.get(&key).await.expect("texts")[199].as_deref(), Some("199"));
+}
+
 /// A process that dies at any request of a clear, a deletion or an update leaves the series as it was or as it
 /// should be; run again, as it should be.
 pub async fn what_dies_is_done_or_not(harness: &Harness) {

@@ -1,4 +1,5 @@
 mod crashes;
+mod types;
 mod values;
 
 use std::sync::Arc;
