@@ -6,7 +6,7 @@ use table_core::model::{Key, TableName};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Failure;
-use crate::heads::Heads;
+use crate::heads::{Heads, Unpacked};
 
 /// The version this code writes and reads.
 pub(crate) const FORMAT: u64 = 2;
@@ -53,12 +53,17 @@ pub(crate) fn seal_row(out: &mut Vec<u8>, key: &[u8]) {
 ///
 /// # Errors
 /// The row is damaged.
-pub(crate) fn open_row(heads: &Heads, key: &[u8], value: &[u8], record: &mut Vec<u8>) -> Result<(), Failure> {
+pub(crate) fn open_row(
+    heads: &Heads,
+    key: &[u8],
+    value: &[u8],
+    record: &mut Unpacked,
+) -> Result<(), Failure> {
     record.clear();
     let sound = value.split_last_chunk().filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
     let opened = sound.and_then(|(row, _)| {
         let (stamp, properties) = row.split_at_checked(Stamp::BYTES)?;
-        record.extend_from_slice(stamp);
+        record.push(stamp);
         heads.unpack(properties, record)
     });
     opened.ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))

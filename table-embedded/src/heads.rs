@@ -1,7 +1,11 @@
+mod unpacked;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use table_core::model::{EdmType, PackedPart, Properties};
+
+pub(crate) use self::unpacked::Unpacked;
 
 /// In a tag: the property must not leave in the clear.
 const MARK: u8 = 0x80;
@@ -9,6 +13,8 @@ const MARK: u8 = 0x80;
 const BEFORE_NAME: usize = 3;
 /// Heads up to this length are copied as one block of it.
 const BLOCK: usize = 32;
+/// So are values.
+const VALUE: usize = 16;
 
 /// The heads of properties, type and mark and name, that rows name by a number.
 ///
@@ -23,7 +29,8 @@ pub(crate) struct Heads {
 struct Head {
     packed: Arc<[u8]>,
     block: [u8; BLOCK],
-    edm_type: EdmType,
+    /// Bytes of a value, if all have as many.
+    width: Option<usize>,
 }
 
 impl Heads {
@@ -56,10 +63,10 @@ impl Heads {
         let packed: Arc<[u8]> = head.into();
         let mut block = [0; BLOCK];
         block.iter_mut().zip(&*packed).for_each(|(to, from)| *to = *from);
-        let edm_type = head_type(head)?;
+        let width = head_type(head)?.packed_bytes();
         let number = u16::try_from(self.known.len() + 1).ok().filter(|_| rest.is_empty())?;
         self.numbers.insert(Arc::clone(&packed), number);
-        self.known.push(Head { packed, block, edm_type });
+        self.known.push(Head { packed, block, width });
         Some(number)
     }
 
@@ -75,15 +82,20 @@ impl Heads {
 
     /// Appends packed properties from the form that a row has; `None` if that is damaged.
     #[inline]
-    pub(crate) fn unpack(&self, mut row: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    pub(crate) fn unpack(&self, mut row: &[u8], out: &mut Unpacked) -> Option<()> {
         while let [first, ..] = row {
             let number = if *first < 0x80 { take::<1>(&mut row)?[0].into() } else { two_bytes(&mut row)? };
-            let edm_type = match self.get(number) {
+            let width = match self.get(number) {
                 Some(head) => head.push(out),
                 None if number == Self::INLINE => push_inline(&mut row, out)?,
                 None => return None,
             };
-            push_value(edm_type, &mut row, out)?;
+            let length = match width {
+                Some(width) => width,
+                None => push_length_of_value(&mut row, out)?,
+            };
+            out.push_start::<VALUE>(row, length)?;
+            row = &row[length..];
         }
         Some(())
     }
@@ -100,15 +112,13 @@ impl Head {
     }
 
     #[inline]
-    fn push(&self, out: &mut Vec<u8>) -> EdmType {
+    fn push(&self, out: &mut Unpacked) -> Option<usize> {
         if self.packed.len() <= BLOCK {
-            let end = out.len() + self.packed.len();
-            out.extend_from_slice(&self.block);
-            out.truncate(end);
+            out.push_block(&self.block, self.packed.len());
         } else {
-            out.extend_from_slice(&self.packed);
+            out.push(&self.packed);
         }
-        self.edm_type
+        self.width
     }
 }
 
@@ -117,29 +127,18 @@ fn head_type(packed: &[u8]) -> Option<EdmType> {
 }
 
 #[cold]
-fn push_inline(row: &mut &[u8], out: &mut Vec<u8>) -> Option<EdmType> {
+fn push_inline(row: &mut &[u8], out: &mut Unpacked) -> Option<Option<usize>> {
     let (head, rest) = Head::split(row)?;
-    out.extend_from_slice(head);
+    out.push(head);
     *row = rest;
-    head_type(head)
+    Some(head_type(head)?.packed_bytes())
 }
 
 #[inline]
-fn push_value(edm_type: EdmType, row: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
-    match edm_type.packed_bytes() {
-        Some(1) => out.extend_from_slice(take::<1>(row)?),
-        Some(4) => out.extend_from_slice(take::<4>(row)?),
-        Some(8) => out.extend_from_slice(take::<8>(row)?),
-        Some(16) => out.extend_from_slice(take::<16>(row)?),
-        _ => {
-            let length = take_length(row)?;
-            let (value, rest) = row.split_at_checked(length as usize)?;
-            out.extend_from_slice(&length.to_le_bytes());
-            out.extend_from_slice(value);
-            *row = rest;
-        }
-    }
-    Some(())
+fn push_length_of_value(row: &mut &[u8], out: &mut Unpacked) -> Option<usize> {
+    let length = take_length(row)?;
+    out.push(&length.to_le_bytes());
+    Some(length as usize)
 }
 
 /// Appends properties in the form that a row has; `number` tells the number of a head, if it has one.
@@ -200,80 +199,4 @@ fn take_length(row: &mut &[u8]) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use proptest::prelude::*;
-    use table_core::model::EdmValue;
-
-    use super::*;
-
-    fn packed(properties: &Properties, heads: &mut Heads) -> Vec<u8> {
-        let mut row = Vec::new();
-        let number = |head: &[u8]| Ok::<_, Infallible>(heads.number(head).or_else(|| heads.add(head)));
-        pack(properties, &mut row, number).unwrap();
-        row
-    }
-
-    fn unpacked(row: &[u8], heads: &Heads) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        heads.unpack(row, &mut out).map(|()| out)
-    }
-
-    fn value() -> impl Strategy<Value = EdmValue> {
-        prop_oneof![
-            any::<Vec<u8>>().prop_map(EdmValue::Binary),
-            any::<bool>().prop_map(EdmValue::Boolean),
-            any::<f64>().prop_map(EdmValue::Double),
-            any::<[u8; 16]>().prop_map(|bytes| EdmValue::Guid(uuid::Uuid::from_bytes(bytes))),
-            any::<i32>().prop_map(EdmValue::Int32),
-            any::<i64>().prop_map(EdmValue::Int64),
-            "\\PC{0,300}".prop_map(EdmValue::String),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn rows_come_back(
-            rows in proptest::collection::vec(proptest::collection::vec(("[a-e]{1,2}|\\PC{1,60}", value(), any::<bool>()), 0..12), 1..8),
-            before in prop_oneof![Just(0), Just(120), Just(Heads::MOST - 5)],
-        ) {
-            let mut heads = Heads::default();
-            for n in 0..before {
-                heads.add(format!("\x05\x04\0{n:04}").as_bytes()).unwrap();
-            }
-            for row in rows {
-                let mut properties = Properties::new();
-                row.iter().for_each(|(name, value, mark)| properties.put(name, value.as_ref(), *mark));
-                let stored = packed(&properties, &mut heads);
-                prop_assert_eq!(unpacked(&stored, &heads).unwrap(), properties.as_packed());
-            }
-            prop_assert!(heads.iter().count() <= Heads::MOST);
-        }
-
-        #[test]
-        fn any_bytes_are_unpacked_or_refused(row in any::<Vec<u8>>()) {
-            let mut heads = Heads::default();
-            packed(&[("Name", EdmValue::from("x")), ("Age", EdmValue::from(5))].into_iter().collect(), &mut heads);
-            unpacked(&row, &heads);
-        }
-    }
-
-    #[test]
-    fn a_row_holds_numbers_in_place_of_names() {
-        let mut heads = Heads::default();
-        let properties: Properties =
-            [("Delay", EdmValue::from(2)), ("Dest", EdmValue::from("IAH"))].into_iter().collect();
-        assert_eq!(packed(&properties, &mut heads), b"\x01\x02\0\0\0\x02\x03IAH");
-    }
-
-    #[test]
-    fn what_is_no_head_gets_no_number() {
-        let mut heads = Heads::default();
-        for damaged in [&b""[..], b"\x07", b"\x07\x02\0a", b"\x08\x01\0a", b"\x07\x01\0ab", b"\x07\x01\0\xFF"]
-        {
-            assert_eq!(heads.add(damaged), None);
-        }
-        assert_eq!(heads.add(b"\x87\x01\0a"), Some(1));
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ use table_core::store::ServiceProfile;
 
 use crate::error::Failure;
 use crate::format;
+use crate::heads::Unpacked;
 use crate::shared::Snapshot;
 
 impl Snapshot {
@@ -21,9 +22,9 @@ impl Snapshot {
         let stored = format::row_key(self.catalog.id(table)?, key);
         let row = self.rows.get(stored.as_slice()).map_err(Failure::read)?;
         let Some(row) = row else { return Ok(None) };
-        let mut record = Vec::with_capacity(2 * row.value().len());
+        let mut record = Unpacked::default();
         format::open_row(&self.catalog.heads, &stored, row.value(), &mut record)?;
-        read_entity(key.clone(), &record, select).map(Some)
+        read_entity(key.clone(), record.as_bytes(), select).map(Some)
     }
 
     pub(crate) fn query(
@@ -38,12 +39,12 @@ impl Snapshot {
         let Some((from, to)) = scan.range().map(|range| stored_range(id, range)) else {
             return Ok(scan.finish());
         };
-        let mut record = Vec::new();
+        let mut record = Unpacked::default();
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
             let (key, row) = row.map_err(Failure::read)?;
             format::open_row(&self.catalog.heads, key.value(), row.value(), &mut record)?;
-            if scan.offer(format::sortable(key.value()), &record)? == ScanStep::Done {
+            if scan.offer(format::sortable(key.value()), record.as_bytes())? == ScanStep::Done {
                 break;
             }
         }

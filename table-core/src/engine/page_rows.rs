@@ -5,7 +5,7 @@ use crate::model::{Chunk, ETag, Entity, Key, Properties, Raw, Span, key_order};
 use crate::query::Select;
 
 /// Bytes of a chunk. The first of a page is smaller: most pages of a lookup hold few rows.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 48 << 10;
 const FIRST_CHUNK: usize = 4 << 10;
 
 /// The rows of a page, in chunks that their entities share.

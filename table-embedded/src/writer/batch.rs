@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
-use crate::heads::Heads;
+use crate::heads::{Heads, Unpacked};
 use crate::store::PROFILE;
 
 /// What the writer keeps in memory of the file, and a transaction changes.
@@ -238,9 +238,9 @@ impl engine::Rows for TableRows<'_, '_> {
         match self.rows.get(key) {
             Ok(None) => look(None),
             Ok(Some(row)) => {
-                let mut record = Vec::with_capacity(2 * row.value().len());
+                let mut record = Unpacked::default();
                 format::open_row(self.heads, key, row.value(), &mut record)?;
-                look(Some(&record))
+                look(Some(record.as_bytes()))
             }
             Err(failure) => {
                 self.failure.set(Some(failure));

@@ -1,0 +1,74 @@
+use std::convert::Infallible;
+
+use proptest::prelude::*;
+use table_core::model::EdmValue;
+
+use super::*;
+
+fn packed(properties: &Properties, heads: &mut Heads) -> Vec<u8> {
+    let mut row = Vec::new();
+    let number = |head: &[u8]| Ok::<_, Infallible>(heads.number(head).or_else(|| heads.add(head)));
+    pack(properties, &mut row, number).unwrap();
+    row
+}
+
+fn unpacked(row: &[u8], heads: &Heads) -> Option<Vec<u8>> {
+    let mut out = Unpacked::default();
+    heads.unpack(row, &mut out).map(|()| out.as_bytes().to_vec())
+}
+
+fn value() -> impl Strategy<Value = EdmValue> {
+    prop_oneof![
+        any::<Vec<u8>>().prop_map(EdmValue::Binary),
+        any::<bool>().prop_map(EdmValue::Boolean),
+        any::<f64>().prop_map(EdmValue::Double),
+        any::<[u8; 16]>().prop_map(|bytes| EdmValue::Guid(uuid::Uuid::from_bytes(bytes))),
+        any::<i32>().prop_map(EdmValue::Int32),
+        any::<i64>().prop_map(EdmValue::Int64),
+        "\\PC{0,300}".prop_map(EdmValue::String),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn rows_come_back(
+        rows in proptest::collection::vec(proptest::collection::vec(("[a-e]{1,2}|\\PC{1,60}", value(), any::<bool>()), 0..12), 1..8),
+        before in prop_oneof![Just(0), Just(120), Just(Heads::MOST - 5)],
+    ) {
+        let mut heads = Heads::default();
+        for n in 0..before {
+            heads.add(format!("\x05\x04\0{n:04}").as_bytes()).unwrap();
+        }
+        for row in rows {
+            let mut properties = Properties::new();
+            row.iter().for_each(|(name, value, mark)| properties.put(name, value.as_ref(), *mark));
+            let stored = packed(&properties, &mut heads);
+            prop_assert_eq!(unpacked(&stored, &heads).unwrap(), properties.as_packed());
+        }
+        prop_assert!(heads.iter().count() <= Heads::MOST);
+    }
+
+    #[test]
+    fn any_bytes_are_unpacked_or_refused(row in any::<Vec<u8>>()) {
+        let mut heads = Heads::default();
+        packed(&[("Name", EdmValue::from("x")), ("Age", EdmValue::from(5))].into_iter().collect(), &mut heads);
+        unpacked(&row, &heads);
+    }
+}
+
+#[test]
+fn a_row_holds_numbers_in_place_of_names() {
+    let mut heads = Heads::default();
+    let properties: Properties =
+        [("Delay", EdmValue::from(2)), ("Dest", EdmValue::from("IAH"))].into_iter().collect();
+    assert_eq!(packed(&properties, &mut heads), b"\x01\x02\0\0\0\x02\x03IAH");
+}
+
+#[test]
+fn what_is_no_head_gets_no_number() {
+    let mut heads = Heads::default();
+    for damaged in [&b""[..], b"\x07", b"\x07\x02\0a", b"\x08\x01\0a", b"\x07\x01\0ab", b"\x07\x01\0\xFF"] {
+        assert_eq!(heads.add(damaged), None);
+    }
+    assert_eq!(heads.add(b"\x87\x01\0a"), Some(1));
+}
