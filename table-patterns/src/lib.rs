@@ -22,6 +22,7 @@ pub mod series;
 pub mod spread;
 pub mod time_slices;
 pub mod wide;
+mod work;
 
 #[cfg(test)]
 mod proof;

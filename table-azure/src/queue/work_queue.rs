@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use azure_core::credentials::TokenCredential;
 use azure_core::http::{ClientOptions, RetryOptions, Url};
 use azure_storage_queue::QueueClientOptions;
+use azure_storage_queue::models::ReceivedMessage;
 use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::{Error, Result};
 
@@ -28,6 +29,9 @@ use crate::auth::{Connection, Secret};
 /// more of the receive that finds a message once too often; a crash between them leaves it in both
 /// queues. Putting one back takes three requests. A shared access signature must cover both queues.
 /// Messages of other programs, which are not base64 of UTF-8, are not handed out and end up there too.
+/// Where a message cannot be set aside (the signature does not cover the second queue, the service is busy),
+/// what was received with it is handed out all the same, and it comes back after its visibility; a
+/// `receive` that found nothing else answers the error.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -147,6 +151,25 @@ impl AzureWorkQueue {
     }
 }
 
+impl AzureWorkQueue {
+    /// A message to hand out, unless it is another program's or was received too often: that one goes to the
+    /// queue beside, if it `may`.
+    async fn take(&self, item: ReceivedMessage, may_set_aside: bool) -> Result<Option<Message>> {
+        let receipt = receipt(item.message_id, item.pop_receipt)?;
+        let text = item.message_text.unwrap_or_default();
+        if item.dequeue_count.unwrap_or_default() > i64::from(self.max_dequeues) {
+            // After one failure the others wait for the next time: the good messages are hidden meanwhile.
+            if may_set_aside {
+                self.poison.set_aside(text, &self.queue, &receipt).await?;
+            }
+            return Ok(None);
+        }
+        let Some(body) = decode(&text) else { return Ok(None) };
+        let message = message(receipt.id().clone(), body, item.dequeue_count, item.insertion_time)?;
+        Ok(Some(message.with_receipt(receipt)))
+    }
+}
+
 impl fmt::Debug for AzureWorkQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AzureWorkQueue").field("name", &self.queue.name()).finish_non_exhaustive()
@@ -166,19 +189,21 @@ impl WorkQueue for AzureWorkQueue {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let mut messages = Vec::new();
+        let (mut messages, mut failed) = (Vec::new(), None);
         for item in self.queue.receive(max, visibility).await? {
-            let receipt = receipt(item.message_id, item.pop_receipt)?;
-            let text = item.message_text.unwrap_or_default();
-            if item.dequeue_count.unwrap_or_default() > i64::from(self.max_dequeues) {
-                self.poison.set_aside(text, &self.queue, &receipt).await?;
-            } else if let Some(body) = decode(&text) {
-                let id = receipt.id().clone();
-                let message = message(id, body, item.dequeue_count, item.insertion_time)?;
-                messages.push(message.with_receipt(receipt));
+            match self.take(item, failed.is_none()).await {
+                Ok(message) => messages.extend(message),
+                Err(error) => {
+                    tracing::warn!(%error, queue = self.queue.name(), "a message stays where it is");
+                    failed = Some(error);
+                }
             }
         }
-        Ok(messages)
+        match failed {
+            Some(error) if messages.is_empty() => Err(error),
+            // What was received is hidden and counted: it is handed out.
+            _ => Ok(messages),
+        }
     }
 
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {

@@ -9,7 +9,7 @@ use table_core::queue::{MessageId, Receipt, WorkQueue};
 use table_core::store::{ErrorKind, Outcome};
 
 use super::KEY;
-use super::server::{Answer, Server, answer};
+use super::server::{Answer, Asked, Server, answer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -62,5 +62,42 @@ async fn a_busy_service_says_when_to_come_back_and_is_asked_once() {
         assert!(throttled, "{call:?}: {error}");
         assert_eq!(error.outcome(), Outcome::NotApplied, "{call:?}");
         server.only();
+    }
+}
+
+fn received(id: &str, count: u32) -> String {
+    format!(
+        "<QueueMessage><MessageId>{id}</MessageId><InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime>\
+         <ExpirationTime>Fri, 16 Oct 2026 21:04:30 GMT</ExpirationTime><PopReceipt>r{id}</PopReceipt>\
+         <TimeNextVisible>Fri, 09 Oct 2026 23:29:20 GMT</TimeNextVisible><DequeueCount>{count}</DequeueCount>\
+         <MessageText>b25l</MessageText></QueueMessage>"
+    )
+}
+
+fn messages(all: &[(&str, u32)]) -> Answer {
+    let all: String = all.iter().map(|(id, count)| received(id, *count)).collect();
+    let body = format!("<?xml version=\"1.0\"?><QueueMessagesList>{all}</QueueMessagesList>");
+    answer("200 OK", &[("content-type", "application/xml")], &body)
+}
+
+fn is_poison(asked: &Asked) -> bool {
+    asked.line.contains("/jobs-poison/")
+}
+
+/// The signature does not cover the second queue: good messages are received, one request tried that.
+#[tokio::test]
+async fn a_message_that_cannot_be_set_aside_starves_no_other() {
+    let body =
+        "<?xml version=\"1.0\"?><Error><Code>AuthorizationFailure</Code><Message>No.</Message></Error>";
+    let forbidden = || answer("403 Forbidden", &[], body);
+    for (all, good) in [(vec![("1", 6), ("2", 1), ("3", 6), ("4", 5)], 2), (vec![("1", 6)], 0)] {
+        let server = Server::start([messages(&all), forbidden()]).await;
+        let key = SharedKey::new("acc", KEY).unwrap();
+        let queue = AzureWorkQueue::with_shared_key(&format!("{}/jobs", server.address), key, None).unwrap();
+        match queue.receive(32, MINUTE).await {
+            Ok(messages) => assert_eq!((messages.len(), good), (good, 2)),
+            Err(error) => assert!(good == 0 && matches!(error.kind(), ErrorKind::Forbidden(_)), "{error}"),
+        }
+        assert_eq!(server.asked().iter().filter(|asked| is_poison(asked)).count(), 1);
     }
 }

@@ -12,6 +12,8 @@ use super::event::What;
 use super::head::{Head, State};
 use super::plan::EventualTransaction;
 use super::resources::StepId;
+use super::step::Step;
+use super::stopped::Stopped;
 use super::submit::Progress;
 use crate::journal::Lease;
 
@@ -33,21 +35,21 @@ impl Coordinator {
         transaction: &EventualTransaction,
         head: Head,
         lease: Lease,
-    ) -> Result<Progress> {
+    ) -> Result<Progress, Stopped> {
         self.tell(head.id, What::Claimed { step: head.next });
         Applier { of: self, head, lease }.run(transaction).await
     }
 }
 
 impl Applier<'_> {
-    async fn run(mut self, transaction: &EventualTransaction) -> Result<Progress> {
+    async fn run(mut self, transaction: &EventualTransaction) -> Result<Progress, Stopped> {
         while let Some(step) = transaction.steps().get(self.head.next) {
             let id = StepId { transaction: self.head.id, step: self.head.next };
             let (of, work) = (self.of, self.of.run_step(id, step));
             match self.keeping(work).await {
                 None => return Ok(Progress::Pending),
                 Some(Ok(())) => {}
-                Some(Err(error)) => return self.failed(error).await,
+                Some(Err(error)) => return Err(self.failed(step, error).await),
             }
             let done = What::Done { step: self.head.next, steps: self.head.steps };
             if !self.advance().await? {
@@ -56,7 +58,7 @@ impl Applier<'_> {
             of.tell(self.head.id, done);
         }
         self.of.tell(self.head.id, What::Applied);
-        self.of.ledger.remove_pieces(self.head.id, self.head.pieces).await?;
+        self.of.ledger.remove_pieces(self.head.plan_of()).await?;
         Ok(Progress::Applied)
     }
 
@@ -96,7 +98,7 @@ impl Applier<'_> {
 
     /// Gives the claim back, so that the step can be tried again at once; not where it may still take
     /// effect.
-    async fn failed(mut self, error: Error) -> Result<Progress> {
+    async fn failed(mut self, step: &Step, error: Error) -> Stopped {
         let failed = What::Failed { step: self.head.next, error: error.clone() };
         self.of.tell(self.head.id, failed);
         let mut head = self.head.clone();
@@ -107,6 +109,6 @@ impl Applier<'_> {
         if let Err(unrecorded) = self.renew(head).await {
             tracing::debug!(error = %unrecorded, "the failure of a step was not recorded");
         }
-        Err(error)
+        Stopped::at(step, error)
     }
 }

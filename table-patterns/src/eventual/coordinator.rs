@@ -101,7 +101,7 @@ impl Coordinator {
     }
 
     /// Sets after which time a step that failed is tried again: 5 seconds unless set. It doubles each
-    /// time, up to a lease.
+    /// time, up to a lease, but not while a storage is out of order.
     #[must_use]
     pub const fn with_retry_delay(mut self, delay: Duration) -> Self {
         self.retry = delay;

@@ -4,6 +4,7 @@ use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, ValueRef};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
+use super::ledger::PlanOf;
 use super::plan::TransactionId;
 
 pub(super) const ROW: &str = "head";
@@ -67,13 +68,17 @@ pub(super) fn id_in(partition: &str) -> Option<TransactionId> {
 
 impl Head {
     /// A transaction of which nothing is done.
-    pub(super) const fn new(id: TransactionId, steps: usize, pieces: usize, plan: i64) -> Self {
-        let (state, claim) = (State::Running, None);
-        Self { id, state, steps, next: 0, pieces, plan, claim, error: None, etag: None }
+    pub(super) const fn new(plan: PlanOf, steps: usize) -> Self {
+        let (PlanOf { id, hash, pieces }, state) = (plan, State::Running);
+        Self { id, state, steps, next: 0, pieces, plan: hash, claim: None, error: None, etag: None }
     }
 
     pub(super) fn key(&self) -> Result<Key> {
         Key::new(partition(self.id), ROW)
+    }
+
+    pub(super) const fn plan_of(&self) -> PlanOf {
+        PlanOf { id: self.id, hash: self.plan, pieces: self.pieces }
     }
 
     /// Keeps the beginning of an error.

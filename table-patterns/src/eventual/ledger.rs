@@ -8,7 +8,7 @@ use table_core::store::limits::BINARY_BYTES;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::head::{Head, ROW, partition};
-use super::plan::TransactionId;
+use super::plan::{TransactionId, fingerprint};
 
 /// Bytes in a piece: 11 properties, less than a mebibyte also as base64, which is what Azurite measures.
 const PIECE: usize = 11 * BINARY_BYTES;
@@ -50,34 +50,36 @@ impl Ledger {
         }
     }
 
-    pub(super) async fn put_piece(&self, id: TransactionId, n: usize, plan: &str) -> Result<()> {
-        let bytes = plan.as_bytes();
+    /// The pieces of two plans under one id have different keys: neither overwrites the other's.
+    pub(super) async fn put_piece(&self, plan: PlanOf, n: usize, text: &str) -> Result<()> {
+        let bytes = text.as_bytes();
         let piece = &bytes[n * PIECE..bytes.len().min((n + 1) * PIECE)];
-        let mut row = Entity::from(piece_key(id, n)?);
+        let mut row = Entity::from(plan.piece(n)?);
         for (m, chunk) in piece.chunks(BINARY_BYTES).enumerate() {
             row.properties_mut().set(&format!("P{m}"), chunk);
         }
         self.store.write(&self.table, Operation::InsertOrReplace(row)).await.map(drop)
     }
 
-    /// The stored plan; an error if a piece is missing.
+    /// The stored plan; an error if it is not the one that was committed.
     pub(super) async fn plan(&self, head: &Head) -> Result<String> {
-        let of = Filter::eq(Filter::PARTITION_KEY, partition(head.id));
-        let filter = of.and(Filter::starts_with(Filter::ROW_KEY, PREFIX));
+        let plan = head.plan_of();
+        let of = Filter::eq(Filter::PARTITION_KEY, partition(plan.id));
+        let filter = of.and(Filter::starts_with(Filter::ROW_KEY, &plan.prefix()));
         let mut rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
         rows.sort_by(|a, b| a.key().row().cmp(b.key().row()));
         let bytes = rows.iter().flat_map(bytes_of).collect();
-        let whole = rows.len() == head.pieces;
-        let text = String::from_utf8(bytes).ok().filter(|_| whole);
+        let text = String::from_utf8(bytes).ok();
+        let text = text.filter(|text| rows.len() == plan.pieces && fingerprint(text) == plan.hash);
         text.ok_or_else(|| {
             Error::corrupt(format!("the stored plan of the transaction {} is damaged", head.id))
         })
     }
 
     /// Removes what is there of a stored plan.
-    pub(super) async fn remove_pieces(&self, id: TransactionId, pieces: usize) -> Result<()> {
-        for n in 0..pieces {
-            self.delete(piece_key(id, n)?, IfMatch::Any).await?;
+    pub(super) async fn remove_pieces(&self, plan: PlanOf) -> Result<()> {
+        for n in 0..plan.pieces {
+            self.delete(plan.piece(n)?, IfMatch::Any).await?;
         }
         Ok(())
     }
@@ -91,8 +93,22 @@ impl Ledger {
     }
 }
 
-fn piece_key(id: TransactionId, n: usize) -> Result<Key> {
-    Key::new(partition(id), format!("{PREFIX}{n:05}"))
+/// Which plan of a transaction, and the rows that hold it: none where a message does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PlanOf {
+    pub(super) id: TransactionId,
+    pub(super) hash: i64,
+    pub(super) pieces: usize,
+}
+
+impl PlanOf {
+    fn prefix(self) -> String {
+        format!("{PREFIX}{:016x}_", self.hash)
+    }
+
+    pub(super) fn piece(self, n: usize) -> Result<Key> {
+        Key::new(partition(self.id), format!("{}{n:05}", self.prefix()))
+    }
 }
 
 fn bytes_of(row: &Entity) -> Vec<u8> {

@@ -13,7 +13,7 @@
 //! | row | PartitionKey | RowKey |
 //! |---|---|---|
 //! | head: state, next step, who works on it | `~~t_` + transaction id | `head` |
-//! | a piece of a plan that is larger than a message | the same | `c_` + number |
+//! | a piece of a plan that is larger than a message | the same | `c_` + hash of the plan + `_` + number |
 //!
 //! # Protocol
 //! 1. A plan of at most [`MESSAGE_BYTES`](table_core::queue::MESSAGE_BYTES) is sent as one message: that
@@ -33,7 +33,11 @@
 //! What is committed is applied, in the order of the steps, each at least once; a step that was recorded as
 //! done is not done again. While nobody else writes the same rows, the result is that of doing every step
 //! once. A redelivered message of a transaction that is done changes nothing. A transaction that is
-//! submitted again under its id is done once. One that answers *not applied* never is.
+//! submitted again under its id is done once. One that answers *not applied* never is. Another plan under the
+//! id of one that is known is refused, and changes nothing of that one.
+//!
+//! A transaction that waits for a storage that is out of order, or for another worker, never becomes poison:
+//! its message is sent again. Only what fails in a step itself counts.
 //!
 //! # Failure windows
 //! There is no isolation: others see the state between two steps. Where a crash falls between a step and its
@@ -63,6 +67,7 @@
 //! entity, or use a handler.
 
 mod applier;
+mod commit;
 mod coordinator;
 mod event;
 mod head;
@@ -73,6 +78,7 @@ mod resources;
 mod run;
 mod status;
 mod step;
+mod stopped;
 mod submit;
 mod sweep;
 mod ticket;

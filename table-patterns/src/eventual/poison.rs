@@ -64,28 +64,24 @@ impl Coordinator {
     }
 
     async fn discard_head(&self, ticket: &Ticket) -> Result<()> {
-        let (id, hash) = (ticket.id(), ticket.hash());
-        let head = self.ledger.read(id).await?;
-        let pieces = match (head, ticket) {
-            (None, Ticket::Inline { plan, .. }) => {
-                let head = Head::new(id, plan.steps().len(), 0, hash);
-                self.ledger
-                    .insert(Head { state: State::Discarded, ..head })
-                    .await?
-                    .ok_or_else(|| self.busy(id))?
-                    .pieces
+        let plan = ticket.plan_of();
+        let head = match (self.ledger.read(plan.id).await?, ticket) {
+            (None, Ticket::Inline { plan: steps, .. }) => {
+                let head = Head::new(plan, steps.steps().len());
+                self.ledger.insert(Head { state: State::Discarded, ..head }).await?
             }
-            (None, Ticket::Stored(stored)) => {
-                let head = Head { state: State::Aborted, ..Head::new(id, 0, stored.pieces, hash) };
-                self.ledger.insert(head).await?.ok_or_else(|| self.busy(id))?.pieces
+            (None, Ticket::Stored(_)) => {
+                self.ledger.insert(Head { state: State::Aborted, ..Head::new(plan, 0) }).await?
             }
-            (Some(head), _) if head.state == State::Running && head.plan == hash => {
+            (Some(head), _) if head.state == State::Running && head.plan == plan.hash => {
                 let discarded = Head { state: State::Discarded, claim: Some(Uuid::new_v4()), ..head };
-                self.ledger.replace(discarded).await?.ok_or_else(|| self.busy(id))?.pieces
+                self.ledger.replace(discarded).await?
             }
-            (Some(head), _) => head.pieces,
+            // Finished, or the head of another plan, whose pieces are not this one's.
+            (head, _) => head,
         };
-        self.ledger.remove_pieces(id, pieces).await
+        head.ok_or_else(|| self.busy(plan.id))?;
+        self.ledger.remove_pieces(plan).await
     }
 
     fn busy(&self, id: TransactionId) -> Error {

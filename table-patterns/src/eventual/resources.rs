@@ -32,7 +32,8 @@ pub trait StepHandler: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Those of the work: the step is tried again later. An ambiguous one, or one of a request that may
     /// still take effect, must say so (see [`Outcome`](table_core::store::Outcome)): nobody goes on before
-    /// a lease is over then.
+    /// a lease is over then. An error that is ambiguous or [transient](Error::is_transient) says that the
+    /// step only has to wait, however often; every other counts towards poison.
     async fn run(&self, step: StepId, payload: &[u8]) -> Result<()>;
 }
 

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use table_core::queue::{MESSAGE_BYTES, Receipt};
-use table_core::store::{Error, ErrorKind, Outcome, Result};
-use uuid::Uuid;
+use table_core::store::{Error, Outcome, Result};
 
+use super::commit::Begun;
 use super::coordinator::Coordinator;
 use super::event::What;
 use super::head::{Head, State};
-use super::ledger::pieces;
+use super::ledger::{PlanOf, pieces};
 use super::plan::{EventualTransaction, TransactionId, fingerprint};
+use super::stopped::Stopped;
 use super::ticket::Stored;
 use crate::journal::{Acknowledge, Lease, before};
 
@@ -32,42 +33,51 @@ pub struct Submitted {
     pub progress: Progress,
 }
 
-/// A head row that this process may have inserted for itself.
-enum Begun {
-    Mine(Head, Lease),
-    Others(Head),
-}
-
 impl Coordinator {
     /// Commits a transaction; with [`Acknowledge::Applied`], also applies it. Requests: see the
     /// [module](super). The answer says whether it is applied or will be.
     ///
     /// # Errors
-    /// The plan cannot be done, or is over a limit; the storage's or queue's. Where the outcome is *not
-    /// applied*, nothing was or will be done. Where it is ambiguous, submit the same transaction again: it
-    /// is done once. A step that fails is no error: the transaction is committed, and pending.
+    /// The plan cannot be done, or is over a limit; another plan was submitted under its id, or it was
+    /// discarded or given up before (of a plan that fits a message, this is found out here only with
+    /// [`Acknowledge::Applied`]: else the message of another plan ends as poison, and that of a
+    /// transaction that was discarded does nothing); the storage's or queue's. Where the outcome is *not
+    /// applied*, nothing was or will be done by this call. Where it is ambiguous, submit the same
+    /// transaction again: it is done once. A step that fails is no error: the transaction is committed,
+    /// and pending.
     pub async fn submit(
         &self,
         transaction: &EventualTransaction,
         acknowledge: Acknowledge,
     ) -> Result<Submitted> {
         let text = transaction.to_text(&self.resources)?;
-        let hash = fingerprint(&text);
         let applies = acknowledge == Acknowledge::Applied;
-        let id = transaction.id();
         let progress = if text.len() <= MESSAGE_BYTES {
-            let delay = if applies { self.timing.lease() } else { Duration::ZERO };
-            let mut receipt = self.queue.send(&text, delay).await?;
-            self.tell(id, What::Committed);
-            if !applies {
-                return Ok(Submitted { id, progress: Progress::Pending });
-            }
-            let begun = self.begin(Head::new(id, transaction.steps().len(), 0, hash)).await;
-            self.follow(transaction, begun, &mut receipt).await
+            self.submit_inline(transaction, &text, applies).await?
         } else {
-            self.submit_stored(transaction, &text, hash, applies).await?
+            self.submit_stored(transaction, &text, applies).await?
         };
-        Ok(Submitted { id, progress })
+        Ok(Submitted { id: transaction.id(), progress })
+    }
+
+    /// A message with the plan: the commit.
+    async fn submit_inline(
+        &self,
+        transaction: &EventualTransaction,
+        text: &str,
+        applies: bool,
+    ) -> Result<Progress> {
+        let plan = PlanOf { id: transaction.id(), hash: fingerprint(text), pieces: 0 };
+        let delay = if applies { self.timing.lease() } else { Duration::ZERO };
+        let mut receipt = self.queue.send(text, delay).await?;
+        self.tell(plan.id, What::Committed);
+        if !applies {
+            return Ok(Progress::Pending);
+        }
+        match self.begin(Head::new(plan, transaction.steps().len())).await {
+            Ok(Begun::Refused(error)) => Err(self.withdraw(plan, &receipt, error).await),
+            begun => Ok(self.follow(transaction, begun, &mut receipt).await),
+        }
     }
 
     /// A message that points at the plan, the plan, the head row: the commit.
@@ -75,19 +85,20 @@ impl Coordinator {
         &self,
         transaction: &EventualTransaction,
         text: &str,
-        hash: i64,
         applies: bool,
     ) -> Result<Progress> {
-        let (id, pieces) = (transaction.id(), pieces(text.len()));
+        let plan = PlanOf { id: transaction.id(), hash: fingerprint(text), pieces: pieces(text.len()) };
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
-        let ticket = Stored::new(id, pieces, hash).to_text()?;
+        let ticket = Stored::new(plan).to_text()?;
         let lease = Lease::start(self.timing);
         let mut receipt = self.queue.send(&ticket, self.timing.lease()).await.map_err(not_applied)?;
         // What fails from here on leaves the message: a worker gives the plan up and removes it.
-        self.store_plan(id, text, pieces, &mut receipt, lease).await.map_err(not_applied)?;
-        let head = Head::new(id, transaction.steps().len(), pieces, hash);
-        let begun = self.commit(head, applies).await?;
-        self.tell(id, What::Committed);
+        self.store_plan(plan, text, &mut receipt, lease).await.map_err(not_applied)?;
+        let begun = self.commit(Head::new(plan, transaction.steps().len()), applies).await?;
+        if let Begun::Refused(error) = begun {
+            return Err(self.withdraw(plan, &receipt, error).await);
+        }
+        self.tell(plan.id, What::Committed);
         if applies {
             return Ok(self.follow(transaction, Ok(begun), &mut receipt).await);
         }
@@ -99,73 +110,30 @@ impl Coordinator {
 
     async fn store_plan(
         &self,
-        id: TransactionId,
+        plan: PlanOf,
         text: &str,
-        pieces: usize,
         receipt: &mut Receipt,
         mut lease: Lease,
     ) -> Result<()> {
         // When its lease is over, workers may have the message: nobody would remove a piece that comes after.
-        for n in 0..pieces {
+        for n in 0..plan.pieces {
             while !lease.may_send() {
                 lease = Lease::start(self.timing);
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;
             }
-            let put = before(lease.cut_off(), self.ledger.put_piece(id, n, text)).await;
+            let put = before(lease.cut_off(), self.ledger.put_piece(plan, n, text)).await;
             put.unwrap_or_else(|| Err(self.timing.cut_off()))?;
         }
         Ok(())
     }
 
-    /// Inserts the head row of a stored plan, unless it was given up.
-    async fn commit(&self, head: Head, applies: bool) -> Result<Begun> {
-        let id = head.id;
-        let begun = if applies { self.begin(head).await } else { self.enter(head).await };
-        let committed = match begun {
-            Err(error) if error.is_ambiguous() => Begun::Others(self.find_out(id, error).await?),
-            begun => begun.map_err(|error| error.with_outcome(Outcome::NotApplied))?,
-        };
-        match &committed {
-            Begun::Others(head) if head.state == State::Aborted => Err(given_up(id)),
-            _ => Ok(committed),
+    /// Removes what a refused submission left; a worker does it, where a request fails here.
+    async fn withdraw(&self, plan: PlanOf, receipt: &Receipt, refused: Error) -> Error {
+        match self.ledger.remove_pieces(plan).await {
+            Ok(()) => self.drop_message(receipt).await,
+            Err(error) => tracing::debug!(%error, id = %plan.id, "a refused plan is left to workers"),
         }
-    }
-
-    /// The answer to the commit was lost: the head row is there, or an aborted one is put in its place.
-    async fn find_out(&self, id: TransactionId, error: Error) -> Result<Head> {
-        let aborted = Head { state: State::Aborted, ..Head::new(id, 0, 0, 0) };
-        match self.ledger.insert(aborted).await {
-            Ok(Some(_)) => Err(error.with_outcome(Outcome::NotApplied)),
-            Ok(None) => self.ledger.read(id).await.ok().flatten().ok_or(error),
-            Err(_) => Err(error),
-        }
-    }
-
-    async fn enter(&self, head: Head) -> Result<Begun> {
-        let (id, hash) = (head.id, head.plan);
-        match self.ledger.insert(head).await? {
-            Some(head) => Ok(Begun::Others(head)),
-            None => Ok(Begun::Others(self.existing(id, hash).await?)),
-        }
-    }
-
-    /// Inserts the head row claimed for this process.
-    async fn begin(&self, head: Head) -> Result<Begun> {
-        let lease = Lease::start(self.timing);
-        let (id, hash) = (head.id, head.plan);
-        match self.ledger.insert(Head { claim: Some(Uuid::new_v4()), ..head }).await? {
-            Some(head) => Ok(Begun::Mine(head, lease)),
-            None => Ok(Begun::Others(self.existing(id, hash).await?)),
-        }
-    }
-
-    /// The head row that is there: of a submission of the same plan.
-    async fn existing(&self, id: TransactionId, hash: i64) -> Result<Head> {
-        let head = self.ledger.read(id).await?.ok_or_else(|| given_up(id))?;
-        if head.state != State::Aborted && head.plan != hash {
-            return Err(other_plan(id));
-        }
-        Ok(head)
+        refused.with_outcome(Outcome::NotApplied)
     }
 
     /// Applies a committed transaction. Whatever fails now, it is committed.
@@ -180,9 +148,13 @@ impl Coordinator {
                 let run = self.apply(transaction, head, lease);
                 self.holding(receipt, run).await
             }
-            Ok(Begun::Others(head)) if head.state == State::Applied => Ok(Progress::Applied),
+            // Its pieces were stored once more.
+            Ok(Begun::Others(head)) if head.state == State::Applied => {
+                let removed = self.ledger.remove_pieces(head.plan_of()).await;
+                removed.map(|()| Progress::Applied).map_err(Stopped::from)
+            }
             Ok(Begun::Others(_)) => Ok(Progress::Pending),
-            Err(error) => Err(error),
+            Ok(Begun::Refused(error)) | Err(error) => Err(error.into()),
         };
         match progress {
             Ok(Progress::Applied) => {
@@ -190,19 +162,10 @@ impl Coordinator {
                 return Progress::Applied;
             }
             Ok(Progress::Pending) => {}
-            Err(error) => tracing::warn!(%error, id = %transaction.id(), "a transaction is left to workers"),
+            Err(Stopped { error, .. }) => {
+                tracing::warn!(%error, id = %transaction.id(), "a transaction is left to workers");
+            }
         }
         Progress::Pending
     }
-}
-
-fn given_up(id: TransactionId) -> Error {
-    let kind = ErrorKind::InvalidRequest(format!(
-        "the transaction {id} was given up before its commit: it took longer than a lease; submit it under a new id"
-    ));
-    Error::new(kind)
-}
-
-pub(super) fn other_plan(id: TransactionId) -> Error {
-    Error::invalid_request(format!("another plan was submitted under the id {id}: this one is not done"))
 }

@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
+use super::ledger::PlanOf;
 use super::plan::{EventualTransaction, TransactionId, fingerprint};
 
 /// What a message says: a plan, or where one is.
@@ -14,17 +15,17 @@ pub(super) enum Ticket {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
     stored: Uuid,
-    pub(super) pieces: usize,
-    pub(super) hash: i64,
+    pieces: usize,
+    hash: i64,
 }
 
 impl Stored {
-    pub(super) const fn new(id: TransactionId, pieces: usize, hash: i64) -> Self {
-        Self { stored: id.uuid(), pieces, hash }
+    pub(super) const fn new(plan: PlanOf) -> Self {
+        Self { stored: plan.id.uuid(), pieces: plan.pieces, hash: plan.hash }
     }
 
-    pub(super) const fn id(self) -> TransactionId {
-        TransactionId::from_uuid(self.stored)
+    pub(super) const fn plan_of(self) -> PlanOf {
+        PlanOf { id: TransactionId::from_uuid(self.stored), hash: self.hash, pieces: self.pieces }
     }
 
     pub(super) fn to_text(self) -> Result<String> {
@@ -44,13 +45,14 @@ impl Ticket {
     pub(super) const fn id(&self) -> TransactionId {
         match self {
             Self::Inline { plan, .. } => plan.id(),
-            Self::Stored(stored) => stored.id(),
+            Self::Stored(stored) => stored.plan_of().id,
         }
     }
 
-    pub(super) const fn hash(&self) -> i64 {
+    pub(super) const fn plan_of(&self) -> PlanOf {
         match self {
-            Self::Inline { hash, .. } | Self::Stored(Stored { hash, .. }) => *hash,
+            Self::Inline { plan, hash } => PlanOf { id: plan.id(), hash: *hash, pieces: 0 },
+            Self::Stored(stored) => stored.plan_of(),
         }
     }
 }

@@ -245,6 +245,26 @@ async fn an_outage_poisons_no_ticket() -> Result<()> {
     Ok(())
 }
 
+/// A worker outlasts an outage of its queue.
+#[tokio::test(start_paused = true)]
+async fn a_worker_runs_until_it_is_stopped() -> Result<()> {
+    let world = world().await?;
+    let (faults, clock) = (FaultInjector::new(1), Arc::new(TokioClock::starting_at(Ticks::now())));
+    let faulty = Arc::new(Faulty::new(MemoryStore::new(), faults.clone()));
+    let options = QueueOptions { clock, ..QueueOptions::default() };
+    let queue = Arc::new(TableQueue::open_with(faulty, "Work", "journal", options).await?);
+    let journal = world.journal.clone().with_queue(queue.clone());
+    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
+    faults.add(FaultRule::new(Fault::FailBefore).on(OperationKind::Query).times(20));
+    let worker = Recovery::new(&*queue, vec![&journal]);
+    worker.run(4, Duration::from_secs(1), tokio::time::sleep(Duration::from_secs(3600))).await?;
+    assert_eq!(faults.injected().len(), 20);
+    let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
+    assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
+    assert_eq!(worker.run_once(8).await?, 0);
+    Ok(())
+}
+
 /// What is wrong with a write itself is shown to people in the end, and can be tried again.
 #[tokio::test(start_paused = true)]
 async fn a_damaged_write_becomes_poison() -> Result<()> {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use table_core::queue::{Message, Receipt, WorkQueue};
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{Error, Result};
 use tokio::time::timeout;
 
 use super::Journal;
 use super::recover::Progress;
 use super::row::WriteId;
 use super::ticket::Ticket;
+use crate::work::{Pace, is_of_the_storage, work_through};
 
 /// A worker: takes tickets from a queue and finishes what they point at.
 ///
@@ -52,6 +53,19 @@ impl<'a> Recovery<'a> {
         // Together: each may wait a lease, and the visibility covers one wait.
         join_all(messages.iter().map(|message| self.handle(message))).await;
         Ok(messages.len())
+    }
+
+    /// Works until `stop` is ready, on `parallel` tickets at a time; what was begun is finished first. Asks the
+    /// queue once per `idle` while there is nothing to do, and while the queue is away or denies access ever less
+    /// often, up to once a minute: what is under way goes on.
+    ///
+    /// # Errors
+    /// The queue's, where waiting does not mend it (it does not exist): what was begun is
+    /// finished first. Errors of tickets are traced.
+    pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
+        let pace = Pace { parallel, idle, visibility: self.visibility() };
+        let handle = |message: Message| async move { self.handle(&message).await };
+        work_through(self.queue, pace, stop, handle).await
     }
 
     /// Up to `max` tickets that could not be handled as often as the queue allows. The queue's requests.
@@ -137,11 +151,4 @@ impl<'a> Recovery<'a> {
             }
         }
     }
-}
-
-/// Whether an error says nothing of the ticket: the storage is away, or does not let this worker in.
-fn is_of_the_storage(error: &Error) -> bool {
-    let kinds =
-        matches!(error.kind(), ErrorKind::Service(_) | ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
-    kinds || error.is_transient() || error.is_ambiguous()
 }

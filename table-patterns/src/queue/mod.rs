@@ -21,14 +21,15 @@
 //!
 //! # Failure windows
 //! A worker that dies delays its message by the visibility it asked for. Clocks of machines that
-//! differ make messages appear early or late by the difference, never twice to one receipt.
+//! differ make messages appear early or late by the difference, never twice to one receipt. A `receive` that
+//! fails halfway hands out what it has taken by then. Rows that are no messages are traced and left alone.
 //!
 //! # Cost in requests
 //!
 //! | call | requests |
 //! |---|---|
 //! | send | 1 |
-//! | receive | 1 + 1 per 50 messages; where another worker was quicker, + 1 per message of that group |
+//! | receive | 1 + 1 per 50 messages; where another worker was quicker, + 1 per message of that group; + 1 where rows of another program are among the oldest |
 //! | renew | 2 |
 //! | delete | 1 |
 //! | peek, poison | 1 per page |

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use table_core::model::{ETag, IfMatch, Key, PartitionKey, TableName, Ticks};
+use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::store::{
@@ -95,7 +95,8 @@ impl TableQueue {
         }
     }
 
-    /// Rows of a state, oldest first where the store sorts, up to and including those due by `until`.
+    /// Rows of a state, oldest first where the store sorts, up to and including those due by `until`. One
+    /// that is no message is traced, and others are asked for in its place.
     async fn rows(&self, state: &str, until: Option<Ticks>, max: usize) -> Result<Vec<Row>> {
         let end = until.map_or_else(
             || Filter::starts_with(Filter::ROW_KEY, state),
@@ -105,9 +106,18 @@ impl TableQueue {
             },
         );
         let filter = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str()).and(end);
-        let query = Query::new().with_filter(filter).with_top(max);
-        let entities = self.store.query_all(&self.table, &query).await?;
-        entities.iter().map(Row::read).collect()
+        let query = Query::new().with_filter(filter);
+        let mut top = max;
+        loop {
+            let entities = self.store.query_all(&self.table, &query.clone().with_top(top)).await?;
+            let mut rows: Vec<_> = entities.iter().filter_map(readable).collect();
+            let foreign = entities.len() - rows.len();
+            if entities.len() < top || rows.len() >= max {
+                rows.truncate(max);
+                return Ok(rows);
+            }
+            top = max.saturating_add(foreign);
+        }
     }
 
     /// Moves rows in one group transaction; `None` if another worker moved one of them first.
@@ -138,19 +148,19 @@ impl TableQueue {
     }
 
     /// Takes rows: in one group, or one by one where another worker was quicker.
-    async fn take(&self, rows: &[Row], visibility: Duration) -> Result<Vec<Message>> {
+    async fn take(&self, rows: &[Row], visibility: Duration, taken: &mut Vec<Message>) -> Result<()> {
         let at = after(self.options.clock.now(), visibility);
         let moves = rows.iter().map(|row| self.taken(row, at)).collect::<Result<Vec<_>>>()?;
         if let Some(written) = self.shift_together(&moves).await? {
-            return received(&moves, &written);
+            taken.extend(received(&moves, &written)?);
+            return Ok(());
         }
-        let mut messages = Vec::new();
         for one in moves.chunks(1) {
             if let Some(written) = self.shift_together(one).await? {
-                messages.extend(received(one, &written)?);
+                taken.extend(received(one, &written)?);
             }
         }
-        Ok(messages)
+        Ok(())
     }
 
     /// Where a row goes when it is received: later, or aside.
@@ -160,6 +170,12 @@ impl TableQueue {
         to.count = row.count.saturating_add(1);
         Ok((row.clone(), to))
     }
+}
+
+/// A row of another program is nobody's to handle here, and must not keep others from their messages.
+fn readable(entity: &Entity) -> Option<Row> {
+    let row = Row::read(entity);
+    row.inspect_err(|error| tracing::warn!(%error, "a row of a queue is no message")).ok()
 }
 
 /// The messages of moves that were made; poison is not received.
@@ -196,7 +212,14 @@ impl WorkQueue for TableQueue {
         let rows = self.rows(MESSAGE, Some(self.options.clock.now()), max).await?;
         let mut messages = Vec::with_capacity(rows.len());
         for rows in rows.chunks(MOVES) {
-            messages.extend(self.take(rows, visibility).await?);
+            match self.take(rows, visibility, &mut messages).await {
+                // What was taken is hidden and counted: it is handed out.
+                Err(error) if !messages.is_empty() => {
+                    tracing::warn!(%error, queue = self.partition.as_str(), "not all messages were received");
+                    break;
+                }
+                taken => taken?,
+            }
         }
         Ok(messages)
     }

@@ -2,11 +2,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use table_core::adapter::{Metered, RequestMeter};
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
-use table_core::model::Ticks;
+use table_core::model::{Entity, TableName, Ticks};
 use table_core::queue::{MESSAGE_BYTES, WorkQueue};
-use table_core::store::Result;
+use table_core::store::{Operation, OperationKind, Result, TableStore as _};
 use tokio::time::advance;
 
 use super::{QueueOptions, TableQueue};
@@ -176,5 +176,51 @@ async fn every_call_costs_what_is_documented() -> Result<()> {
     cost(1);
     queue.requeue(&poison[0]).await?;
     cost(1);
+    Ok(())
+}
+
+/// Rows that another program wrote before all messages.
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_no_message_starves_nobody() -> Result<()> {
+    let store = Arc::new(MemoryStore::new());
+    let (meter, clock) = (RequestMeter::new(), Arc::new(TokioClock::starting_at(Ticks::now())));
+    let options = QueueOptions { max_dequeues: 2, clock };
+    let metered = Arc::new(Metered::new(store.clone(), meter.clone()));
+    let queue = TableQueue::open_with(metered, "Work", "jobs", options).await?;
+    for row in ["m_0", "m_1", "p_0"] {
+        store.write(&TableName::new("Work")?, Operation::Insert(Entity::new("jobs", row)?)).await?;
+    }
+    queue.send("one", Duration::ZERO).await?;
+    queue.send("two", Duration::ZERO).await?;
+    assert_eq!(queue.peek(1).await?.len(), 1);
+    let (received, cost) = meter.measure(queue.receive(1, LEASE)).await;
+    assert_eq!((received?.len(), cost.total()), (1, 3));
+    assert_eq!(queue.receive(9, LEASE).await?.len(), 1);
+    for _ in 0..2 {
+        advance(LEASE).await;
+        queue.receive(9, LEASE).await?;
+    }
+    assert_eq!((queue.receive(9, LEASE).await?.len(), queue.poison(9).await?.len()), (0, 2));
+    Ok(())
+}
+
+/// What was taken before a request failed is hidden and counted, so it is handed out.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_before_an_error_is_received() -> Result<()> {
+    let faults = FaultInjector::new(1);
+    let options = QueueOptions { max_dequeues: 2, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
+    let store = Arc::new(Faulty::new(MemoryStore::new(), faults.clone()));
+    let queue = TableQueue::open_with(store, "Work", "jobs", options).await?;
+    for n in 0..120 {
+        queue.send(&n.to_string(), Duration::ZERO).await?;
+    }
+    let rule = || FaultRule::new(Fault::Throttle { retry_after: None }).on(OperationKind::Transact);
+    faults.add(rule().nth(2));
+    assert_eq!(queue.receive(120, LEASE).await?.len(), 50);
+    faults.heal();
+    assert_eq!(queue.receive(120, LEASE).await?.len(), 70);
+    advance(LEASE).await;
+    faults.add(rule().times(1));
+    assert!(queue.receive(120, LEASE).await.unwrap_err().is_transient());
     Ok(())
 }

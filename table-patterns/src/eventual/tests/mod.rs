@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use table_core::adapter::{Metered, RequestMeter};
+use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, Ticks};
 use table_core::queue::WorkQueue;
@@ -14,6 +14,9 @@ use super::*;
 use crate::clock::TokioClock;
 use crate::journal::{Acknowledge, Timing};
 use crate::queue::{QueueOptions, TableQueue};
+
+mod ids;
+mod outages;
 
 const LEASE: Duration = Duration::from_secs(40);
 
@@ -53,6 +56,8 @@ impl StepHandler for Slow {
 
 struct Office {
     meter: RequestMeter,
+    /// What goes wrong with the tables, not with the queue.
+    faults: FaultInjector,
     store: Arc<dyn TableStore>,
     queue: Arc<TableQueue>,
     slow: Arc<Slow>,
@@ -62,13 +67,15 @@ struct Office {
 impl Office {
     async fn open(slow: Arc<Slow>) -> Result<Self> {
         let (meter, table) = (RequestMeter::new(), TableName::new("Employees")?);
-        let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+        let faults = FaultInjector::new(1);
+        let faulty = Faulty::new(MemoryStore::new(), faults.clone());
+        let store: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         store.create_table(&table).await?;
         let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
         let options = QueueOptions { clock, ..QueueOptions::default() };
         // The queue's requests are its own: they are not counted.
         let queue = TableQueue::open_with(Arc::new(MemoryStore::new()), "Work", "jobs", options).await?;
-        Ok(Self { meter, store, queue: Arc::new(queue), slow, table })
+        Ok(Self { meter, faults, store, queue: Arc::new(queue), slow, table })
     }
 
     async fn process(&self) -> Result<Coordinator> {
@@ -271,15 +278,15 @@ async fn a_plan_without_a_commit_is_given_up_for_good() -> Result<()> {
     // The submitter dies between the pieces and the head.
     let table = TableName::new("Transactions")?;
     let text = large.to_text(&process.resources)?;
-    let stored = ticket::Stored::new(large.id(), 1, plan::fingerprint(&text));
-    office.queue.send(&stored.to_text()?, Duration::ZERO).await?;
-    process.ledger.put_piece(large.id(), 0, &text).await?;
+    let plan = ledger::PlanOf { id: large.id(), hash: plan::fingerprint(&text), pieces: 1 };
+    office.queue.send(&ticket::Stored::new(plan).to_text()?, Duration::ZERO).await?;
+    process.ledger.put_piece(plan, 0, &text).await?;
     process.run_once(1).await?;
     assert_eq!(process.status(large.id()).await?, TransactionStatus::Aborted);
-    let piece = Key::new(head::partition(large.id()), "c_00000")?;
+    let piece = plan.piece(0)?;
     assert!(office.store.get(&table, &piece, None).await?.is_none());
     // It was only slow: its piece arrives, its commit does not.
-    process.ledger.put_piece(large.id(), 0, &text).await?;
+    process.ledger.put_piece(plan, 0, &text).await?;
     let error = process.submit(&large, Acknowledge::Committed).await.unwrap_err();
     assert!(error.to_string().contains("given up") && error.outcome() == Outcome::NotApplied, "{error}");
     for _ in 0..4 {
@@ -289,26 +296,6 @@ async fn a_plan_without_a_commit_is_given_up_for_good() -> Result<()> {
     assert!(office.store.get(&table, &piece, None).await?.is_none());
     assert!(office.queue.peek(9).await?.is_empty());
     assert_eq!(office.slow.counts(), (0, 0));
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_plan_under_the_same_id_is_refused() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-    let process = office.process().await?;
-    let first = slowly();
-    process.submit(&first, Acknowledge::Applied).await?;
-    let large = EventualTransaction::with_id(first.id()).handle("slow", vec![1; 100_000]);
-    let error = process.submit(&large, Acknowledge::Applied).await.unwrap_err();
-    assert!(error.to_string().contains("another plan"), "{error}");
-    // A message cannot be refused when it is sent: it ends as poison, and says why.
-    let small = EventualTransaction::with_id(first.id()).handle("slow", *b"other");
-    process.submit(&small, Acknowledge::Committed).await?;
-    while process.poison(1).await?.is_empty() {
-        sleep(LEASE).await;
-        process.run_once(9).await?;
-    }
-    assert_eq!(office.slow.counts(), (1, 1));
     Ok(())
 }
 
