@@ -1,4 +1,4 @@
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::memchr;
 use table_core::model::{ETag, TableName};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written};
 use table_core::{Error, Result};
@@ -30,7 +30,7 @@ pub(crate) fn read_answer(
 fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
     match operation {
         Operation::Delete(..) => Ok(Written::deleted()),
-        _ => part.header("etag").map(|etag| Written::version(ETag::from(etag))).ok_or_else(no_etag),
+        _ => part.etag.map(|etag| Written::version(ETag::from(etag))).ok_or_else(no_etag),
     }
 }
 
@@ -64,21 +64,8 @@ fn unreadable(reason: &str) -> Error {
 #[derive(Debug)]
 pub(crate) struct Response<'a> {
     status: u16,
-    head: &'a str,
+    etag: Option<&'a str>,
     body: &'a str,
-}
-
-impl<'a> Response<'a> {
-    fn parse(text: &'a str) -> Option<Self> {
-        let (head, body) = head_and_body(text);
-        let (status_line, head) = head.split_once('\n').unwrap_or((head, ""));
-        let status = status_line.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        Some(Self { status, head, body })
-    }
-
-    fn header(&self, name: &str) -> Option<&'a str> {
-        header(self.head, name)
-    }
 }
 
 /// How deep parts lie in parts: an answer has one, the set of changes.
@@ -87,66 +74,114 @@ const DEPTH: usize = 4;
 /// The responses of a multipart body, those of parts within parts included; `None` if it is cut
 /// off or malformed.
 pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
-    let mut found = Vec::new();
-    read_parts(text, boundary, DEPTH, &mut found).map(|()| found)
+    let (mut lines, mut found) = (Lines { text, at: 0 }, Vec::new());
+    read_parts(&mut lines, boundary, DEPTH, &mut found).map(|()| found)
 }
 
-fn read_parts<'a>(text: &'a str, boundary: &str, depth: usize, found: &mut Vec<Response<'a>>) -> Option<()> {
-    for part in parts(text, boundary)? {
-        let (head, body) = head_and_body(part);
-        match header(head, "content-type").and_then(self::boundary) {
-            Some(inner) => read_parts(body, inner, depth.checked_sub(1)?, found)?,
-            None => found.push(Response::parse(body)?),
+/// Reads the parts of a boundary up to the one that ends them.
+fn read_parts<'a>(
+    lines: &mut Lines<'a>,
+    boundary: &str,
+    depth: usize,
+    found: &mut Vec<Response<'a>>,
+) -> Option<()> {
+    while let (_, Delimiter::Next) = lines.seek_delimiter(boundary)? {
+        match lines.head(boundary)?.content_type.and_then(self::boundary) {
+            Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, found)?,
+            None => found.push(response(lines, boundary)?),
         }
     }
     Some(())
 }
 
-/// The texts between the boundary's lines.
-fn parts<'a>(text: &'a str, boundary: &str) -> Option<Vec<&'a str>> {
-    let delimiter = ["--", boundary].concat();
-    let (mut parts, mut start) = (Vec::new(), None);
-    for at in memmem::find_iter(text.as_bytes(), &delimiter) {
-        if at > 0 && text.as_bytes()[at - 1] != b'\n' {
-            continue;
-        }
-        let rest = &text[at + delimiter.len()..];
-        let line = memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..=end]);
-        let after = text.len() - rest.len() + line.len();
-        match line.trim_end() {
-            "" => parts.extend(start.replace(after).map(|start| &text[start..at])),
-            "--" => {
-                parts.extend(start.map(|start| &text[start..at]));
-                return Some(parts);
+fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
+    let head = lines.head(boundary)?;
+    let status = head.first.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let from = lines.at;
+    let (to, _) = lines.seek_delimiter(boundary)?;
+    lines.at = to;
+    Some(Response { status, etag: head.etag, body: &lines.text[from..to] })
+}
+
+/// A body, read line by line.
+struct Lines<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A line that separates parts.
+enum Delimiter {
+    Next,
+    Last,
+}
+
+/// The first line of a head, and what is needed of its fields.
+#[derive(Default)]
+struct Head<'a> {
+    first: &'a str,
+    content_type: Option<&'a str>,
+    etag: Option<&'a str>,
+}
+
+impl<'a> Lines<'a> {
+    /// The next line, without its end; `None` after the last.
+    #[inline]
+    fn line(&mut self) -> Option<&'a str> {
+        let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
+        let line = memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..end]);
+        self.at += line.len() + 1;
+        Some(line.strip_suffix('\r').unwrap_or(line))
+    }
+
+    /// Passes over a delimiter of the boundary; where it starts.
+    fn seek_delimiter(&mut self, boundary: &str) -> Option<(usize, Delimiter)> {
+        loop {
+            let start = self.at;
+            if let Some(delimiter) = delimiter(self.line()?, boundary) {
+                return Some((start, delimiter));
             }
-            _ => {}
         }
     }
-    None
-}
 
-/// Up to the first empty line, and after it.
-fn head_and_body(text: &str) -> (&str, &str) {
-    let text = text.trim_start_matches(['\r', '\n']);
-    let mut start = 0;
-    for end in memchr_iter(b'\n', text.as_bytes()) {
-        if matches!(&text[start..end], "" | "\r") {
-            return (&text[..start], &text[end + 1..]);
+    /// Reads a head with the empty line after it, or up to a delimiter.
+    fn head(&mut self, boundary: &str) -> Option<Head<'a>> {
+        let mut head = Head::default();
+        loop {
+            let start = self.at;
+            let line = self.line()?;
+            if delimiter(line, boundary).is_some() {
+                self.at = start;
+                return Some(head);
+            }
+            match (line, head.first) {
+                ("", "") => continue,
+                ("", _) => return Some(head),
+                (_, "") => head.first = line,
+                _ => {}
+            }
+            head.content_type = head.content_type.or_else(|| field(line, "content-type"));
+            head.etag = head.etag.or_else(|| field(line, "etag"));
         }
-        start = end + 1;
     }
-    (text, "")
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let ends = memchr_iter(b'\n', head.as_bytes()).chain([head.len()]);
-    let mut start = 0;
-    let mut lines = ends.map(|end| &head[std::mem::replace(&mut start, end + 1).min(end)..end]);
-    lines.find_map(|line| {
-        let (found, value) = line.split_at_checked(name.len())?;
-        let value = value.strip_prefix(':').filter(|_| found.eq_ignore_ascii_case(name))?;
-        Some(value.trim())
-    })
+#[inline]
+fn delimiter(line: &str, boundary: &str) -> Option<Delimiter> {
+    match line.strip_prefix("--")?.strip_prefix(boundary)?.trim_end() {
+        "" => Some(Delimiter::Next),
+        "--" => Some(Delimiter::Last),
+        _ => None,
+    }
+}
+
+/// The value of a line that is this field.
+#[inline]
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    if line.as_bytes().get(name.len()) != Some(&b':') {
+        return None;
+    }
+    let (found, value) = line.split_at_checked(name.len())?;
+    found.eq_ignore_ascii_case(name).then(|| value[1..].trim())
 }
 
 /// The boundary that a content type names.

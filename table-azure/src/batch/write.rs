@@ -1,11 +1,13 @@
+use std::ops::Range;
+
 use table_core::model::TableName;
 use table_core::store::GroupTransaction;
 use table_core::{Error, Result};
 use uuid::Uuid;
 
-use crate::endpoint::{Endpoint, entity_path};
+use crate::endpoint::Endpoint;
 use crate::operation::Write;
-use crate::wire;
+use crate::wire::EntityEncoder;
 
 /// The body of a group transaction and its content type.
 pub(crate) struct GroupBody {
@@ -20,42 +22,65 @@ impl GroupBody {
         let (batch, changeset) = (format!("batch_{batch}"), format!("changeset_{changeset}"));
         let mut bytes = Vec::with_capacity(256 + group.len() * 1024);
         push(&mut bytes, &["--", &batch, "\r\nContent-Type: multipart/mixed; boundary=", &changeset, "\r\n"]);
+        let entities = EntityEncoder::default();
+        let mut body = Writer { endpoint, table, changeset, bytes, insert: None, entities };
         for (index, operation) in group.operations().iter().enumerate() {
             let write =
                 Write::new(operation, endpoint.cosmos).map_err(|e| Error::in_transaction(index, e))?;
-            push(&mut bytes, &["\r\n--", &changeset, "\r\n"]);
-            push_part(&mut bytes, endpoint, table, &write);
+            body.push_part(&write);
         }
+        let Writer { changeset, mut bytes, .. } = body;
         push(&mut bytes, &["\r\n--", &changeset, "--\r\n--", &batch, "--\r\n"]);
         Ok(Self { content_type: format!("multipart/mixed; boundary={batch}"), bytes })
     }
 }
 
-fn push_part(out: &mut Vec<u8>, endpoint: &Endpoint, table: &TableName, write: &Write<'_>) {
-    push(out, &["Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"]);
-    push(out, &[write.method.as_str(), " ", endpoint.root().as_str()]);
-    match write.key {
-        Some(key) => push(out, &[&entity_path(table, key)]),
-        None => push(out, &[table.as_str()]),
+/// What writes the parts.
+struct Writer<'a> {
+    endpoint: &'a Endpoint,
+    table: &'a TableName,
+    changeset: String,
+    bytes: Vec<u8>,
+    /// Where an insert stands up to its entity: every other one begins with the same bytes.
+    insert: Option<Range<usize>>,
+    entities: EntityEncoder,
+}
+
+impl Writer<'_> {
+    fn push_part(&mut self, write: &Write<'_>) {
+        match (&self.insert, write.key) {
+            (Some(insert), None) => self.bytes.extend_from_within(insert.clone()),
+            (_, key) => {
+                let from = self.bytes.len();
+                self.push_head(write);
+                if key.is_none() {
+                    self.insert = Some(from..self.bytes.len());
+                }
+            }
+        }
+        if let Some(entity) = write.entity {
+            self.entities.encode(entity, &mut self.bytes);
+        }
     }
-    push(
-        out,
-        &[" HTTP/1.1\r\nAccept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n"],
-    );
-    if let Some(verb) = write.tunnelled {
-        push(out, &["X-HTTP-Method: ", verb, "\r\n"]);
-    }
-    if write.wants_no_echo() {
-        push(out, &["Prefer: return-no-content\r\n"]);
-    }
-    if let Some(if_match) = &write.if_match {
-        push(out, &["If-Match: ", if_match, "\r\n"]);
-    }
-    if let Some(entity) = write.entity {
-        push(out, &["Content-Type: application/json\r\n\r\n"]);
-        wire::encode_into(entity, out);
-    } else {
-        push(out, &["\r\n"]);
+
+    fn push_head(&mut self, write: &Write<'_>) {
+        let path = write.path(self.table);
+        let out = &mut self.bytes;
+        push(out, &["\r\n--", &self.changeset, "\r\nContent-Type: application/http\r\n"]);
+        push(out, &["Content-Transfer-Encoding: binary\r\n\r\n"]);
+        push(out, &[write.method.as_str(), " ", self.endpoint.root().as_str(), &path, " HTTP/1.1\r\n"]);
+        push(out, &["Accept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\n"]);
+        if let Some(verb) = write.tunnelled {
+            push(out, &["X-HTTP-Method: ", verb, "\r\n"]);
+        }
+        if write.wants_no_echo() {
+            push(out, &["Prefer: return-no-content\r\n"]);
+        }
+        if let Some(if_match) = &write.if_match {
+            push(out, &["If-Match: ", if_match, "\r\n"]);
+        }
+        let json = if write.entity.is_some() { "Content-Type: application/json\r\n" } else { "" };
+        push(out, &[json, "\r\n"]);
     }
 }
 

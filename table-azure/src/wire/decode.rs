@@ -6,6 +6,7 @@ use table_core::Result;
 use table_core::model::{ETag, EdmType, Entity, Key, Properties, Ticks};
 
 use super::json::{self, Json, Scalar};
+use super::shape::{Member, Shape};
 use super::value::{push_value, retype};
 
 const TYPE: &str = "@odata.type";
@@ -26,52 +27,151 @@ const TYPE: &str = "@odata.type";
 /// # Ok::<(), table_core::Error>(())
 /// ```
 pub fn decode_entity(json: &[u8]) -> Result<Entity> {
-    json::read(json, |document| entity(document, json.len()))
+    json::read(json, |document| {
+        let mut reader = EntityReader::with_capacity(document.left());
+        let EntityParts { partition, row, etag, timestamp, properties } = reader.read(document)?;
+        let key = Key::new(partition, row).map_err(|e| document.broken(e.to_string()))?;
+        let entity = Entity::from_parts(key, std::mem::take(properties));
+        Ok(entity.with_system(etag.map(ETag::from), timestamp))
+    })
 }
 
-/// Reads an entity, with room for this many bytes of packed properties at first.
-pub(super) fn entity(json: &mut Json<'_>, capacity: usize) -> json::Result<Entity> {
-    let mut parts = Parts { properties: Properties::with_capacity(capacity), ..Parts::default() };
-    json.object(|json, name| parts.read(json, name))?;
-    parts.finish().map_err(|reason| json.broken(reason))
-}
-
-/// What has been read of an entity.
+/// Reads entities, one after another.
 #[derive(Default)]
-struct Parts<'a> {
+pub(super) struct EntityReader<'a> {
+    shape: Shape<'a>,
+    values: Values<'a>,
+    annotations: Annotations<'a>,
+}
+
+/// What was read last.
+pub(super) struct EntityParts<'r> {
+    pub(super) partition: &'r str,
+    pub(super) row: &'r str,
+    pub(super) etag: Option<&'r str>,
+    pub(super) timestamp: Option<Ticks>,
+    pub(super) properties: &'r mut Properties,
+}
+
+impl<'a> EntityReader<'a> {
+    /// With room for so many bytes of packed properties.
+    fn with_capacity(bytes: usize) -> Self {
+        let values = Values { properties: Properties::with_capacity(bytes), ..Values::default() };
+        Self { values, ..Self::default() }
+    }
+
+    pub(super) fn read(&mut self, json: &mut Json<'a>) -> json::Result<EntityParts<'_>> {
+        self.shape.start();
+        self.values.clear();
+        while let Some(member) = self.shape.follow(json) {
+            self.values.read(json, member)?;
+        }
+        self.others(json)?;
+        let corrected = self.annotations.correct(&mut self.values.properties);
+        corrected.and_then(|()| self.values.parts()).map_err(|reason| json.broken(reason))
+    }
+
+    /// Reads the members that are not as in the last entity.
+    fn others(&mut self, json: &mut Json<'a>) -> json::Result<()> {
+        let mut from = json.at();
+        if !json.enters(self.shape.is_followed())? {
+            return Ok(());
+        }
+        self.shape.leave();
+        loop {
+            let name = json.name()?;
+            if name.ends_with(TYPE) {
+                self.annotations.read(json, name)?;
+            } else {
+                let (member, before) = (self.member(name), json.since(from));
+                self.values.read(json, &member)?;
+                self.shape.keep(before, member, self.annotations.is_empty());
+                from = json.at();
+            }
+            if !json.goes_on()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn member(&mut self, name: Cow<'a, str>) -> Member<'a> {
+        match &*name {
+            "PartitionKey" => Member::Partition,
+            "RowKey" => Member::Row,
+            "Timestamp" => Member::Timestamp,
+            "odata.etag" => Member::ETag,
+            other if other.starts_with("odata.") || other.bytes().any(|b| b == b'@') => Member::Other,
+            other => {
+                let edm_type = self.annotations.take(other);
+                Member::Property(name, edm_type)
+            }
+        }
+    }
+}
+
+/// The values of an entity.
+#[derive(Default)]
+struct Values<'a> {
     partition: Option<Cow<'a, str>>,
     row: Option<Cow<'a, str>>,
-    etag: Option<ETag>,
+    etag: String,
+    has_etag: bool,
     timestamp: Option<Ticks>,
     properties: Properties,
-    /// The annotation just read: services write each before its value.
-    next: Option<(Cow<'a, str>, EdmType)>,
-    /// Annotations that were not followed by their values.
-    other: Vec<(Cow<'a, str>, EdmType)>,
 }
 
-impl<'a> Parts<'a> {
-    fn read(&mut self, json: &mut Json<'a>, name: Cow<'a, str>) -> json::Result<()> {
-        match &*name {
-            "PartitionKey" => self.partition = Some(json.text()?),
-            "RowKey" => self.row = Some(json.text()?),
-            "Timestamp" => self.timestamp = timestamp(json)?,
-            "odata.etag" => self.etag = Some(json.with_text(|text| ETag::from(text))?),
-            other if other.ends_with(TYPE) => {
-                let edm_type = type_name(json)?;
-                self.annotate(name, edm_type);
+impl<'a> Values<'a> {
+    fn clear(&mut self) {
+        self.properties.clear();
+        (self.partition, self.row, self.timestamp, self.has_etag) = (None, None, None, false);
+    }
+
+    #[inline]
+    fn read(&mut self, json: &mut Json<'a>, member: &Member<'a>) -> json::Result<()> {
+        match member {
+            Member::Property(name, edm_type) => {
+                let value = json.scalar().map_err(|e| e.of_property(name))?;
+                push_value(&mut self.properties, name, *edm_type, &value).map_err(|e| json.broken(e))?;
             }
-            other if other.starts_with("odata.") || other.bytes().any(|b| b == b'@') => json.skip()?,
-            other => {
-                let edm_type = self.type_of(other);
-                let value = json.scalar().map_err(|e| e.of_property(other))?;
-                push_value(&mut self.properties, other, edm_type, &value).map_err(|e| json.broken(e))?;
+            Member::Partition => self.partition = Some(json.text()?),
+            Member::Row => self.row = Some(json.text()?),
+            Member::Timestamp => self.timestamp = timestamp(json)?,
+            Member::ETag => {
+                self.etag.clear();
+                json.text_into(&mut self.etag)?;
+                self.has_etag = true;
             }
+            Member::Other => json.skip()?,
         }
         Ok(())
     }
 
-    fn annotate(&mut self, annotation: Cow<'a, str>, edm_type: EdmType) {
+    fn parts(&mut self) -> Result<EntityParts<'_>, String> {
+        Ok(EntityParts {
+            partition: self.partition.as_deref().ok_or("an entity without PartitionKey")?,
+            row: self.row.as_deref().ok_or("an entity without RowKey")?,
+            etag: self.has_etag.then_some(&*self.etag),
+            timestamp: self.timestamp,
+            properties: &mut self.properties,
+        })
+    }
+}
+
+/// Annotated types whose values have not come yet.
+#[derive(Default)]
+struct Annotations<'a> {
+    /// The last one: services write each before its value.
+    next: Option<(Cow<'a, str>, EdmType)>,
+    other: Vec<(Cow<'a, str>, EdmType)>,
+}
+
+impl<'a> Annotations<'a> {
+    const fn is_empty(&self) -> bool {
+        self.next.is_none() && self.other.is_empty()
+    }
+
+    fn read(&mut self, json: &mut Json<'a>, annotation: Cow<'a, str>) -> json::Result<()> {
+        let edm_type = type_name(json)?;
         let length = annotation.len() - TYPE.len();
         let name = match annotation {
             Cow::Borrowed(text) => Cow::Borrowed(&text[..length]),
@@ -83,10 +183,11 @@ impl<'a> Parts<'a> {
         if name != "Timestamp" {
             self.other.extend(self.next.replace((name, edm_type)));
         }
+        Ok(())
     }
 
     /// The type annotated for the value that comes now.
-    fn type_of(&mut self, name: &str) -> Option<EdmType> {
+    fn take(&mut self, name: &str) -> Option<EdmType> {
         if let Some((_, edm_type)) = self.next.take_if(|(next, _)| next == name) {
             return Some(edm_type);
         }
@@ -94,15 +195,10 @@ impl<'a> Parts<'a> {
         Some(self.other.swap_remove(at).1)
     }
 
-    fn finish(mut self) -> Result<Entity, String> {
-        self.other.extend(self.next.take());
-        for (name, edm_type) in &self.other {
-            retype(&mut self.properties, name, *edm_type)?;
-        }
-        let partition = self.partition.ok_or("an entity without PartitionKey")?;
-        let row = self.row.ok_or("an entity without RowKey")?;
-        let key = Key::new(partition, row).map_err(|e| e.to_string())?;
-        Ok(Entity::from_parts(key, self.properties).with_system(self.etag, self.timestamp))
+    /// Gives their types to properties that came before them.
+    fn correct(&mut self, properties: &mut Properties) -> Result<(), String> {
+        let late = self.other.drain(..).chain(self.next.take());
+        late.into_iter().try_for_each(|(name, edm_type)| retype(properties, &name, edm_type))
     }
 }
 

@@ -1,4 +1,6 @@
-//! One entity, as JSON.
+//! Entities, as JSON.
+
+use std::ops::Range;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,37 +22,95 @@ use super::words::before_escape;
 /// ```
 pub fn encode_entity(entity: &Entity) -> Vec<u8> {
     let mut out = Vec::with_capacity(128 + 2 * entity.properties().as_packed().len());
-    encode_into(entity, &mut out);
+    encode(entity, &mut out, |_, part, out| push_name_and_type(out, part));
     out
 }
 
-/// [`encode_entity`], appended to `out`.
-pub fn encode_into(entity: &Entity, out: &mut Vec<u8>) {
+#[inline]
+fn encode(
+    entity: &Entity,
+    out: &mut Vec<u8>,
+    mut push_name: impl FnMut(usize, &PackedPart<'_>, &mut Vec<u8>),
+) {
     out.extend_from_slice(b"{\"PartitionKey\":");
     push_text(out, entity.key().partition().as_bytes());
     out.extend_from_slice(b",\"RowKey\":");
     push_text(out, entity.key().row().as_bytes());
-    for part in entity.properties().packed_parts() {
-        push_property(out, part);
+    for (place, part) in entity.properties().packed_parts().enumerate() {
+        push_name(place, &part, out);
+        push_part(out, &part);
     }
     out.push(b'}');
 }
 
-fn push_property(out: &mut Vec<u8>, PackedPart { name, edm_type, value, .. }: PackedPart<'_>) {
-    if !JSON_KNOWS.contains(&edm_type) {
-        push_name(out, name);
+/// Writes entities one after another. Those of a group have mostly the same properties: what stands between the values
+/// is made for one of them and copied for the others.
+#[derive(Debug, Default)]
+pub struct EntityEncoder {
+    /// For each property of the last entities, by its place: its name and type as packed, and what is written for them.
+    known: Vec<(Range<usize>, Range<usize>)>,
+    texts: Vec<u8>,
+}
+
+impl EntityEncoder {
+    /// [`encode_entity`], appended to `out`.
+    pub fn encode(&mut self, entity: &Entity, out: &mut Vec<u8>) {
+        encode(entity, out, |place, part, out| self.push_name(place, part, out));
+    }
+
+    /// What comes before a value.
+    #[inline]
+    fn push_name(&mut self, place: usize, part: &PackedPart<'_>, out: &mut Vec<u8>) {
+        if let Some((head, before)) = self.known.get(place)
+            && self.texts[head.clone()] == *part.head
+        {
+            return out.extend_from_slice(&self.texts[before.clone()]);
+        }
+        let from = out.len();
+        push_name_and_type(out, part);
+        self.keep(place, part.head, &out[from..]);
+    }
+
+    fn keep(&mut self, place: usize, head: &[u8], before: &[u8]) {
+        if self.texts.len() > KEPT {
+            self.known.clear();
+            self.texts.clear();
+        }
+        let start = self.texts.len();
+        let middle = start + head.len();
+        self.texts.extend_from_slice(head);
+        self.texts.extend_from_slice(before);
+        let known = (start..middle, middle..self.texts.len());
+        if place < self.known.len() {
+            self.known[place] = known;
+        } else if place == self.known.len() {
+            self.known.push(known);
+        }
+    }
+}
+
+/// How many bytes of names are kept, about: entities of one type need some hundreds.
+const KEPT: usize = 64 << 10;
+
+fn push_name_and_type(out: &mut Vec<u8>, part: &PackedPart<'_>) {
+    if !JSON_KNOWS.contains(&part.edm_type) {
+        push_name(out, part.name);
         // In place of the closing quote.
         out.pop();
         out.extend_from_slice(b"@odata.type\":\"");
-        out.extend_from_slice(edm_type.name().as_bytes());
+        out.extend_from_slice(part.edm_type.name().as_bytes());
         out.push(b'"');
     }
-    push_name(out, name);
+    push_name(out, part.name);
     out.push(b':');
-    if edm_type == EdmType::String {
+}
+
+#[inline]
+fn push_part(out: &mut Vec<u8>, part: &PackedPart<'_>) {
+    if part.edm_type == EdmType::String {
         // UTF-8 already, which nobody needs to check.
-        push_text(out, value);
-    } else if let Some(value) = ValueRef::from_packed(edm_type, value) {
+        push_text(out, part.value);
+    } else if let Some(value) = ValueRef::from_packed(part.edm_type, part.value) {
         push_value(out, value);
     } else {
         debug_assert!(false, "packed properties are damaged");

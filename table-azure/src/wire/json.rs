@@ -49,8 +49,6 @@ pub(super) enum Scalar<'a> {
 pub(super) struct Json<'a> {
     text: &'a str,
     at: usize,
-    /// For texts with escapes that nobody keeps.
-    scratch: String,
 }
 
 /// Reads a whole document. Its UTF-8 is checked once, which is cheaper than for every text in it.
@@ -59,7 +57,7 @@ pub(super) fn read<'a, T>(
     document: impl FnOnce(&mut Json<'a>) -> Result<T>,
 ) -> table_core::Result<T> {
     let text = std::str::from_utf8(json).map_err(unreadable)?;
-    let mut json = Json { text, at: 0, scratch: String::new() };
+    let mut json = Json { text, at: 0 };
     let value = document(&mut json).map_err(unreadable)?;
     match json.peek() {
         None => Ok(value),
@@ -68,7 +66,7 @@ pub(super) fn read<'a, T>(
 }
 
 fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Service("JSON that cannot be read".to_owned())).with_source(cause)
+    Error::new(ErrorKind::Service(format!("JSON that cannot be read: {cause}"))).with_source(cause)
 }
 
 impl<'a> Json<'a> {
@@ -82,18 +80,37 @@ impl<'a> Json<'a> {
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<()>,
     ) -> Result<()> {
-        self.expect(b'{')?;
-        if self.take(b'}') {
+        if !self.enters(false)? {
             return Ok(());
         }
         loop {
-            let name = self.text()?;
-            self.expect(b':')?;
+            let name = self.name()?;
             member(self, name)?;
-            if !self.take(b',') {
-                return self.expect(b'}');
+            if !self.goes_on()? {
+                return Ok(());
             }
         }
+    }
+
+    /// Goes to the next name of an object, from its start or from the value `within` it; whether there is one.
+    pub(super) fn enters(&mut self, within: bool) -> Result<bool> {
+        if within {
+            return self.goes_on();
+        }
+        self.expect(b'{')?;
+        Ok(!self.take(b'}'))
+    }
+
+    /// Goes from a value of an object to the next name; whether there is one.
+    #[inline]
+    pub(super) fn goes_on(&mut self) -> Result<bool> {
+        if self.take(b',') { Ok(true) } else { self.expect(b'}').map(|()| false) }
+    }
+
+    /// Reads a name of an object; its value comes next.
+    pub(super) fn name(&mut self) -> Result<Cow<'a, str>> {
+        let name = self.text()?;
+        self.expect(b':').map(|()| name)
     }
 
     /// Reads an array; `item` is called where each begins.
@@ -123,20 +140,35 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Shows a text that need not be kept.
-    pub(super) fn with_text<T>(&mut self, look: impl FnOnce(&str) -> T) -> Result<T> {
+    /// Appends a text to `out`.
+    pub(super) fn text_into(&mut self, out: &mut String) -> Result<()> {
         self.expect(b'"')?;
         let start = self.at;
         let (end, stop) = self.stop(start)?;
-        if stop == b'"' {
-            self.at = end + 1;
-            return Ok(look(&self.text[start..end]));
+        if stop != b'"' {
+            return self.unescape(start, end, out);
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        let looked = self.unescape(start, end, &mut scratch).map(|()| look(&scratch));
-        self.scratch = scratch;
-        looked
+        out.push_str(&self.text[start..end]);
+        self.at = end + 1;
+        Ok(())
+    }
+
+    /// How far it has been read.
+    pub(super) const fn at(&self) -> usize {
+        self.at
+    }
+
+    /// What has been read since.
+    pub(super) fn since(&self, from: usize) -> &'a str {
+        &self.text[from..self.at]
+    }
+
+    /// Passes over exactly this text, if it comes now.
+    #[inline]
+    pub(super) fn passes(&mut self, text: &str) -> bool {
+        let found = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
+        self.at += if found { text.len() } else { 0 };
+        found
     }
 
     /// How many bytes are not yet read.
@@ -148,9 +180,9 @@ impl<'a> Json<'a> {
         match self.peek() {
             Some(b'"') => self.text().map(Scalar::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            _ if self.word("null") => Ok(Scalar::Null),
-            _ if self.word("true") => Ok(Scalar::Boolean(true)),
-            _ if self.word("false") => Ok(Scalar::Boolean(false)),
+            _ if self.passes("null") => Ok(Scalar::Null),
+            _ if self.passes("true") => Ok(Scalar::Boolean(true)),
+            _ if self.passes("false") => Ok(Scalar::Boolean(false)),
             _ => Err(self.broken("expected a text, a number, a Boolean or null")),
         }
     }
@@ -187,11 +219,12 @@ impl<'a> Json<'a> {
 
     /// Appends a text from its first backslash on, and what came before that.
     fn unescape(&mut self, start: usize, mut backslash: usize, text: &mut String) -> Result<()> {
-        let mut from = start;
+        let (mut from, before) = (start, text.len());
         loop {
             let escape = self.text.as_bytes().get(backslash + 1).copied();
             let Some(escape @ (b'"' | b'\\' | b'/')) = escape else {
-                *text = self.rarely_escaped(start)?;
+                text.truncate(before);
+                text.push_str(&self.rarely_escaped(start)?);
                 return Ok(());
             };
             text.push_str(&self.text[from..backslash]);
@@ -227,12 +260,6 @@ impl<'a> Json<'a> {
         let number = number(text).ok_or_else(|| self.broken("a malformed number"))?;
         self.at += length;
         Ok(number)
-    }
-
-    fn word(&mut self, word: &str) -> bool {
-        let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
-        self.at += if found { word.len() } else { 0 };
-        found
     }
 
     /// The next byte that is not white space.

@@ -11,11 +11,12 @@ mod decode;
 mod encode;
 mod json;
 mod page;
+mod shape;
 mod value;
 mod words;
 
 pub use decode::decode_entity;
-pub use encode::{encode_entity, encode_into};
+pub use encode::{EntityEncoder, encode_entity};
 pub use page::{decode_entities, decode_table_names};
 
 #[cfg(test)]

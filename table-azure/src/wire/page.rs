@@ -1,36 +1,31 @@
 //! Answers with many items: entities of a query, names of tables.
 
 use table_core::Result;
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, PageEntities, TableName};
 
-use super::decode::entity;
+use super::decode::{EntityParts, EntityReader};
 use super::json::{self, Json};
 
-/// Room for the properties of the first entity of a page; the others have a little more than the one before.
-const CAPACITY: usize = 256;
-
-/// Reads the entities of a page.
+/// Reads the entities of a page. They share buffers: see [`Entity::detached`].
 ///
 /// # Errors
 /// The bytes are not the JSON of a page, or a value is not of its annotated type.
 pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
-    let mut entities: Vec<Entity> = Vec::new();
+    let (mut entities, mut reader) = (PageEntities::new(), EntityReader::default());
     json::read(json, |document| {
         listing(document, |json| {
-            let capacity = entities.last().map_or(CAPACITY, |last| {
-                let before = last.properties().as_packed().len();
-                before + before / 8 + 16
-            });
             let left = json.left();
-            entities.push(entity(json, capacity)?);
+            let EntityParts { partition, row, etag, timestamp, properties } = reader.read(json)?;
+            let pushed = entities.push(partition, row, properties, etag, timestamp);
+            pushed.map_err(|e| json.broken(e.to_string()))?;
             if entities.len() == 1 {
                 // As many as there are if all are alike.
-                entities.reserve_exact(json.left() / (left - json.left()).max(1));
+                entities.reserve(json.left() / (left - json.left()).max(1));
             }
             Ok(())
         })
     })?;
-    Ok(entities)
+    Ok(entities.into_entities())
 }
 
 /// Reads the names of a page of tables.

@@ -33,6 +33,42 @@ fn any_entity() -> impl Strategy<Value = Entity> {
     })
 }
 
+/// Entities of few members in many forms, so that the next one is often the same up to a point.
+fn members() -> impl Strategy<Value = String> {
+    let member = prop::sample::select(vec![
+        r#""A@odata.type":"Edm.Int64","A":"5""#,
+        r#""A@odata.type":"Edm.Int64","A":null"#,
+        r#""A@odata.type":"Edm.Binary","A":"AQI=""#,
+        r#""A":"x""#,
+        r#""A":"x\n\u00e9""#,
+        r#""A" : 1"#,
+        r#""A":"7","A@odata.type":"Edm.Int64""#,
+        r#""A":"se7en","A@odata.type":"Edm.Int64""#,
+        r#""B@odata.type":"Edm.Int64","C":"1","B":"2""#,
+        r#""B@odata.type":"Edm.Int64""#,
+        r#""B":true"#,
+        r#""B":[1]"#,
+        r#""\u0044":1.5"#,
+        r#""odata.etag":"W/\"x\"""#,
+        r#""odata.etag":"v""#,
+        r#""odata.type":"x","odata.other":{"a":[1,{}]}"#,
+        r#""Timestamp":"2013-01-01T00:00:00.1234567Z""#,
+        r#""Timestamp@odata.type":"Edm.DateTime","Timestamp":null"#,
+    ]);
+    let keys = prop_oneof![
+        9 => prop::sample::select(vec![
+            r#""PartitionKey":"p","RowKey":"r""#,
+            r#""PartitionKey":"o'x","RowKey":"\u00e9""#,
+            r#""RowKey":"r","PartitionKey":"p""#,
+        ]),
+        1 => prop::sample::select(vec![r#""PartitionKey":"a/b","RowKey":"r""#, r#""RowKey":"r""#]),
+    ];
+    (keys, proptest::collection::vec(member, 0..5)).prop_map(|(keys, members)| {
+        let members: Vec<_> = std::iter::once(keys).chain(members).collect();
+        format!("{{{}}}", members.join(","))
+    })
+}
+
 proptest! {
     #[test]
     fn entities_come_back(entity in any_entity()) {
@@ -51,6 +87,27 @@ proptest! {
         let json = encode_entity(&Entity::new("p", "r").unwrap().with("P", text.as_str()));
         let expected = format!(r#"{{"PartitionKey":"p","RowKey":"r","P":{}}}"#, serde_json::to_string(&text).unwrap());
         prop_assert_eq!(String::from_utf8(json).unwrap(), expected);
+    }
+
+    #[test]
+    fn entities_in_a_row_are_written_as_alone(entities in proptest::collection::vec(any_entity(), 0..4), turns in proptest::collection::vec(0..4_usize, 0..12)) {
+        let (mut encoder, mut all, mut alone) = (EntityEncoder::default(), Vec::new(), Vec::new());
+        for entity in turns.iter().filter_map(|turn| entities.get(*turn)) {
+            encoder.encode(entity, &mut all);
+            alone.extend(encode_entity(entity));
+        }
+        prop_assert_eq!(all, alone);
+    }
+
+    #[test]
+    fn entities_of_a_page_are_read_as_alone(entities in proptest::collection::vec(members(), 0..8), turns in proptest::collection::vec(0..8_usize, 0..16)) {
+        let json: Vec<_> = turns.iter().filter_map(|turn| entities.get(*turn)).map(String::as_str).collect();
+        let page = decode_entities(format!(r#"{{"value":[{}]}}"#, json.join(",")).as_bytes());
+        let alone: table_core::Result<Vec<_>> = json.iter().map(|json| decode_entity(json.as_bytes())).collect();
+        match (page, alone) {
+            (Ok(page), Ok(alone)) => prop_assert_eq!(page, alone),
+            (page, alone) => prop_assert_eq!(page.is_err(), alone.is_err()),
+        }
     }
 
     #[test]

@@ -11,22 +11,51 @@ use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, l
 /// # Errors
 /// The limit, name, value or mark that is wrong.
 pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
-    tally(profile, operation).map(drop)
-}
-
-/// [`check_operation`], and what was counted.
-fn tally(profile: &ServiceProfile, operation: &Operation) -> Result<Tally> {
     check_key(profile, operation.key())?;
-    let mut tally = Tally::of(operation.key());
-    let Some(entity) = operation.entity() else { return Ok(tally) };
+    let Some(entity) = operation.entity() else { return Ok(()) };
+    let mut tally = Tally::of(entity.key());
     for raw in entity.properties().raw() {
-        if !is_ordinary(profile, &raw) {
-            raw.parse().map_or(Ok(()), |property| check_property(profile, &property))?;
-        }
+        check_raw(profile, &raw, is_ordinary_name(profile, &raw))?;
         tally.add(&raw);
     }
-    check_tally(profile, entity.key(), &tally)?;
-    Ok(tally)
+    check_tally(profile, entity.key(), &tally)
+}
+
+/// Names that were found good, by their places: the entities of a group have mostly the same ones.
+#[derive(Default)]
+struct Names<'a>(Vec<&'a [u8]>);
+
+impl<'a> Names<'a> {
+    #[inline]
+    fn is_ordinary(&mut self, profile: &ServiceProfile, place: usize, raw: &Raw<'a>) -> bool {
+        let head = raw.head();
+        if self.0.get(place) == Some(&head) {
+            return true;
+        }
+        let ordinary = is_ordinary_name(profile, raw);
+        if ordinary {
+            self.0.truncate(place);
+            if place == self.0.len() {
+                self.0.push(head);
+            }
+        }
+        ordinary
+    }
+}
+
+/// [`check_operation`] for an operation whose properties were counted.
+fn check_counted<'a>(
+    profile: &ServiceProfile,
+    operation: &'a Operation,
+    tally: &Tally,
+    names: &mut Names<'a>,
+) -> Result<()> {
+    check_key(profile, operation.key())?;
+    let Some(entity) = operation.entity() else { return Ok(()) };
+    for (place, raw) in entity.properties().raw().enumerate() {
+        check_raw(profile, &raw, names.is_ordinary(profile, place, &raw))?;
+    }
+    check_tally(profile, entity.key(), tally)
 }
 
 /// Refuses an entity with too many properties or too many bytes, as it is after a merge.
@@ -58,12 +87,17 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     if group.len() > profile.group_operations {
         return Err(Error::limit("operations in a group transaction", profile.group_operations, group.len()));
     }
-    let (mut bytes, mut seen) = (0, HashSet::new());
+    let (mut bytes, mut seen, mut names) = (0, HashSet::new(), Names::default());
     for (index, operation) in group.operations().iter().enumerate() {
-        let member =
-            if group.is_as_pushed() { Ok(()) } else { check_member(group.partition(), operation, &mut seen) };
-        let tally =
-            member.and_then(|()| tally(profile, operation)).map_err(|e| Error::in_transaction(index, e))?;
+        let counted = match group.tally_as_pushed(index) {
+            Some(tally) => Ok(tally),
+            None => {
+                check_member(group.partition(), operation, &mut seen).map(|()| Tally::of_operation(operation))
+            }
+        };
+        let tally = counted
+            .and_then(|tally| check_counted(profile, operation, &tally, &mut names).map(|()| tally))
+            .map_err(|e| Error::in_transaction(index, e))?;
         bytes += tally.payload;
     }
     if bytes > profile.group_bytes {
@@ -122,22 +156,38 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
     }
 }
 
-/// Whether a property is certainly allowed; most are, and it is quick to tell.
+/// Checks a property. Most are certainly allowed, and it is quick to tell.
 #[inline]
-fn is_ordinary(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
-    let (name, value) = (raw.name, raw.bytes);
+fn check_raw(profile: &ServiceProfile, raw: &Raw<'_>, ordinary_name: bool) -> Result<()> {
+    if ordinary_name && is_ordinary_value(profile, raw) {
+        return Ok(());
+    }
+    raw.parse().map_or(Ok(()), |property| check_property(profile, &property))
+}
+
+/// Whether name and mark of a property are certainly allowed.
+#[inline]
+fn is_ordinary_name(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
+    let name = raw.name;
     let identifier = name.first().is_some_and(|first| *first == b'_' || first.is_ascii_alphabetic())
         && name.iter().all(|byte| *byte == b'_' || byte.is_ascii_alphanumeric());
     identifier
         && name.len() <= limits::PROPERTY_NAME_CHARS
         && !raw.is_encrypted()
         && !SYSTEM.iter().chain(profile.reserved_properties).any(|taken| taken.as_bytes() == name)
-        && match raw.edm_type() {
-            EdmType::Binary => value.len() <= limits::BINARY_BYTES,
-            EdmType::String => value.len() <= limits::STRING_UNITS,
-            EdmType::DateTime => false,
-            _ => true,
+}
+
+/// Whether a value is certainly allowed.
+#[inline]
+fn is_ordinary_value(profile: &ServiceProfile, raw: &Raw<'_>) -> bool {
+    match raw.edm_type() {
+        EdmType::Binary => raw.bytes.len() <= limits::BINARY_BYTES,
+        EdmType::String => raw.bytes.len() <= limits::STRING_UNITS,
+        EdmType::DateTime => {
+            matches!(raw.value(), Some(ValueRef::DateTime(time)) if time.get() >= profile.datetime_min)
         }
+        _ => true,
+    }
 }
 
 fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Result<()> {

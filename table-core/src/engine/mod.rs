@@ -19,4 +19,5 @@ pub use record::{Record, RecordRef, Stamp};
 pub use rows::Rows;
 pub use scan::{Scan, ScanStep, SortableRange, read_entity};
 
+pub(crate) use size::Tally;
 pub use size::{entity_size, least_payload, property_size};

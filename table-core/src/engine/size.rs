@@ -16,13 +16,14 @@ pub fn entity_size(key: &Key, properties: &Properties) -> usize {
 }
 
 /// What the limits count of an entity, gathered in one pass.
-pub(super) struct Tally {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
     /// Properties.
     pub(super) count: usize,
     /// [`entity_size`].
     pub(super) bytes: usize,
     /// [`least_payload`].
-    pub(super) payload: usize,
+    pub(crate) payload: usize,
 }
 
 impl Tally {
@@ -31,6 +32,13 @@ impl Tally {
         let (partition, row) = (key.partition(), key.row());
         let bytes = 4 + 2 * (utf16(partition) + utf16(row));
         Self { count: 0, bytes, payload: partition.len() + row.len() }
+    }
+
+    /// Of an operation's entity, or of the key that it deletes.
+    pub(crate) fn of_operation(operation: &Operation) -> Self {
+        let mut tally = Self::of(operation.key());
+        operation.entity().iter().flat_map(|e| e.properties().raw()).for_each(|raw| tally.add(&raw));
+        tally
     }
 
     /// Counts a property.
@@ -76,7 +84,5 @@ fn units(text: &[u8]) -> usize {
 /// A lower bound of what an operation adds to the payload of a group transaction, whatever the
 /// JSON style: method, keys twice at most once encoded, names and values in their shortest form.
 pub fn least_payload(operation: &Operation) -> usize {
-    let mut tally = Tally::of(operation.key());
-    operation.entity().iter().flat_map(|e| e.properties().raw()).for_each(|raw| tally.add(&raw));
-    tally.payload
+    Tally::of_operation(operation).payload
 }

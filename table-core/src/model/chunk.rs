@@ -1,3 +1,4 @@
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -17,15 +18,45 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// A chunk holds less than a page, which is far from the end of a `u32`.
+    #[inline]
+    pub(crate) const fn new(from: usize, to: usize) -> Self {
+        Self { from: from as u32, to: to as u32 }
+    }
+
     const fn range(self) -> std::ops::Range<usize> {
         self.from as usize..self.to as usize
     }
 }
 
-/// The text of a key, of its own or in a chunk.
+/// The text of a key or of an ETag, of its own or in a chunk.
 pub(crate) enum ChunkText {
     Own(Box<str>),
     Shared(Arc<Chunk>, Span),
+}
+
+impl ChunkText {
+    /// The same of its own.
+    pub(crate) fn detached(self) -> Self {
+        match self {
+            Self::Own(_) => self,
+            Self::Shared(..) => self.clone(),
+        }
+    }
+}
+
+impl PartialEq for ChunkText {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for ChunkText {}
+
+impl Hash for ChunkText {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
 }
 
 impl Deref for ChunkText {

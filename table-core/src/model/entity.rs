@@ -96,7 +96,8 @@ impl Entity {
     /// kept would keep. A clone has memory of its own too.
     #[must_use]
     pub fn detached(self) -> Self {
-        Self { key: self.key.detached(), properties: self.properties.detached(), ..self }
+        let etag = self.etag.map(ETag::detached);
+        Self { key: self.key.detached(), etag, properties: self.properties.detached(), ..self }
     }
 
     /// The parts that a store writes.

@@ -1,5 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use super::chunk::{Chunk, ChunkText, Span};
 
 /// The version of an entity, set by the store and compared exactly.
 ///
@@ -13,7 +16,14 @@ pub struct ETag(Repr);
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Version(u64),
-    Text(Box<str>),
+    Text(ChunkText),
+}
+
+/// The number in the text of a local store's ETag.
+fn version(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("W/\"v")?.strip_suffix('"')?;
+    let canonical = digits.len() == 16 && !digits.bytes().any(|b| b.is_ascii_uppercase() || b == b'+');
+    u64::from_str_radix(digits, 16).ok().filter(|_| canonical)
 }
 
 impl ETag {
@@ -29,16 +39,26 @@ impl ETag {
             Repr::Text(_) => None,
         }
     }
+
+    /// The ETag whose text stands in a chunk.
+    #[inline]
+    pub(super) fn in_chunk(chunk: &Arc<Chunk>, span: Span) -> Self {
+        let text = ChunkText::Shared(Arc::clone(chunk), span);
+        Self(version(&text).map_or(Repr::Text(text), Repr::Version))
+    }
+
+    /// The same in memory of its own, if it shares that of a page.
+    pub(super) fn detached(self) -> Self {
+        match self.0 {
+            Repr::Version(_) => self,
+            Repr::Text(text) => Self(Repr::Text(text.detached())),
+        }
+    }
 }
 
 impl From<&str> for ETag {
     fn from(text: &str) -> Self {
-        let version = text
-            .strip_prefix("W/\"v")
-            .and_then(|t| t.strip_suffix('"'))
-            .filter(|t| t.len() == 16 && !t.bytes().any(|b| b.is_ascii_uppercase() || b == b'+'))
-            .and_then(|t| u64::from_str_radix(t, 16).ok());
-        Self(version.map_or_else(|| Repr::Text(text.into()), Repr::Version))
+        Self(version(text).map_or_else(|| Repr::Text(ChunkText::Own(text.into())), Repr::Version))
     }
 }
 

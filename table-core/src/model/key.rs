@@ -124,7 +124,7 @@ pub struct Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        self.split == other.split && *self.text == *other.text
+        self.split == other.split && self.text == other.text
     }
 }
 
@@ -152,9 +152,15 @@ impl Key {
     /// ```
     pub fn new(partition: impl AsRef<str>, row: impl AsRef<str>) -> Result<Self> {
         let (partition, row) = (partition.as_ref(), row.as_ref());
-        check("PartitionKey", partition)?;
-        check("RowKey", row)?;
+        Self::check(partition, row)?;
         Ok(Self::join(partition, row))
+    }
+
+    /// Whether the two texts can be a key.
+    #[inline]
+    pub(super) fn check(partition: &str, row: &str) -> Result<()> {
+        check("PartitionKey", partition)?;
+        check("RowKey", row)
     }
 
     /// The partition key.
@@ -205,10 +211,7 @@ impl Key {
 
     /// The same in memory of its own, if it shares that of a page.
     pub(crate) fn detached(self) -> Self {
-        match self.text {
-            ChunkText::Own(_) => self,
-            ChunkText::Shared(..) => self.clone(),
-        }
+        Self { text: self.text.detached(), ..self }
     }
 
     fn join(partition: &str, row: &str) -> Self {

@@ -1,11 +1,13 @@
 //! What is stored: the eight EDM types, keys, property bags, entities and their ETags.
 
 mod chunk;
+mod chunks;
 mod entity;
 mod etag;
 mod key;
 pub mod key_order;
 mod key_part;
+mod page_entities;
 mod properties;
 mod shards;
 mod system;
@@ -17,13 +19,15 @@ mod ticks_text;
 mod value;
 mod value_error;
 
-pub(crate) use chunk::{Chunk, Span};
+pub(crate) use chunk::Span;
+pub(crate) use chunks::{Chunks, Place};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
 pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
     KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
 };
+pub use page_entities::PageEntities;
 pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
 pub use shards::Shards;

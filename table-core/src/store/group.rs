@@ -1,7 +1,7 @@
 use std::hash::{BuildHasher, RandomState};
 
 use super::{Error, Operation, Result, ServiceProfile};
-use crate::engine;
+use crate::engine::{self, Tally};
 use crate::model::{Key, PartitionKey};
 
 /// An entity group transaction: operations on one partition that all happen or none does.
@@ -27,6 +27,7 @@ pub struct GroupTransaction {
     operations: Vec<Operation>,
     /// Hashes of the keys, so that most are known to be new without a look at the others.
     hashes: Vec<u64>,
+    tallies: Vec<Tally>,
     hasher: RandomState,
     /// Whether operations may have changed since they were pushed.
     touched: bool,
@@ -42,6 +43,7 @@ impl GroupTransaction {
             partition,
             operations: Vec::new(),
             hashes: Vec::new(),
+            tallies: Vec::new(),
             hasher: RandomState::new(),
             touched: false,
             bytes: 0,
@@ -76,12 +78,14 @@ impl GroupTransaction {
                 self.max_operations + 1,
             ));
         }
-        let bytes = self.bytes + engine::least_payload(&operation);
+        let tally = Tally::of_operation(&operation);
+        let bytes = self.bytes + tally.payload;
         if bytes > self.max_bytes {
             return Err(Error::limit("bytes in a group transaction", self.max_bytes, bytes));
         }
         self.bytes = bytes;
         self.hashes.push(hash);
+        self.tallies.push(tally);
         self.operations.push(operation);
         Ok(())
     }
@@ -101,9 +105,9 @@ impl GroupTransaction {
         &self.partition
     }
 
-    /// Whether the keys are those that were checked by [`push`](Self::push).
-    pub(crate) const fn is_as_pushed(&self) -> bool {
-        !self.touched
+    /// What was counted of an operation when it was pushed and its key checked, if it is still that one.
+    pub(crate) fn tally_as_pushed(&self, index: usize) -> Option<Tally> {
+        self.tallies.get(index).filter(|_| !self.touched).copied()
     }
 
     /// The operations, in order.

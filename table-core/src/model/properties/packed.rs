@@ -172,10 +172,15 @@ impl<'a> Raw<'a> {
         Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
     }
 
+    /// Tag, length of the name, name.
+    #[inline]
+    pub(crate) fn head(&self) -> &'a [u8] {
+        &self.whole[..3 + self.name.len()]
+    }
+
     #[inline]
     pub(super) fn part(&self) -> PackedPart<'a> {
-        let head = &self.whole[..3 + self.name.len()];
-        PackedPart { head, name: self.name, edm_type: self.edm_type, value: self.bytes }
+        PackedPart { head: self.head(), name: self.name, edm_type: self.edm_type, value: self.bytes }
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {
