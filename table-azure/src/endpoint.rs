@@ -18,7 +18,9 @@ pub enum ReadFrom {
     /// The one that writes go to.
     #[default]
     Primary,
-    /// The read-only copy of a geo-redundant account. It may lag behind.
+    /// The read-only copy of a geo-redundant account. It may lag behind by minutes, so that a write is not seen by the
+    /// read after it. What relies on that refuses such a store: retries with write ids, journals, indexes, queues in a
+    /// table, eventually consistent transactions. Open a second store for reports.
     Secondary,
 }
 
@@ -199,10 +201,11 @@ fn base(mut url: Url) -> Url {
     url
 }
 
-/// `account-secondary` in the host, or in the path where the host names no account (the emulator).
+/// `account-secondary` in the path, where the account is in it (the emulator), otherwise in the host.
 fn secondary_of(primary: &Url) -> Result<Url> {
     let mut url = primary.clone();
-    match primary.domain().and_then(|host| host.split_once('.')) {
+    let host = primary.domain().filter(|_| primary.path() == "/");
+    match host.and_then(|host| host.split_once('.')) {
         Some((account, domain)) => {
             let host = format!("{account}-secondary.{domain}");
             url.set_host(Some(&host)).map_err(|_| invalid(primary.as_str(), "it has no secondary"))?;
@@ -276,6 +279,7 @@ mod tests {
             ("https://acc.table.core.windows.net", "https://acc-secondary.table.core.windows.net/T"),
             ("http://127.0.0.1:10002/acc", "http://127.0.0.1:10002/acc-secondary/T"),
             ("http://localhost:10002/acc/", "http://localhost:10002/acc-secondary/T"),
+            ("http://azurite.local:10002/acc", "http://azurite.local:10002/acc-secondary/T"),
         ] {
             let endpoint = Endpoint::new(primary, None).unwrap().reading(ReadFrom::Secondary, None).unwrap();
             assert_eq!(endpoint.read_from("T").into_url().as_str(), expected);

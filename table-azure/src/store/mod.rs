@@ -19,7 +19,7 @@ use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
 use crate::auth::{Connection, Secret, SharedKeyPolicy, scope};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, ReadFrom};
 use crate::rest::Client;
 use crate::{AzureTableStoreOptions, SharedKey};
 
@@ -115,8 +115,9 @@ impl AzureTableStore {
         options: AzureTableStoreOptions,
     ) -> Result<Self> {
         let endpoint = endpoint.of(options.service);
-        let profile =
+        let mut profile =
             if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
+        profile.reads_lag = options.read_from == ReadFrom::Secondary;
         let mut client_options = options.client_options;
         client_options.retry = RetryOptions::none();
         #[cfg(feature = "reqwest_rustls")]

@@ -7,8 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom, Service};
+use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::model::{Entity, PartitionKey};
-use table_core::store::{GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore};
 
 use super::server::{Asked, Server, answer};
 use super::{KEY, OPERATIONS, run, store, store_with, table};
@@ -122,6 +123,30 @@ async fn reads_alone_go_to_the_secondary() {
     }
     assert_eq!(secondary.asked().len(), OPERATIONS.iter().filter(|kind| kind.is_read()).count());
     assert_eq!(primary.asked().len() + secondary.asked().len(), OPERATIONS.len());
+    assert!(store.profile().reads_lag);
+}
+
+/// What is read late proves nothing about a write.
+#[tokio::test]
+async fn write_ids_are_refused_where_reads_lag() {
+    let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
+    for read_from in [ReadFrom::Secondary, ReadFrom::Primary] {
+        let mut options = AzureTableStoreOptions::default();
+        options.read_from = read_from;
+        let store = Retrying::new(store_with(&server, options), RetryPolicy::default().with_write_ids());
+        for kind in [OperationKind::Insert, OperationKind::Merge, OperationKind::Delete] {
+            let done = run(&store, kind).await;
+            match read_from {
+                ReadFrom::Primary => done.unwrap(),
+                ReadFrom::Secondary => {
+                    let error = done.unwrap_err();
+                    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{kind}: {error}");
+                    assert!(error.to_string().contains("primary"), "{kind}: {error}");
+                    assert!(server.asked().is_empty());
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

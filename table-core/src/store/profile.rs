@@ -1,4 +1,4 @@
-use super::limits;
+use super::{Error, Result, limits};
 use crate::model::TableName;
 
 /// In which order a service returns the entities of a query.
@@ -40,6 +40,8 @@ pub struct ServiceProfile {
     pub order: KeyOrder,
     /// Whether `Orders` and `orders` are two tables.
     pub case_sensitive_tables: bool,
+    /// Whether reads may come from a copy that lags behind the writes, such as a secondary.
+    pub reads_lag: bool,
     /// Whether marked properties are encrypted on the way. A store that answers `false` refuses them.
     pub encrypts: bool,
 }
@@ -60,6 +62,7 @@ impl ServiceProfile {
         datetime_min: limits::DATETIME_MIN_TICKS,
         order: KeyOrder::Sorted,
         case_sensitive_tables: false,
+        reads_lag: false,
         encrypts: false,
     };
 
@@ -90,6 +93,19 @@ impl ServiceProfile {
     /// ```
     pub fn table_identity(&self, table: &TableName) -> String {
         if self.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
+    }
+
+    /// Refuses what has to see its own writes and those of others, where reads lag behind them.
+    ///
+    /// # Errors
+    /// Reads lag: unsupported.
+    pub fn check_reads(&self, what: &str) -> Result<()> {
+        if !self.reads_lag {
+            return Ok(());
+        }
+        let what =
+            format!("{what} on a copy that lags behind the writes; open a store that reads from the primary");
+        Err(Error::unsupported(self.name, what))
     }
 
     /// The same service behind a layer that encrypts marked properties.

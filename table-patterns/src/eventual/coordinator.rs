@@ -88,6 +88,7 @@ impl Coordinator {
         resources: Resources,
     ) -> Result<Self> {
         let table = TableName::new(table)?;
+        store.profile().check_reads("eventually consistent transactions")?;
         store.create_table_if_missing(&table).await?;
         let (ledger, timing) = (Ledger { store, table }, Timing::default());
         Ok(Self { ledger, queue, resources, timing, retry: Duration::from_secs(5), listener: None })

@@ -112,6 +112,7 @@ impl IndexedEntities {
         options: IndexOptions,
     ) -> Result<Self> {
         check(&indexes, &options)?;
+        store.profile().check_reads("indexes")?;
         let set = Arc::new(IndexSet::new(table.clone(), indexes, options.cache));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {

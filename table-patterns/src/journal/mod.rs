@@ -185,6 +185,7 @@ impl Journal {
 
     /// Until when what the maintainer says may be acted upon.
     async fn prepare(&self) -> Result<Option<Instant>> {
+        self.store.profile().check_reads("a journal")?;
         Ok(self.maintainer.prepare(self.store()).await?.filter(|_| self.keeps(Rule::FreshStates)))
     }
 

@@ -78,6 +78,7 @@ impl TableQueue {
         options: QueueOptions,
     ) -> Result<Self> {
         let (table, partition) = (TableName::new(table)?, PartitionKey::new(queue)?);
+        store.profile().check_reads("a queue")?;
         store.create_table_if_missing(&table).await?;
         Ok(Self { store, table, partition, options })
     }

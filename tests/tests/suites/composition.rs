@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use object_store::memory::InMemory;
+use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom};
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::Ticks;
-use table_core::store::TableStore;
+use table_core::store::{ErrorKind, TableStore};
 use table_core::typed::{IndexedEntity, Table, TableEntity};
+use table_patterns::eventual::{Coordinator, Resources};
 use table_patterns::index::{IndexOptions, IndexedTable};
 use table_patterns::large::LargeTable;
+use table_patterns::queue::TableQueue;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
@@ -131,4 +134,24 @@ async fn a_table_with_indexes_keeps_neither_large_fields_nor_spread_keys() {
     }
     assert!(refusal::<IndexedLarge>().await.contains("LargeTable"));
     assert!(refusal::<IndexedSpread>().await.contains("SpreadTable"));
+}
+
+/// A store whose reads lag; nobody answers there.
+fn lagging() -> Arc<dyn TableStore> {
+    let mut options = AzureTableStoreOptions::default();
+    options.read_from = ReadFrom::Secondary;
+    Arc::new(AzureTableStore::with_sas("http://127.0.0.1:1/acc?sig=x", Some(options)).unwrap())
+}
+
+#[tokio::test]
+async fn what_must_see_its_own_writes_refuses_reads_that_lag() {
+    let queue = || TableQueue::open(lagging(), "Queues", "jobs");
+    let local = Arc::new(TableQueue::open(Arc::new(MemoryStore::new()), "Queues", "jobs").await.unwrap());
+    let indexed = IndexedTable::<Indexed>::open(lagging(), "Entities", IndexOptions::default()).await;
+    let transactions = Coordinator::open(lagging(), "Ledger", local, Resources::new()).await;
+    for refused in [queue().await.map(drop), indexed.map(drop), transactions.map(drop)] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("primary"), "{error}");
+    }
 }

@@ -42,7 +42,8 @@ use crate::store::{GroupTransaction, Operation, OperationKind, Result, ServicePr
 /// | another id and ETag, or no entity where one was | ambiguous: we may have been overwritten |
 /// | for an upsert or a write to any version, another id | repeated |
 ///
-/// Equal content proves nothing: two writers can store the same. A delete leaves nothing to find:
+/// Writes are refused where reads lag behind them ([`ServiceProfile::reads_lag`]): what is read proves nothing there.
+/// Equal content proves nothing either: two writers can store the same. A delete leaves nothing to find:
 /// it is repeated, and ambiguous if the entity is gone by then.
 ///
 /// # Cost
@@ -102,6 +103,11 @@ impl<S: TableStore> Retrying<S> {
         self.beside_id.as_ref()
     }
 
+    /// A write id proves nothing where it may be read late.
+    fn check_ids(&self) -> Result<()> {
+        if self.policy.write_ids { self.store.profile().check_reads("write ids") } else { Ok(()) }
+    }
+
     pub(super) fn attempts(&self, kind: OperationKind) -> Attempts<'_> {
         let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
         Attempts::new(&self.policy, kind, rng)
@@ -148,11 +154,13 @@ impl<S: TableStore> TableStore for Retrying<S> {
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.check_ids()?;
         let written = self.change(table, Job::Write(operation)).await?;
         Ok(written.into_iter().next().unwrap_or_default())
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        self.check_ids()?;
         self.change(table, Job::Transact(group)).await
     }
 }
