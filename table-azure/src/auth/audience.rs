@@ -33,6 +33,10 @@ mod tests {
         assert_eq!(scope(None, None, false), "https://storage.azure.com/.default");
         assert_eq!(scope(None, Some(&government), false), "https://storage.azure.us/.default");
         assert_eq!(scope(None, Some(&china), true), "https://cosmos.azure.cn/.default");
+        assert_eq!(scope(None, Some(&government), true), "https://cosmos.azure.us/.default");
+        assert_eq!(scope(None, Some(&china), false), "https://storage.azure.cn/.default");
+        let unnamed = CustomConfiguration::default().into();
+        assert_eq!(scope(None, Some(&unnamed), true), "https://cosmos.azure.com/.default");
         assert_eq!(scope(Some("https://my.cloud/"), Some(&china), true), "https://my.cloud/.default");
         let mut custom = CustomConfiguration::default();
         custom.audiences = Audiences::new().with::<AzureTableStore>("https://s.local".to_owned());

@@ -104,8 +104,13 @@ impl AzureWorkQueue {
         client_options: ClientOptions,
     ) -> Result<Self> {
         let shown = url.split('?').next().unwrap_or_default();
-        let invalid = || Error::invalid_request(format!("{shown:?} is not the URL of a queue"));
-        let url = Url::parse(url).map_err(|_| invalid())?;
+        let invalid = |why: &str| {
+            Error::invalid_request(format!("{shown:?} is not the URL of a queue that can be used: {why}"))
+        };
+        let url = Url::parse(url).map_err(|error| invalid(&error.to_string()))?;
+        if credential.is_some() && url.scheme() != "https" {
+            return Err(invalid("a token is only sent over https; use an https:// URL"));
+        }
         let chars = name_in(&url).chars().count();
         if chars > NAME_CHARS {
             return Err(Error::limit("characters of a queue's name, beside '-poison'", NAME_CHARS, chars));
@@ -114,8 +119,9 @@ impl AzureWorkQueue {
         beside.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
-        let poison = OneQueue::new(beside, credential.clone(), options.clone()).map_err(|_| invalid())?;
-        let queue = OneQueue::new(url, credential, options).map_err(|_| invalid())?;
+        let poison = OneQueue::new(beside, credential.clone(), options.clone())
+            .map_err(|error| invalid(&error.to_string()))?;
+        let queue = OneQueue::new(url, credential, options).map_err(|error| invalid(&error.to_string()))?;
         Ok(Self { queue, poison, max_dequeues: 5 })
     }
 

@@ -149,9 +149,9 @@ fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
     let cause = Cause::of(error);
     let (kind, outcome) = match error.kind() {
         Kind::Credential => (ErrorKind::Unauthorized(cause.to_string()), Outcome::NotApplied),
-        Kind::Connection => (ErrorKind::Transport("no connection".to_owned()), Outcome::NotApplied),
-        Kind::Io => (ErrorKind::Transport("the exchange broke off".to_owned()), unknown(writes)),
-        _ => (ErrorKind::Transport("the request could not be made".to_owned()), unknown(writes)),
+        Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
+        Kind::Io => (ErrorKind::Transport(cause.within("the exchange broke off")), unknown(writes)),
+        _ => (ErrorKind::Transport(cause.within("the request could not be made")), unknown(writes)),
     };
     Error::new(kind).with_outcome(outcome).with_source(cause)
 }

@@ -17,6 +17,11 @@ impl Cause {
         }
         Self(without_signatures(&text))
     }
+
+    /// What went wrong, and its causes.
+    pub(super) fn within(&self, what: &str) -> String {
+        if self.0.starts_with(what) { self.0.clone() } else { format!("{what}: {self}") }
+    }
 }
 
 impl fmt::Display for Cause {

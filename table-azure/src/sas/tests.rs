@@ -57,6 +57,32 @@ fn an_accounts_signature_is_over_its_documented_text() {
     assert!(sas.sign(&key()).as_str().starts_with("sv=2019%2D02%2D02&ss=t&srt=sco&sp=rl&se="));
 }
 
+/// Signatures by another implementation: `generate_table_sas` and `generate_account_sas` of the Python client
+/// azure-data-tables 12.7.0, with `AzureNamedKeyCredential("myaccount", "a2V5")` and what is asked for here.
+#[test]
+fn signatures_are_those_of_the_python_client() {
+    let (start, expiry) = (time("2013-08-16T00:00:00Z"), time("2013-08-17T00:00:00Z"));
+    let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
+    let ranged = TableSas::new(&table(), TablePermissions::ALL, expiry)
+        .starting(start)
+        .from_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
+        .within(range);
+    let account = AccountPermissions::LIST | AccountPermissions::READ;
+    let account = AccountSas::new(account, AccountResources::ALL, expiry).over(SasProtocol::HttpsAndHttp);
+    for (token, signature) in [
+        (ranged.sign(&key()).unwrap(), "U/b+7otnFuQkTAyrwsDvTX24jcMCL0Marnjhx0j0Qb8="),
+        (
+            TableSas::by_policy(&table(), "readers").sign(&key()).unwrap(),
+            "sYG7XHv7uqEoDsv3GGEHw7CyuzWtwBtCqbpBhcGPInY=",
+        ),
+        (account.sign(&key()), "7bpbfRwyOpdI3nulKc1bN5HVkM4WNb4R386ibqS/FrQ="),
+    ] {
+        let url = azure_core::http::Url::parse(&token.url("https://a")).unwrap();
+        let found = url.query_pairs().find(|(name, _)| name == "sig").unwrap().1.into_owned();
+        assert_eq!(found, signature);
+    }
+}
+
 #[test]
 fn a_policy_takes_the_place_of_rights_and_times() {
     let token = TableSas::by_policy(&table(), "readers").sign(&key()).unwrap();

@@ -8,9 +8,13 @@ use crate::{AzureTableStore, SharedKey};
 
 /// Rights to give away.
 impl AzureTableStore {
-    /// Signs rights on the entities of `T` in one partition: whoever has the token sees its own and no
-    /// other's. No request. Over https alone; build a [`TableSas`] for more choice, and
-    /// [`sign`](Self::sign) it.
+    /// Signs rights on the entities of `T` in one partition: whoever has the token sees no other partition.
+    /// No request. Over https alone; build a [`TableSas`] for more choice, and [`sign`](Self::sign) it.
+    ///
+    /// The service bounds a signature by keys alone. Of a type told apart by `discriminator(row_prefix)` it covers these
+    /// entities and no others. Of every other type it covers the **whole partition**: entities of other types there, index
+    /// entries and the rows that journals, queues and retries keep beside them (their row keys begin with `~~`). To give
+    /// rights to write or delete, use a row prefix, or keep nothing else in the partition.
     ///
     /// # Errors
     /// The store has no account key; the partition is the empty one, which a signature cannot name; or see

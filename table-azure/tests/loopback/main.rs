@@ -3,6 +3,7 @@
 
 mod answers;
 mod client_options;
+mod cosmos;
 mod credentials;
 #[cfg(feature = "queue")]
 mod queue;

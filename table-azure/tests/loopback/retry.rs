@@ -52,14 +52,20 @@ impl Rig {
 }
 
 /// What the service answers where all goes well.
-fn good(kind: OperationKind) -> Answer {
+pub(super) fn good(kind: OperationKind) -> Answer {
+    good_as(kind, "multipart/mixed; boundary=b")
+}
+
+/// The same under this content type.
+pub(super) fn good_as(kind: OperationKind, content_type: &str) -> Answer {
+    let content_type = ("content-type", content_type);
     match kind {
-        OperationKind::Get => answer("200 OK", &[], ENTITY),
-        OperationKind::Query | OperationKind::ListTables => answer("200 OK", &[], r#"{"value":[]}"#),
-        OperationKind::Transact => {
-            answer("202 Accepted", &[("content-type", "multipart/mixed; boundary=b")], GROUP)
+        OperationKind::Get => answer("200 OK", &[content_type], ENTITY),
+        OperationKind::Query | OperationKind::ListTables => {
+            answer("200 OK", &[content_type], r#"{"value":[]}"#)
         }
-        _ => answer("204 No Content", &[("ETag", "W/\"new\"")], ""),
+        OperationKind::Transact => answer("202 Accepted", &[content_type], GROUP),
+        _ => answer("204 No Content", &[content_type, ("ETag", "W/\"new\"")], ""),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use table_azure::{AzureTableStore, AzureTableStoreOptions};
 use table_core::store::{ErrorKind, OperationKind, Outcome};
 
+use super::retry::good_as;
 use super::server::{Answer, Server, answer, cut_off};
 use super::{OPERATIONS, impatient, run, store, store_with};
 
@@ -84,6 +85,22 @@ async fn a_success_of_rubbish_is_an_error_where_the_body_counts() {
             let error = run(&store(&server), kind).await.unwrap_err();
             assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind} {rubbish}: {error}");
             assert_eq!(error.outcome(), expected(kind), "{kind} {rubbish}");
+        }
+    }
+}
+
+/// What an answer is called does not matter where its bytes say what it is; a group's boundary is in its name.
+#[tokio::test]
+async fn a_good_answer_of_a_wrong_content_type_is_read_all_the_same() {
+    for content_type in ["text/html", "application/xml", "multipart/mixed", "", "\u{e9}"] {
+        for kind in OPERATIONS {
+            let server = Server::start([good_as(kind, content_type)]).await;
+            let done = run(&store(&server), kind).await;
+            match kind {
+                OperationKind::Transact => assert!(done.unwrap_err().is_ambiguous(), "{content_type}"),
+                _ => done.unwrap_or_else(|e| panic!("{kind} {content_type:?}: {e}")),
+            }
+            server.only();
         }
     }
 }

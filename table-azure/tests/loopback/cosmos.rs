@@ -1,0 +1,158 @@
+//! What Azure Cosmos DB for Table does not take, or not as Table Storage takes it: refused or changed before anything
+//! is sent.
+
+use std::sync::Arc;
+
+use table_azure::{AzureTableStore, AzureTableStoreOptions, Service};
+use table_core::Error;
+use table_core::model::{Entity, IfMatch, Key, PartitionKey};
+use table_core::store::{
+    ErrorKind, GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore, limits,
+};
+use table_core::typed::{Table, TableEntity};
+
+use super::server::{Server, answer};
+use super::{run, store_with, table};
+
+const WRITTEN: &[(&str, &str)] = &[("ETag", "W/\"new\"")];
+
+fn cosmos(server: &Server) -> AzureTableStore {
+    let mut options = AzureTableStoreOptions::default();
+    options.service = Service::CosmosDb;
+    store_with(server, options)
+}
+
+/// Every write that carries an entity.
+fn writes(entity: &Entity) -> [Operation; 5] {
+    let entity = || entity.clone();
+    [
+        Operation::Insert(entity()),
+        Operation::Replace(entity(), IfMatch::Any),
+        Operation::Merge(entity(), IfMatch::Any),
+        Operation::InsertOrReplace(entity()),
+        Operation::InsertOrMerge(entity()),
+    ]
+}
+
+fn group_of(operations: impl IntoIterator<Item = Operation>, profile: &ServiceProfile) -> GroupTransaction {
+    let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), profile);
+    operations.into_iter().for_each(|operation| group.push(operation).unwrap());
+    group
+}
+
+/// Each write of the entity, alone and in a group, is refused without a request.
+async fn assert_refused(entity: &Entity, expected: impl Fn(&Error) -> bool) {
+    let server = Server::start([answer("204 No Content", WRITTEN, "")]).await;
+    let store = cosmos(&server);
+    for operation in writes(entity) {
+        let kind = operation.kind();
+        let error = store.write(&table(), operation.clone()).await.unwrap_err();
+        assert!(expected(&error), "{kind}: {error}");
+        // Built for Table Storage, which would take it.
+        let group = group_of([operation], &ServiceProfile::AZURE_TABLES);
+        let error = store.transact(&table(), group).await.unwrap_err();
+        assert_eq!(error.failed_index(), Some(0), "{kind}: {error}");
+        assert!(expected(error.root()), "{kind}: {error}");
+    }
+    assert!(server.asked().is_empty());
+}
+
+/// <https://learn.microsoft.com/azure/cosmos-db/table/faq>
+#[tokio::test]
+async fn names_that_it_reserves_are_refused() {
+    for name in ["id", "rid", "etag", "ResourceId"] {
+        let entity = Entity::new("p", "r").unwrap().with(name, 1);
+        let names_it =
+            |e: &Error| matches!(e.kind(), ErrorKind::InvalidName { .. }) && e.to_string().contains(name);
+        assert_refused(&entity, names_it).await;
+    }
+}
+
+#[tokio::test]
+async fn row_keys_have_255_bytes_of_utf_8() {
+    for row in ["x".repeat(256), "\u{e9}".repeat(128)] {
+        assert_refused(&Entity::new("p", row.as_str()).unwrap(), Error::is_limit_exceeded).await;
+        let server = Server::start([answer("204 No Content", &[], "")]).await;
+        let delete = Operation::Delete(Key::new("p", row.as_str()).unwrap(), IfMatch::Any);
+        assert!(cosmos(&server).write(&table(), delete).await.unwrap_err().is_limit_exceeded());
+        assert!(server.asked().is_empty());
+    }
+    let server = Server::start([answer("204 No Content", WRITTEN, "")]).await;
+    let longest = Entity::new("p", "x".repeat(255)).unwrap();
+    cosmos(&server).write(&table(), Operation::Insert(longest)).await.unwrap();
+}
+
+/// An entity of so many bytes of text.
+fn entity_of(row: &str, bytes: usize) -> Entity {
+    let pieces = bytes.div_ceil(32_000);
+    let pieces = (0..pieces).map(|n| (n, 32_000.min(bytes - n * 32_000)));
+    pieces.fold(Entity::new("p", row).unwrap(), |entity, (n, length)| {
+        entity.with(&format!("P{n}"), "x".repeat(length))
+    })
+}
+
+/// Entities may be larger than those of Table Storage, groups smaller.
+#[tokio::test]
+async fn entities_and_groups_have_two_mebibytes() {
+    let half = limits::COSMOS_ENTITY_BYTES / 4;
+    let server = Server::start([answer("204 No Content", WRITTEN, "")]).await;
+    let store = cosmos(&server);
+    store.write(&table(), Operation::Insert(entity_of("r", 2 * half - 20_000))).await.unwrap();
+    let error = store.write(&table(), Operation::Insert(entity_of("r", 2 * half))).await.unwrap_err();
+    assert!(error.is_limit_exceeded(), "{error}");
+    let inserts =
+        ["1", "2", "3"].map(|row| Operation::Insert(entity_of(row, limits::COSMOS_GROUP_BYTES / 3)));
+    let error = store.transact(&table(), group_of(inserts, &ServiceProfile::AZURE_TABLES)).await.unwrap_err();
+    assert!(error.is_limit_exceeded(), "{error}");
+    assert_eq!(server.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn names_of_tables_are_asked_for_as_they_are_written() {
+    let page = r#"{"value":[{"TableName":"ordA"},{"TableName":"OrdB"}]}"#;
+    let server = Server::start([answer("200 OK", &[], page)]).await;
+    let listed = cosmos(&server).list_tables(Some("Ord"), None).await.unwrap();
+    assert_eq!(listed.items.iter().map(|table| table.as_str()).collect::<Vec<_>>(), ["OrdB"]);
+    let line = server.only().line;
+    assert!(line.contains("$filter=TableName%20ge%20%27Ord%27%20and%20TableName%20lt%20%27Ore%27"), "{line}");
+}
+
+#[derive(Debug, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Order {
+    #[partition_key]
+    tenant: String,
+    #[row_key]
+    number: String,
+}
+
+#[tokio::test]
+async fn what_relies_on_order_is_refused_or_sorted_here() {
+    let page = r#"{"value":[{"PartitionKey":"p","RowKey":"2"},{"PartitionKey":"p","RowKey":"3"},
+        {"PartitionKey":"p","RowKey":"1"}]}"#;
+    let server = Server::start([answer("200 OK", &[], page)]).await;
+    let orders = Table::<Order>::new(Arc::new(cosmos(&server)), "Orders").unwrap();
+    let query = orders.query().partition(Order::partition("p").unwrap());
+    let required = query.clone().require_order();
+    let error = required.all().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("sorted_on_client"), "{error}");
+    assert!(required.first().await.is_err() && required.page(None).await.is_err());
+    assert!(server.asked().is_empty());
+    let numbers = |orders: Vec<Order>| orders.into_iter().map(|order| order.number).collect::<Vec<_>>();
+    let sorted = query.clone().sorted_on_client();
+    assert_eq!(numbers(sorted.all().await.unwrap()), ["1", "2", "3"]);
+    assert_eq!(numbers(sorted.limit(2).all().await.unwrap()), ["1", "2"]);
+    // Its first ones are any ones: the service would be asked for as many.
+    assert!(server.asked().iter().all(|asked| !asked.line.contains("$top")));
+    assert_eq!(numbers(query.all().await.unwrap()), ["2", "3", "1"]);
+}
+
+#[tokio::test]
+async fn upserts_that_merge_are_tunnelled_too() {
+    let server = Server::start([answer("204 No Content", WRITTEN, "")]).await;
+    run(&cosmos(&server), OperationKind::InsertOrMerge).await.unwrap();
+    let asked = server.only();
+    assert!(asked.line.starts_with("POST /acc/Orders(PartitionKey="), "{}", asked.line);
+    assert_eq!((asked.header("x-http-method"), asked.header("if-match")), (Some("MERGE"), None));
+}
