@@ -86,6 +86,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     {
         let table = Table::<T>::new(store, name)?;
         let store = Arc::clone(table.store());
+        store.profile().check_reads("indexes")?;
         table.create_if_missing().await?;
         let has_more = !more.is_empty();
         let indexes = all_indexes::<T>(more)?;
