@@ -147,6 +147,24 @@ mod tests {
         assert!(matches!(c.secret, Secret::Sas(Sas(sas)) if sas == "sv=1&sig=a%3D"));
     }
 
+    /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string#create-a-connection-string-for-an-explicit-storage-endpoint>
+    #[test]
+    fn explicit_endpoints_of_every_service_and_a_secondary() {
+        let c = parse(
+            "DefaultEndpointsProtocol=https;BlobEndpoint=http://b;FileEndpoint=http://f;QueueEndpoint=http://q;\
+            TableEndpoint=https://orders.example;TableSecondaryEndpoint=https://orders-2.example;AccountName=acc;AccountKey=a2V5",
+        );
+        assert_eq!(c.endpoint, "https://orders.example");
+        assert_eq!(c.secondary.as_deref(), Some("https://orders-2.example"));
+        let c =
+            parse("AccountName=acc;SharedAccessSignature=sv=1&sig=x;EndpointSuffix=core.usgovcloudapi.net");
+        assert_eq!(c.endpoint, "https://acc.table.core.usgovcloudapi.net");
+        assert_eq!(
+            parse("DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5").endpoint,
+            "http://a.table.core.windows.net"
+        );
+    }
+
     #[test]
     fn cosmos() {
         let c = parse(

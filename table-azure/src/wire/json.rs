@@ -1,12 +1,12 @@
 //! JSON, read from the front, without copies where it has no escapes.
 
+mod text;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use table_core::Error;
 use table_core::store::ErrorKind;
-
-use super::words::before_quote;
 
 /// How deep arrays and objects may lie in each other where they are skipped.
 const DEPTH: usize = 64;
@@ -127,32 +127,6 @@ impl<'a> Json<'a> {
         }
     }
 
-    #[inline]
-    pub(super) fn text(&mut self) -> Result<Cow<'a, str>> {
-        self.expect(b'"')?;
-        let start = self.at;
-        match self.stop(start)? {
-            (end, b'"') => {
-                self.at = end + 1;
-                Ok(Cow::Borrowed(&self.text[start..end]))
-            }
-            (backslash, _) => self.escaped(start, backslash),
-        }
-    }
-
-    /// Appends a text to `out`.
-    pub(super) fn text_into(&mut self, out: &mut String) -> Result<()> {
-        self.expect(b'"')?;
-        let start = self.at;
-        let (end, stop) = self.stop(start)?;
-        if stop != b'"' {
-            return self.unescape(start, end, out);
-        }
-        out.push_str(&self.text[start..end]);
-        self.at = end + 1;
-        Ok(())
-    }
-
     /// How far it has been read.
     pub(super) const fn at(&self) -> usize {
         self.at
@@ -200,56 +174,6 @@ impl<'a> Json<'a> {
             Some(b'[') => self.array(|json| json.skip_within(inner().unwrap_or_default())),
             _ => self.scalar().map(drop),
         }
-    }
-
-    /// The next quote or backslash.
-    #[inline]
-    fn stop(&self, from: usize) -> Result<(usize, u8)> {
-        let bytes = self.text.as_bytes();
-        let at = from + before_quote(&bytes[from..]);
-        bytes.get(at).map(|stop| (at, *stop)).ok_or_else(|| self.broken("a text without end"))
-    }
-
-    /// A text from its first backslash on.
-    fn escaped(&mut self, start: usize, backslash: usize) -> Result<Cow<'a, str>> {
-        let mut text = String::with_capacity(2 * (backslash - start) + 64);
-        self.unescape(start, backslash, &mut text)?;
-        Ok(Cow::Owned(text))
-    }
-
-    /// Appends a text from its first backslash on, and what came before that.
-    fn unescape(&mut self, start: usize, mut backslash: usize, text: &mut String) -> Result<()> {
-        let (mut from, before) = (start, text.len());
-        loop {
-            let escape = self.text.as_bytes().get(backslash + 1).copied();
-            let Some(escape @ (b'"' | b'\\' | b'/')) = escape else {
-                text.truncate(before);
-                text.push_str(&self.rarely_escaped(start)?);
-                return Ok(());
-            };
-            text.push_str(&self.text[from..backslash]);
-            text.push(char::from(escape));
-            from = backslash + 2;
-            let (at, stop) = self.stop(from)?;
-            if stop == b'"' {
-                text.push_str(&self.text[from..at]);
-                self.at = at + 1;
-                return Ok(());
-            }
-            backslash = at;
-        }
-    }
-
-    /// A text with escapes of every kind.
-    fn rarely_escaped(&mut self, start: usize) -> Result<String> {
-        let mut rest = serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
-        let text = match rest.next() {
-            Some(Ok(text)) => text,
-            Some(Err(error)) => return Err(self.broken(error.to_string())),
-            None => return Err(self.broken("a text without end")),
-        };
-        self.at = start - 1 + rest.byte_offset();
-        Ok(text)
     }
 
     fn number(&mut self) -> Result<Scalar<'a>> {
@@ -306,61 +230,4 @@ fn number<'a>(text: &str) -> Option<Scalar<'a>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::Value;
-
-    use super::*;
-
-    fn scalar(json: &str) -> Option<Scalar<'_>> {
-        read(json.as_bytes(), Json::scalar).ok()
-    }
-
-    fn as_serde_has_it(json: &str) -> Option<Scalar<'_>> {
-        Some(match serde_json::from_str(json).ok()? {
-            Value::Null => Scalar::Null,
-            Value::Bool(value) => Scalar::Boolean(value),
-            Value::Number(number) => match number.as_i64() {
-                Some(integer) => Scalar::Integer(integer),
-                None => Scalar::Decimal(number.as_f64()?),
-            },
-            Value::String(text) => Scalar::Text(Cow::Owned(text)),
-            Value::Array(_) | Value::Object(_) => return None,
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn numbers_are_those_of_serde_json(json in "-?[0-9]{0,20}(\\.[0-9]{0,6})?([eE][+-]?[0-9]{0,3})?|[-+.eE0-9]{1,6}") {
-            prop_assert_eq!(scalar(&json), as_serde_has_it(&json), "{}", json);
-        }
-
-        #[test]
-        fn texts_are_those_of_serde_json(text in any::<String>(), broken in "\"[a\\\\\"/bfnrtu0d8]{0,12}\"?") {
-            let json = serde_json::to_string(&text).unwrap();
-            prop_assert_eq!(scalar(&json), Some(Scalar::Text(Cow::Owned(text))));
-            prop_assert_eq!(scalar(&broken), as_serde_has_it(&broken), "{}", broken);
-        }
-
-        #[test]
-        fn what_is_skipped_is_json(json in "[\\[\\]{},:\" 01tnrulfase.-]{0,16}") {
-            let skipped = read(json.as_bytes(), Json::skip).is_ok();
-            prop_assert_eq!(skipped, serde_json::from_str::<Value>(&json).is_ok(), "{}", json);
-        }
-    }
-
-    #[test]
-    fn depth_has_an_end() {
-        let nested = |depth| ["[".repeat(depth), "]".repeat(depth)].concat();
-        assert!(read(nested(DEPTH).as_bytes(), Json::skip).is_ok());
-        assert!(read(nested(DEPTH + 1).as_bytes(), Json::skip).is_err());
-        assert!(read("[".repeat(1 << 20).as_bytes(), Json::skip).is_err());
-    }
-
-    #[test]
-    fn errors_say_where() {
-        let error = read(b"{\"a\" 1}", Json::skip).unwrap_err();
-        let cause = std::error::Error::source(&error).unwrap().to_string();
-        assert_eq!(cause, "byte 5: expected ':'");
-    }
-}
+mod tests;

@@ -1,0 +1,84 @@
+//! Texts and their escapes.
+
+use std::borrow::Cow;
+
+use super::{Json, Result};
+use crate::wire::words::before_quote;
+
+impl<'a> Json<'a> {
+    #[inline]
+    pub(in crate::wire) fn text(&mut self) -> Result<Cow<'a, str>> {
+        self.expect(b'"')?;
+        let start = self.at;
+        match self.stop(start)? {
+            (end, b'"') => {
+                self.at = end + 1;
+                Ok(Cow::Borrowed(&self.text[start..end]))
+            }
+            (backslash, _) => self.escaped(start, backslash),
+        }
+    }
+
+    /// Appends a text to `out`.
+    pub(in crate::wire) fn text_into(&mut self, out: &mut String) -> Result<()> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let (end, stop) = self.stop(start)?;
+        if stop != b'"' {
+            return self.unescape(start, end, out);
+        }
+        out.push_str(&self.text[start..end]);
+        self.at = end + 1;
+        Ok(())
+    }
+
+    /// The next quote or backslash.
+    #[inline]
+    fn stop(&self, from: usize) -> Result<(usize, u8)> {
+        let bytes = self.text.as_bytes();
+        let at = from + before_quote(&bytes[from..]);
+        bytes.get(at).map(|stop| (at, *stop)).ok_or_else(|| self.broken("a text without end"))
+    }
+
+    /// A text from its first backslash on.
+    fn escaped(&mut self, start: usize, backslash: usize) -> Result<Cow<'a, str>> {
+        let mut text = String::with_capacity(2 * (backslash - start) + 64);
+        self.unescape(start, backslash, &mut text)?;
+        Ok(Cow::Owned(text))
+    }
+
+    /// Appends a text from its first backslash on, and what came before that.
+    fn unescape(&mut self, start: usize, mut backslash: usize, text: &mut String) -> Result<()> {
+        let (mut from, before) = (start, text.len());
+        loop {
+            let escape = self.text.as_bytes().get(backslash + 1).copied();
+            let Some(escape @ (b'"' | b'\\' | b'/')) = escape else {
+                text.truncate(before);
+                text.push_str(&self.rarely_escaped(start)?);
+                return Ok(());
+            };
+            text.push_str(&self.text[from..backslash]);
+            text.push(char::from(escape));
+            from = backslash + 2;
+            let (at, stop) = self.stop(from)?;
+            if stop == b'"' {
+                text.push_str(&self.text[from..at]);
+                self.at = at + 1;
+                return Ok(());
+            }
+            backslash = at;
+        }
+    }
+
+    /// A text with escapes of every kind.
+    fn rarely_escaped(&mut self, start: usize) -> Result<String> {
+        let mut rest = serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
+        let text = match rest.next() {
+            Some(Ok(text)) => text,
+            Some(Err(error)) => return Err(self.broken(error.to_string())),
+            None => return Err(self.broken("a text without end")),
+        };
+        self.at = start - 1 + rest.byte_offset();
+        Ok(text)
+    }
+}
