@@ -20,6 +20,16 @@ pub(crate) const SYSTEM: [(&str, &str); 4] = [
     ("EntityVersion", "it tells the schema version"),
 ];
 
+/// What index entries say of themselves: an entity with such a property would be taken for one.
+pub(crate) const ENTRIES: [(&str, &str); 5] = [
+    ("IndexName", ENTRY),
+    ("OwnerPartition", ENTRY),
+    ("OwnerRow", ENTRY),
+    ("OwnerWrite", ENTRY),
+    ("OwnerPending", ENTRY),
+];
+const ENTRY: &str = "the entries of its indexes have it";
+
 /// What the derive was put on.
 pub(crate) enum Input<'a> {
     Entity(Box<Entity<'a>>),
@@ -119,6 +129,9 @@ fn entity<'a>(
     let mut reserved = SYSTEM.to_vec();
     if let Some(Discriminator::Property(name)) = &discriminator {
         reserved.push((name, DISCRIMINATOR));
+    }
+    if input.attrs.iter().any(|attr| attr.path().is_ident("index")) {
+        reserved.extend(ENTRIES);
     }
     let rename_all = container.rename_all.as_ref().map(|(_, case)| *case);
     let owner = if container.wide.is_some() { Owner::Wide } else { Owner::Entity };

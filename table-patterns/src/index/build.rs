@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::build_groups::Groups;
 use super::catalog::{CatalogEntry, Loaded};
 use super::definition::{Index, Placement, Uniqueness};
-use super::entry::Maintainer as _;
+use super::entry::{Entry, Maintainer as _};
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
@@ -282,6 +282,7 @@ impl<'a> IndexBuild<'a> {
         from: Option<&Continuation>,
         entry: &mut CatalogEntry,
     ) -> Result<()> {
+        window.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
             return self.rewrite(window).await;
         }

@@ -85,8 +85,8 @@ impl Removal<'_> {
     }
 
     async fn page(&self, from: Option<&Continuation>) -> Result<(Vec<Entity>, Option<Continuation>)> {
-        let (table, query) = (self.entities.index_table(&self.index), IndexedEntities::rows_of(&self.index));
-        let page = self.entities.store().query(&table, &query, from).await?;
+        let query = IndexedEntities::rows_of(&self.index);
+        let page = self.entities.query_rows(&self.index, &query, from).await?;
         Ok((page.items, page.continuation))
     }
 

@@ -7,6 +7,8 @@ use table_core::store::{Error, Result, TableStore};
 use tokio::time::Instant;
 
 use super::shape::Shape;
+use super::shared::is_shared_row;
+use crate::journal::is_unique_row_property;
 
 /// Where an entry is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,12 +59,27 @@ impl Entry {
             .with(Self::OWNER_ROW, self.owner.row())
     }
 
-    /// The name of the index whose entry a row is, if it is one.
+    /// The name of the index whose entry a row is, if it is one: an entity that has nothing but a property of that
+    /// name is none.
     pub fn index_of(row: &Entity) -> Option<&str> {
         match row.get(Self::INDEX) {
-            Some(ValueRef::String(name)) => Some(name),
+            Some(ValueRef::String(name)) if Self::owner_of(row).is_ok() || is_shared_row(row) => Some(name),
             _ => None,
         }
+    }
+
+    /// Refuses an entity that could be taken for an entry, or whose properties an entry would replace.
+    ///
+    /// # Errors
+    /// A property of it has a name that entries use.
+    pub(crate) fn check_owner(entity: &Entity) -> Result<()> {
+        let taken = |name: &str| Self::OWN.contains(&name) || is_unique_row_property(name);
+        let Some(p) = entity.properties().iter().find(|p| taken(p.name())) else { return Ok(()) };
+        let reason = format!(
+            "the entity {} has it, and the entries of indexes are told from entities by it: rename the property",
+            entity.key()
+        );
+        Err(Error::invalid_name("property name", p.name(), reason))
     }
 
     /// The properties that every entry has beside its payload.

@@ -89,10 +89,9 @@ impl IndexedEntities {
         trust: Trust,
         places: &Semaphore,
     ) -> Result<Page<(RowKey, Entity)>> {
-        let (table, query) = (self.index_table(index), part.query.to_query(index));
         let page = {
             let _place = places.acquire().await.ok();
-            self.store().query(&table, &query, part.from.as_ref()).await?
+            self.query_rows(index, &part.query.to_query(index), part.from.as_ref()).await?
         };
         let resolved = stream::iter(page.items).map(|entry| async move {
             let row = entry.key().row_key();

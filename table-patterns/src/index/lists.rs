@@ -88,8 +88,9 @@ impl IndexedEntities {
     pub async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
         let index = self.summary_index(index).await?;
         let rows = self.store().query_all(self.table(), &query.to_query(index)).await?;
+        let rows = rows.into_iter().filter(|row| super::Entry::index_of(row) == Some(index.name()));
         let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
-        rows.into_iter().map(read).collect()
+        rows.map(read).collect()
     }
 
     /// Deletes blobs that crashes left and no list names; how many. Waits the longest lease of

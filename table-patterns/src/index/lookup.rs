@@ -1,5 +1,5 @@
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::model::{Entity, Key, Properties};
 use table_core::query::{Continuation, Filter, KeyBounds, Page, Query, Range};
 use table_core::store::{Error, Result};
 
@@ -68,8 +68,7 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
         of_entities(index)?;
-        let table = self.index_table(index);
-        let page = self.store().query(&table, &query.to_query(index), from).await?;
+        let page = self.query_rows(index, &query.to_query(index), from).await?;
         if index.shape().is_list() {
             let items = self.follow_lists(index, page.items, limit).await?;
             return Ok(Page { items, continuation: page.continuation });
@@ -170,6 +169,20 @@ impl IndexedEntities {
         }
     }
 
+    /// A page of the rows of an index. One request.
+    pub(super) async fn query_rows(
+        &self,
+        index: &Index,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let mut page = self.store().query(&self.index_table(index), query, from).await?;
+        if !matches!(index.shape(), Shape::Copy { .. }) {
+            page.items.retain(|row| Entry::index_of(row) == Some(index.name()));
+        }
+        Ok(page)
+    }
+
     pub(super) async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
         let follows = *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
         if !follows {
@@ -264,5 +277,5 @@ pub(super) fn payload(index: &Index, entry: Entity) -> Result<Entity> {
 
 /// Whether a row is neither an index entry nor a system row.
 pub(super) fn is_entity(row: &Entity) -> bool {
-    !row.key().is_system() && !matches!(row.get(Entry::INDEX), Some(ValueRef::String(_)))
+    !row.key().is_system() && Entry::index_of(row).is_none()
 }

@@ -11,7 +11,7 @@ use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::lookup::is_entity;
 use super::shape::Shape;
-use crate::journal::{Rule, is_pending};
+use crate::journal::{Rule, is_pending, is_unique_row_property};
 
 /// What a scrub does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl IndexedEntities {
         from: Option<&Continuation>,
         report: &mut ScrubReport,
     ) -> Result<Option<Continuation>> {
-        let page = self.store().query(&self.index_table(index), &Self::rows_of(index), from).await?;
+        let page = self.query_rows(index, &Self::rows_of(index), from).await?;
         if index.shape().is_shared() {
             for row in page.items {
                 self.check_shared(index, row, mode, report).await?;
@@ -266,8 +266,10 @@ enum Found {
     Taken,
 }
 
-/// Whether a row is the entry: the same owner and payload.
+/// Whether a row is the entry: the same owner and payload, and nothing left of an older one.
 fn agrees(wanted: &Entry, row: &Entity) -> bool {
     let wanted = wanted.to_entity();
+    let payload = row.properties().iter().filter(|p| !is_unique_row_property(p.name()));
     wanted.properties().iter().all(|p| row.get(p.name()) == Some(p.value()))
+        && payload.count() == wanted.properties().iter().count()
 }

@@ -43,6 +43,7 @@ impl Plan {
 impl Journal {
     pub(super) fn plan(&self, changes: &[Change], valid_until: Option<Instant>) -> Result<Plan> {
         let id = WriteId::fresh();
+        changes.iter().filter_map(|change| change.new.as_ref()).try_for_each(Entry::check_owner)?;
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
         let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
         let partition = first.key().partition_key();

@@ -46,6 +46,12 @@ impl ListRow {
     }
 }
 
+/// Whether a row has properties of a list.
+pub(super) fn is_list(row: &Entity) -> bool {
+    let binary = |name: &str| matches!(row.get(&format!("{name}0")), Some(ValueRef::Binary(_)));
+    matches!(row.get(BLOB), Some(ValueRef::String(_))) || binary(MEMBERS) || binary(CHUNKS)
+}
+
 fn damaged(row: &Entity) -> Error {
     Error::decode("list of references", row.key(), MEMBERS, "references in format 1", "something else")
 }

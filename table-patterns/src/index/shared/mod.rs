@@ -171,6 +171,11 @@ impl<'a> SharedRows<'a> {
     }
 }
 
+/// Whether a row has what a list, a chunk of one, or a summary has.
+pub(crate) fn is_shared_row(row: &Entity) -> bool {
+    list::is_list(row) || summary::is_summary(row)
+}
+
 /// Whether another writer of the same row was quicker.
 pub(crate) fn is_conflict(error: &Error) -> bool {
     !error.is_ambiguous()

@@ -73,6 +73,11 @@ impl Summary {
     }
 }
 
+/// Whether a row has the properties of a summary.
+pub(super) fn is_summary(row: &Entity) -> bool {
+    matches!(row.get(COUNT), Some(ValueRef::Int64(_)))
+}
+
 /// What an entity adds to its summary.
 ///
 /// # Errors

@@ -3,6 +3,7 @@ mod copies;
 mod entities;
 mod lists;
 mod refused;
+mod reserved;
 mod slow;
 mod states;
 mod summaries;

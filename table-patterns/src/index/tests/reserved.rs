@@ -1,0 +1,79 @@
+//! Names of properties that entries have for themselves.
+
+use table_core::model::{Entity, Key, TableName};
+use table_core::store::{Operation, Result};
+
+use super::world::{World, by_city, person, placements};
+use crate::index::{IndexQuery, IndexState, Payload, Placement, ScrubMode, Shape, Trust};
+
+const NAMES: [&str; 5] = ["IndexName", "OwnerPartition", "OwnerRow", "OwnerWrite", "OwnerPending"];
+
+/// An entry's owner is in its properties: an entity's of that name would be lost in a full copy.
+#[tokio::test(start_paused = true)]
+async fn are_refused_in_entities() -> Result<()> {
+    for placement in placements() {
+        let world = World::new().await?;
+        let people = world.open(vec![by_city(placement, Shape::Row).unique_within_table()]).await?;
+        for name in NAMES {
+            let before = world.meter.total();
+            let error = people.insert(person(1, "oslo")?.with(name, "city")).await.unwrap_err();
+            assert!(error.to_string().contains(name) && error.to_string().contains("rename"), "{error}");
+            assert_eq!(world.meter.total(), before, "it was sent");
+        }
+    }
+    Ok(())
+}
+
+/// What a plain table has written is no entry for a property of that name alone.
+#[tokio::test(start_paused = true)]
+async fn alone_make_no_entry() -> Result<()> {
+    for shape in [Shape::Row, Shape::LIST, Shape::Summary { sums: vec![] }] {
+        let world = World::new().await?;
+        let people = world.open(vec![by_city(Placement::SamePartition, shape.clone())]).await?;
+        let table = TableName::new("People")?;
+        let plain = person(7, "rome")?.with("IndexName", "city");
+        world.store.write(&table, Operation::Insert(plain.clone())).await?;
+        people.insert(person(1, "oslo")?).await?;
+        if !matches!(shape, Shape::Summary { .. }) {
+            let found = people.all("city", &IndexQuery::partition("p"), Trust::Entry).await?;
+            assert_eq!(found.len(), 1, "a lookup meets it");
+            let report = people.scrub("city", ScrubMode::Report).await?;
+            assert_eq!((report.entries, report.dangling, report.missing), (1, 0, 1), "{shape}");
+        }
+        people.drop_index("city").await?;
+        assert!(people.get(plain.key()).await?.is_some(), "the drop of a {shape} took an entity along");
+        let refused = people.build("city")?.run().await;
+        if matches!(shape, Shape::Summary { .. }) {
+            refused?;
+        } else {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("IndexName") && refused.contains("00007"), "{refused}");
+            assert_eq!(people.state("city"), IndexState::Building);
+        }
+    }
+    Ok(())
+}
+
+/// An older entry can hold more than the entity has now: a paused writer leaves it so.
+#[tokio::test(start_paused = true)]
+async fn of_an_older_state_are_found_by_a_scrub() -> Result<()> {
+    let world = World::new().await?;
+    for placement in placements() {
+        let index = by_city(placement, Shape::Row).with_payload(Payload::Full).unique_within_table();
+        let people = world.open(vec![index.clone()]).await?;
+        people.insert(person(1, "oslo")?).await?;
+        let entry = index.entry(people.table(), &person(1, "oslo")?)?.unwrap();
+        let row = world.store.get(&entry.location.table, &entry.location.key, None).await?.unwrap();
+        let stale: Entity = row.with("Nickname", "ken");
+        world.store.write(&entry.location.table, Operation::InsertOrReplace(stale)).await?;
+        assert_eq!(people.scrub("city", ScrubMode::Report).await?.missing, 1);
+        assert_eq!(people.scrub("city", ScrubMode::Repair).await?.missing, 1);
+        assert_eq!(people.scrub("city", ScrubMode::Report).await?.missing, 0);
+        let key: &Key = &entry.location.key;
+        let found = people.find("city", key, Trust::Entry).await?.unwrap();
+        assert!(found.get("Nickname").is_none(), "{found:?}");
+        people.modify(person(1, "oslo")?.key(), |_| Ok(None)).await?;
+        people.drop_index("city").await?;
+    }
+    Ok(())
+}
