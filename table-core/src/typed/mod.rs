@@ -22,7 +22,7 @@ pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGroup};
 pub use index::{
     EntriesOf, IndexEntries, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness,
-    IndexedEntity, ListOverflow, ManyEntries, OneEntry, PartRange,
+    IndexedEntity, ListOverflow, ManyEntries, OneEntry, PartEncoding, PartRange,
 };
 pub use large_field::LargeField;
 pub use operand::Operand;

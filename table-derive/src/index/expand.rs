@@ -1,15 +1,16 @@
 //! What is generated for indexes: their schemas, the keys of entries, lookups.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
+use syn::spanned::Spanned as _;
 
 use super::lookup;
 use super::model::{Index, Placement};
 use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 use crate::entity::{Entity, check_template, key_writer};
 use crate::fields::{Field, is_option};
-use crate::template::{Template, plain};
+use crate::template::{Part, Template, plain};
 
 /// `IndexedEntity`, the writers of keys, and the lookups.
 pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -99,6 +100,7 @@ fn schema(entity: &Entity<'_>, index: &Index) -> TokenStream {
     };
     let partition = index.partition.as_ref().map(Template::display).unwrap_or_default();
     let row = index.row.display();
+    let parts = index.templates().flat_map(Template::parts).filter_map(|part| encoding(entity, part));
     quote! {
         #typed::IndexSchema {
             name: #name,
@@ -108,8 +110,22 @@ fn schema(entity: &Entity<'_>, index: &Index) -> TokenStream {
             uniqueness: #typed::IndexUniqueness::#uniqueness,
             partition_key: #partition,
             row_key: #row,
+            parts: &[#(#parts),*],
         }
     }
+}
+
+/// How a part is written, as far as the template does not say.
+fn encoding(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
+    let krate = &entity.krate;
+    let field = entity.fields.iter().find(|f| f.ident == part.field)?;
+    let ty = field.value_type();
+    let of = quote_spanned!(ty.span()=> <#ty as #krate::model::KeyPart>);
+    let width = match (part.width, part.shards) {
+        (None, None) => quote!(#of::WIDTH),
+        _ => quote!(::core::option::Option::None),
+    };
+    Some(quote!(#krate::typed::PartEncoding { name: #of::ENCODING, width: #width }))
 }
 
 fn writers(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {

@@ -46,6 +46,7 @@ fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream 
     let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
     quote! {
         const WIDTH: ::core::option::Option<usize> = ::core::option::Option::None;
+        const ENCODING: &'static str = "text";
 
         fn encode(
             &self,
@@ -76,6 +77,7 @@ fn newtype(value: &Value<'_>, member: &Member, ty: &Type) -> TokenStream {
     quote! {
         const WIDTH: ::core::option::Option<usize> = #part::WIDTH;
         const PADS: bool = #part::PADS;
+        const ENCODING: &'static str = #part::ENCODING;
 
         fn encode(
             &self,

@@ -62,8 +62,9 @@ impl Entry {
     /// The name of the index whose entry a row is, if it is one: an entity that has nothing but a property of that
     /// name is none.
     pub fn index_of(row: &Entity) -> Option<&str> {
+        let owned = || row.properties().iter().any(|p| p.name() != Self::INDEX && is_entrys(p.name()));
         match row.get(Self::INDEX) {
-            Some(ValueRef::String(name)) if Self::owner_of(row).is_ok() || is_shared_row(row) => Some(name),
+            Some(ValueRef::String(name)) if owned() || is_shared_row(row) => Some(name),
             _ => None,
         }
     }
@@ -73,8 +74,7 @@ impl Entry {
     /// # Errors
     /// A property of it has a name that entries use.
     pub(crate) fn check_owner(entity: &Entity) -> Result<()> {
-        let taken = |name: &str| Self::OWN.contains(&name) || is_unique_row_property(name);
-        let Some(p) = entity.properties().iter().find(|p| taken(p.name())) else { return Ok(()) };
+        let Some(p) = entity.properties().iter().find(|p| is_entrys(p.name())) else { return Ok(()) };
         let reason = format!(
             "the entity {} has it, and the entries of indexes are told from entities by it: rename the property",
             entity.key()
@@ -99,6 +99,11 @@ impl Entry {
         };
         Key::new(text(Self::OWNER_PARTITION)?, text(Self::OWNER_ROW)?)
     }
+}
+
+/// Whether a property is one that entries have beside their payload.
+pub(super) fn is_entrys(name: &str) -> bool {
+    Entry::OWN.contains(&name) || is_unique_row_property(name)
 }
 
 /// Derives index entries from entities.

@@ -4,7 +4,7 @@ use table_core::query::{Continuation, Filter, KeyBounds, Page, Query, Range};
 use table_core::store::{Error, Result};
 
 use super::definition::{Index, Payload, Placement};
-use super::entry::{Entry, Location, Maintainer as _};
+use super::entry::{Entry, Location, Maintainer as _, is_entrys};
 use super::indexed::IndexedEntities;
 use super::shape::Shape;
 use super::state::IndexState;
@@ -267,8 +267,7 @@ impl IndexQuery {
 pub(super) fn payload(index: &Index, entry: Entity) -> Result<Entity> {
     let owner = Entry::owner_of(&entry)?;
     let (_, mut properties): (Key, Properties) = entry.into_parts();
-    properties
-        .retain(|p| !Entry::OWN.contains(&p.name()) && !crate::journal::is_unique_row_property(p.name()));
+    properties.retain(|p| !is_entrys(p.name()));
     if let Some((property, value)) = index.discriminator() {
         properties.set(property, value.as_str());
     }

@@ -35,6 +35,7 @@ use super::ValueError;
 ///
 /// impl KeyPart for Square {
 ///     const WIDTH: Option<usize> = Some(3);
+///     const ENCODING: &'static str = "grid square";
 ///
 ///     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
 ///         out.text(&self.0.iter().collect::<String>());
@@ -60,6 +61,10 @@ pub trait KeyPart: Sized {
     const WIDTH: Option<usize>;
     /// Whether a template may choose the width: `{id:06}`.
     const PADS: bool = false;
+    /// What the text is, in a word or two: types that write the same text have the same. It is part of the
+    /// definition of an index, so that a field of another encoding is noticed: choose another
+    /// whenever `encode` writes otherwise.
+    const ENCODING: &'static str = "its own";
 
     /// Writes the value.
     ///

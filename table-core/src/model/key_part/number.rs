@@ -9,6 +9,9 @@ use crate::model::ValueError;
     note = "`Reverse` takes integers, `DateTime<Utc>`, `NaiveDateTime` and `Ticks`"
 )]
 pub trait ReverseKeyPart: KeyPart {
+    /// As [`KeyPart::ENCODING`], of the reversed text.
+    const REVERSED: &'static str;
+
     /// Writes the value so that larger values sort first, in [`KeyPart::WIDTH`] characters.
     ///
     /// # Errors
@@ -25,6 +28,7 @@ pub trait ReverseKeyPart: KeyPart {
 impl<T: ReverseKeyPart> KeyPart for Reverse<T> {
     const WIDTH: Option<usize> = T::WIDTH;
     const PADS: bool = T::PADS;
+    const ENCODING: &'static str = T::REVERSED;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         self.0.encode_reversed(out)
@@ -42,6 +46,7 @@ macro_rules! number {
         impl KeyPart for $int {
             const WIDTH: Option<usize> = Some($digits);
             const PADS: bool = $pads;
+            const ENCODING: &'static str = if $pads { "unsigned" } else { "signed" };
 
             #[inline]
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
@@ -55,6 +60,8 @@ macro_rules! number {
         }
 
         impl ReverseKeyPart for $int {
+            const REVERSED: &'static str = if $pads { "reversed unsigned" } else { "reversed signed" };
+
             fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 out.number_reversed($to(*self), $digits)
             }
@@ -91,6 +98,7 @@ number! {
 
 impl KeyPart for bool {
     const WIDTH: Option<usize> = Some(1);
+    const ENCODING: &'static str = "bool";
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.text(if *self { "1" } else { "0" });

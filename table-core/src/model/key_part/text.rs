@@ -17,6 +17,7 @@ macro_rules! text {
     ($($text:ty),*) => {$(
         impl KeyPart for $text {
             const WIDTH: Option<usize> = None;
+            const ENCODING: &'static str = "text";
 
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 out.text(self);
@@ -37,6 +38,7 @@ text!(String, Box<str>, Arc<str>, Cow<'static, str>);
 
 impl KeyPart for Uuid {
     const WIDTH: Option<usize> = Some(uuid::fmt::Hyphenated::LENGTH);
+    const ENCODING: &'static str = "uuid";
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.text(self.hyphenated().encode_lower(&mut Self::encode_buffer()));

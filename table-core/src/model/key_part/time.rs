@@ -8,6 +8,7 @@ const TICKS_WIDTH: usize = 19;
 
 impl KeyPart for Ticks {
     const WIDTH: Option<usize> = Some(TICKS_WIDTH);
+    const ENCODING: &'static str = "ticks";
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.number(self.get().unsigned_abs(), TICKS_WIDTH)
@@ -21,6 +22,8 @@ impl KeyPart for Ticks {
 
 /// `String.Format("{0:D19}", DateTime.MaxValue.Ticks - ticks)`, the log tail pattern's key.
 impl ReverseKeyPart for Ticks {
+    const REVERSED: &'static str = "reversed ticks";
+
     fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.number(self.inverted().unsigned_abs(), TICKS_WIDTH)
     }
@@ -38,6 +41,7 @@ macro_rules! as_ticks {
         /// As [`Ticks`]: what is finer than 100 ns is dropped.
         impl KeyPart for $time {
             const WIDTH: Option<usize> = Ticks::WIDTH;
+            const ENCODING: &'static str = Ticks::ENCODING;
 
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 Ticks::checked(self.$utc())?.encode(out)
@@ -49,6 +53,8 @@ macro_rules! as_ticks {
         }
 
         impl ReverseKeyPart for $time {
+            const REVERSED: &'static str = Ticks::REVERSED;
+
             fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 Ticks::checked(self.$utc())?.encode_reversed(out)
             }
@@ -68,6 +74,7 @@ as_ticks! {
 /// `YYYY-MM-DD`, years 0 to 9999.
 impl KeyPart for NaiveDate {
     const WIDTH: Option<usize> = Some(10);
+    const ENCODING: &'static str = "date";
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         let text = self.to_string();

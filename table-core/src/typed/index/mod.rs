@@ -10,4 +10,5 @@ pub use entries::{EntriesOf, IndexEntries, ManyEntries, OneEntry};
 pub use part_range::PartRange;
 pub use schema::{
     IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity, ListOverflow,
+    PartEncoding,
 };

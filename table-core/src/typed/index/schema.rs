@@ -66,6 +66,15 @@ pub enum IndexUniqueness {
     Table,
 }
 
+/// How a part of a template is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartEncoding {
+    /// [`KeyPart::ENCODING`](crate::model::KeyPart::ENCODING) of the field's type.
+    pub name: &'static str,
+    /// The characters that it takes, where the template does not say and they do not vary.
+    pub width: Option<usize>,
+}
+
 /// What `#[index(…)]` declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexSchema {
@@ -83,6 +92,9 @@ pub struct IndexSchema {
     pub partition_key: &'static str,
     /// The template of the entries' RowKey.
     pub row_key: &'static str,
+    /// The encodings of the templates' parts, those of the PartitionKey first: with another type of a field the
+    /// same template gives other keys.
+    pub parts: &'static [PartEncoding],
 }
 
 /// A struct with declared indexes. Derived with the entity where it has `#[index(name, …)]`:

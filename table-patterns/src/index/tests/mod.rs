@@ -1,5 +1,6 @@
 mod collisions;
 mod copies;
+mod declared;
 mod entities;
 mod lists;
 mod refused;

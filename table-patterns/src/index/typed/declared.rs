@@ -4,7 +4,7 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::store::Result;
 use table_core::typed::{
     Discriminator, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity,
-    ListOverflow, Schema,
+    ListOverflow, PartEncoding, Schema,
 };
 
 use crate::index::definition::{Index, Payload, Placement};
@@ -17,7 +17,7 @@ pub(super) fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema)
         IndexPlacement::OtherPartition => Placement::OtherPartition,
         IndexPlacement::OtherTable(name) => Placement::OtherTable(TableName::new(name)?),
     };
-    let templates = format!("{}|{}", schema.partition_key, schema.row_key);
+    let templates = format!("{}|{}{}", schema.partition_key, schema.row_key, encodings(schema));
     let index = Index::new(schema.name, placement, templates, move |e| key_of::<T>(n, e))
         .with_payload(payload(T::SCHEMA, schema.payload))
         .with_shape(shape(schema.shape));
@@ -30,6 +30,16 @@ pub(super) fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema)
         IndexUniqueness::Partition => index.unique_within_partition(),
         IndexUniqueness::Table => index.unique_within_table(),
     })
+}
+
+/// How the parts of the templates are written, as part of the definition.
+fn encodings(schema: &IndexSchema) -> String {
+    let of = |part: &PartEncoding| match part.width {
+        Some(width) => format!("{} {width}", part.name),
+        None => part.name.to_owned(),
+    };
+    let parts: Vec<_> = schema.parts.iter().map(of).collect();
+    format!(" as {}", parts.join(", "))
 }
 
 /// The key of an entity's entry; rows of other types have none.

@@ -1,0 +1,69 @@
+//! Declared indexes whose fields have changed.
+
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_core::store::Result;
+
+use crate::index::{IndexOptions, IndexedTable};
+
+macro_rules! person {
+    ($name:ident, $age:ty) => {
+        #[derive(Debug, TableEntity)]
+        #[entity(type = "Person", rename_all = "PascalCase")]
+        #[index(age, partition_key = "ages", row_key = "{age}_{city}_{id}")]
+        struct $name {
+            #[partition_key]
+            city: String,
+            #[row_key(format = "person_{}")]
+            id: u32,
+            age: $age,
+        }
+    };
+}
+
+macro_rules! padded {
+    ($name:ident, $age:ty) => {
+        #[derive(Debug, TableEntity)]
+        #[entity(type = "Person", rename_all = "PascalCase")]
+        #[index(age, partition_key = "ages", row_key = "{age:03}_{city}_{id}")]
+        struct $name {
+            #[partition_key]
+            city: String,
+            #[row_key(format = "person_{}")]
+            id: u32,
+            age: $age,
+        }
+    };
+}
+
+/// The years that somebody has lived.
+#[derive(Clone, Debug, KeyPart, Property)]
+struct Years(i32);
+
+person!(Short, i32);
+person!(Long, i64);
+person!(Named, Years);
+person!(Text, String);
+padded!(Narrow, u32);
+padded!(Wide, u64);
+
+async fn reopens<A, B>() -> Result<()>
+where
+    A: table_core::typed::IndexedEntity,
+    B: table_core::typed::IndexedEntity,
+{
+    let store = MemoryStore::new();
+    IndexedTable::<A>::open(store.clone(), "People", IndexOptions::local()).await?;
+    IndexedTable::<B>::open(store, "People", IndexOptions::local()).await.map(drop)
+}
+
+/// The same template writes other keys for another type: lookups would miss the entries that are there.
+#[tokio::test(start_paused = true)]
+async fn are_refused_where_their_keys_are_written_otherwise() -> Result<()> {
+    for changed in [reopens::<Short, Long>().await, reopens::<Text, Short>().await] {
+        let error = changed.unwrap_err().to_string();
+        assert!(error.contains("drop_outdated"), "{error}");
+    }
+    reopens::<Short, Named>().await?;
+    reopens::<Narrow, Wide>().await
+}
