@@ -260,16 +260,18 @@ enum Group {
     Unsound(Key, Error),
 }
 
-/// Fills groups of one partition, each with a place for its journal row.
+/// Fills groups of one partition, with a place for a journal row where entries go elsewhere.
 fn fill(mut weighed: Vec<Weighed>, most: usize) -> Vec<Group> {
     weighed.sort_by(|a, b| a.elsewhere.cmp(&b.elsewhere));
-    let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 1);
+    let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 0);
     let mut rows: BTreeSet<Location> = BTreeSet::new();
-    for Weighed { operations: own, shared, entity, .. } in weighed {
+    for Weighed { operations: own, shared, entity, elsewhere } in weighed {
         let more = own + shared.iter().filter(|row| !rows.contains(row)).count();
-        if operations + more > most && !group.is_empty() {
+        // Those without come first, so that the last of a group tells.
+        let journal = usize::from(elsewhere.is_some());
+        if operations + more + journal > most && !group.is_empty() {
             groups.push(Group::Sound(std::mem::take(&mut group)));
-            operations = 1;
+            operations = 0;
             rows.clear();
         }
         operations += own + shared.iter().filter(|row| !rows.contains(row)).count();

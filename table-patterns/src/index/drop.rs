@@ -7,7 +7,7 @@ use table_core::store::{Result, TableStore};
 use tokio::time::{Instant, sleep};
 
 use super::build::IndexBuild;
-use super::catalog::CatalogEntry;
+use super::catalog::{CatalogEntry, Loaded};
 use super::definition::Index;
 use super::indexed::{IndexOptions, IndexedEntities};
 use super::shared::is_conflict;
@@ -110,8 +110,9 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Vec<String>> {
-        let this = Self::unopened(store, table, indexes, options)?;
-        let mut known = this.catalog().load().await?.indexes;
+        let mut this = Self::unopened(store, table, indexes, options)?;
+        let Loaded { indexes: mut known, table } = this.catalog().load().await?;
+        this.keep_blobs(&table);
         known.retain(|name, entry| !this.set.defines(name, &entry.fingerprint));
         for (name, entry) in &known {
             this.remove(name, &entry.fingerprint).await?;

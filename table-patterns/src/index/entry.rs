@@ -200,10 +200,11 @@ impl EntryDiff {
 }
 
 /// What an entry has for itself: its row, or its place in a row with others.
-type Slot = (Location, Option<Key>);
+type Slot = (Location, Option<(Key, String)>);
 
 fn slot(entry: &Entry) -> Slot {
-    (entry.location.clone(), entry.shape.is_shared().then(|| entry.owner.clone()))
+    let place = entry.shape.is_shared().then(|| (entry.owner.clone(), entry.index.clone()));
+    (entry.location.clone(), place)
 }
 
 fn by_slot(entries: Vec<Entry>) -> BTreeMap<Slot, Entry> {

@@ -31,7 +31,9 @@ pub struct IndexOptions {
     pub queue: Option<Arc<dyn WorkQueue>>,
     /// When writes answer.
     pub acknowledge: Acknowledge,
-    /// Where lists are kept that an index puts into blobs, below `{table}/{index}/`.
+    /// Where lists are kept that an index puts into blobs, below `{table}-{id}/{index}/`. The id is drawn when the
+    /// table is first opened with a store of blobs, and is in its catalog: tables of one name in several stores can
+    /// share a store of blobs. A copy of a table with its catalog has the id too: give it blobs of its own.
     pub blobs: Option<Arc<dyn ObjectStore>>,
     /// Requests at once when references are followed, partitions are merged, and entries are checked.
     pub concurrency: usize,
@@ -84,13 +86,14 @@ pub struct IndexedEntities {
 }
 
 impl IndexedEntities {
-    /// Opens a table with its indexes. An index that the catalog does not have is registered as
-    /// readable if the table is empty, and is absent otherwise until it is built. Two requests, one for each
-    /// other table of entries, and the first time one more for each of those and each index; one more where
-    /// this process waits or caches longer than any before it.
+    /// Opens a table with its indexes. The first who opens an empty table registers them (up to 99) as readable;
+    /// an index that comes later is absent until it is [built](Self::build), even if the table is still empty: others
+    /// write by then that do not know it. Two requests, and one for each other table of entries; the first time
+    /// two more, and one for each of those; one more where this process waits or caches longer than any
+    /// before it.
     ///
     /// # Errors
-    /// An index makes no sense, or needs blobs and has no store for them; the table or one for entries is
+    /// An index makes no sense, two have one name, or one needs blobs and has no store for them; the table or one for entries is
     /// missing, or that has the entries of another table; the catalog has an index that is not given here,
     /// or another definition: see [`drop_outdated`](Self::drop_outdated).
     pub async fn open(
@@ -99,7 +102,7 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        let this = Self::unopened(store, table, indexes, options)?;
+        let mut this = Self::unopened(store, table, indexes, options)?;
         this.register().await?;
         Ok(this)
     }
@@ -118,26 +121,41 @@ impl IndexedEntities {
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
         }
-        if let Some(blobs) = &options.blobs {
-            journal = journal.with_blobs(blobs.clone());
-        }
         Ok(Self { store, set, journal, options })
     }
 
-    async fn register(&self) -> Result<()> {
+    async fn register(&mut self) -> Result<()> {
         owner::claim_tables(&*self.store, self.table(), self.set.indexes()).await?;
         let Loaded { indexes: known, table } = self.catalog().load().await?;
-        // Before the states are read: who changes one waits for those that are known.
-        self.catalog().remember(table, &TableRow::of(&self.options)).await?;
-        let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
-        let missing = self.set.indexes().iter().filter(|i| !known.contains_key(i.name()) && !later(i));
-        let missing: Vec<_> = missing.collect();
-        if !missing.is_empty() && self.catalog().is_empty_table().await? {
-            for index in missing {
-                self.catalog().insert(index, IndexState::Readable).await?;
-            }
-        }
+        let mine = TableRow::of(&self.options);
+        let row = match known.is_empty() && table.is_new() && self.register_first(&mine).await? {
+            true => mine,
+            // Before the states are read: who changes one waits for those that are known.
+            false => self.catalog().remember(table, &mine).await?,
+        };
+        self.keep_blobs(&row);
         self.refresh().await
+    }
+
+    /// Whether this is the first to open the table, and it is empty: then nobody writes without the indexes, and
+    /// they are readable at once. They come with the row by which the next one sees that the table was opened.
+    async fn register_first(&self, row: &TableRow) -> Result<bool> {
+        let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
+        let beside_the_row = self.store.profile().group_operations - 1;
+        let indexes = self.set.indexes().iter().filter(|index| !later(index)).take(beside_the_row);
+        let indexes: Vec<_> = indexes.collect();
+        if indexes.is_empty() || !self.catalog().is_empty_table().await? {
+            return Ok(false);
+        }
+        self.catalog().found(row, &indexes).await
+    }
+
+    /// Lists go into a folder of this table of this store, whatever others there are in the store of blobs.
+    pub(super) fn keep_blobs(&mut self, row: &TableRow) {
+        if let (Some(blobs), Some(id)) = (&self.options.blobs, &row.blobs) {
+            let folder = format!("{}-{id}", self.table().to_lowercase());
+            self.journal = self.journal.clone().with_blobs(blobs.clone(), folder);
+        }
     }
 
     /// The journal, for workers and sweeps.
@@ -316,6 +334,12 @@ impl IndexedEntities {
 /// Refuses indexes that make no sense.
 fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
     indexes.iter().try_for_each(Index::validate)?;
+    for (n, index) in indexes.iter().enumerate() {
+        let name = index.name();
+        if indexes[..n].iter().any(|other| other.name() == name) {
+            return Err(Error::invalid_request(format!("two indexes have the name '{name}': rename one")));
+        }
+    }
     let without = indexes.iter().find(|i| i.shape().needs_blobs() && options.blobs.is_none());
     without.map_or(Ok(()), |index| {
         Err(Error::invalid_request(format!(

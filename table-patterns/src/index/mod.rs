@@ -11,11 +11,11 @@
 //! | `Row` | the key that the index gives, which includes the entity's | payload, `IndexName`, `OwnerPartition`, `OwnerRow` |
 //! | `List` | the key that the index gives, one for each value | `List0`, `List1`, …: references; or `ListChunks0`, …: the chunks that hold them; or `ListBlob`: the name of the blob that does |
 //! | a list's chunk | the list's PartitionKey, `~~l_` + id | `List0`, …, and `ListOf`: the list's RowKey |
-//! | `Blob` | as `List` | `ListBlob`; the blob is `{table}/{index}/{id}` |
+//! | `Blob` | as `List` | `ListBlob`; the blob is `{table}-{id of the table}/{index}/{id}` |
 //! | `Summary` | the key that the index gives, in the entity's partition | `Count`, and `Sum…` for each property |
 //! | `Copy` | an entity: the key that the index gives | the entity's own properties, and the copies, with their prefix |
 //! | catalog | PartitionKey `~~indexes`, the index's name | state, definition, table and shape of its rows, progress of a build |
-//! | the catalog's row of the table | `~~indexes`, `~~table` | the longest cache, request and lease of any process; whether entries have collided |
+//! | the catalog's row of the table | `~~indexes`, `~~table` | the longest cache, request and lease of any process; whether entries have collided; the table's id in the store of blobs |
 //! | owner of a table of entries | `~~indexes`, `~~owner` in that table | the table of the entities |
 //!
 //! References are keys in the order of the service, each without the bytes that it has in common with the one

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::query::{Filter, Query};
-use table_core::store::{Error, Operation, Result};
+use table_core::store::{Error, ErrorKind, Operation, Result};
 
 use super::definition::Index;
 use super::entry::{Entry, Location};
@@ -13,6 +13,12 @@ use super::indexed::IndexedEntities;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::shared::{ListRow, Members, Merge, copy_owner, is_chunk, is_conflict, list_of};
+use crate::journal::Lease;
+
+/// Whether a list cannot be read, now or later.
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_))
+}
 
 impl IndexedEntities {
     /// The rows that an index has written.
@@ -74,9 +80,15 @@ impl IndexedEntities {
         checks.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 
+    /// Takes entries out of a row, within a lease: a blob that is named after its time may have been collected.
+    async fn take_out(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
+        let lease = Lease::start(self.options.timing);
+        self.while_leased(lease, self.take_out_now(index, at, owners)).await
+    }
+
     /// Takes entries out of a row: the row is read, **then** the entities, then the row is written under its
     /// ETag. How many there were.
-    async fn take_out(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
+    async fn take_out_now(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
         let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
         merge.gone = owners;
         let prepared = self.journal.shared().prepare(&merge).await?;
@@ -133,7 +145,10 @@ impl IndexedEntities {
             }
         }
         let reads = stream::iter(by_list).map(|(at, entities)| async move {
-            let members = self.journal.shared().members(&at, index.name()).await?;
+            let members = match self.journal.shared().members(&at, index.name()).await {
+                Err(error) if is_damage(&error) => Members::default(),
+                members => members?,
+            };
             let missing = entities.into_iter().filter(|e| !members.contains(e.key()));
             Ok::<_, Error>(missing.collect::<Vec<_>>())
         });

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use table_core::model::{ETag, Entity, IfMatch, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
+use uuid::Uuid;
 
 use super::catalog::{Catalog, partition};
 use super::indexed::IndexOptions;
@@ -13,6 +14,7 @@ const CACHE: &str = "LongestCache";
 const REQUEST: &str = "LongestRequest";
 const LEASE: &str = "LongestLease";
 const COLLIDED: &str = "EntriesCollided";
+const BLOBS: &str = "BlobFolder";
 
 /// How often the row is read again when others change it.
 const ROUNDS: usize = 16;
@@ -28,6 +30,8 @@ pub(super) struct TableRow {
     pub(super) lease: Duration,
     /// Whether two entities were found to have the same entry.
     pub(super) collided: bool,
+    /// What tells the blobs of this table from those of another of its name.
+    pub(super) blobs: Option<String>,
     etag: Option<ETag>,
 }
 
@@ -35,10 +39,16 @@ impl TableRow {
     pub(super) const NAME: &str = "~~table";
 
     /// What a process with these options adds.
-    pub(super) const fn of(options: &IndexOptions) -> Self {
+    pub(super) fn of(options: &IndexOptions) -> Self {
         let timing = &options.timing;
         let (request, lease) = (timing.request(), timing.lease());
-        Self { cache: options.cache, request, lease, collided: false, etag: None }
+        let blobs = options.blobs.as_ref().map(|_| Uuid::new_v4().simple().to_string());
+        Self { cache: options.cache, request, lease, collided: false, blobs, etag: None }
+    }
+
+    /// Whether nobody has opened the table yet.
+    pub(super) const fn is_new(&self) -> bool {
+        self.etag.is_none()
     }
 
     /// That entries collided.
@@ -53,6 +63,7 @@ impl TableRow {
             request: self.request.max(other.request),
             lease: self.lease.max(other.lease),
             collided: self.collided || other.collided,
+            blobs: self.blobs.clone().or_else(|| other.blobs.clone()),
             etag: self.etag.clone(),
         }
     }
@@ -63,29 +74,37 @@ impl TableRow {
             _ => Err(Error::decode("index catalog", row.key(), name, "milliseconds", "something else")),
         };
         let collided = row.get(COLLIDED) == Some(ValueRef::Boolean(true));
+        let blobs = match row.get(BLOBS) {
+            Some(ValueRef::String(id)) => Some(id.to_owned()),
+            _ => None,
+        };
         let (cache, request, lease) = (millis(CACHE)?, millis(REQUEST)?, millis(LEASE)?);
-        Ok(Self { cache, request, lease, collided, etag: row.etag().cloned() })
+        Ok(Self { cache, request, lease, collided, blobs, etag: row.etag().cloned() })
     }
 
-    fn to_entity(&self) -> Result<Entity> {
+    pub(super) fn to_entity(&self) -> Result<Entity> {
         // Rounded up: nobody waits less than it lasts.
         let millis = |d: Duration| i64::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-        Ok(Entity::new(partition(), Self::NAME)?
+        let mut row = Entity::new(partition(), Self::NAME)?
             .with(CACHE, millis(self.cache))
             .with(REQUEST, millis(self.request))
             .with(LEASE, millis(self.lease))
-            .with(COLLIDED, self.collided))
+            .with(COLLIDED, self.collided);
+        if let Some(id) = &self.blobs {
+            row.properties_mut().set(BLOBS, id.as_str());
+        }
+        Ok(row)
     }
 }
 
 impl Catalog<'_> {
-    /// Adds what the row, as it was found, does not say yet. No request if there is nothing to add, else one;
-    /// two more for each time that others change it meanwhile.
-    pub(super) async fn remember(&self, mut found: TableRow, more: &TableRow) -> Result<()> {
+    /// Adds what the row, as it was found, does not say yet; what it says then. No request if there is nothing to
+    /// add, else one; two more for each time that others change it meanwhile.
+    pub(super) async fn remember(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
         for _ in 0..ROUNDS {
             let wanted = found.with(more);
             if wanted == found {
-                return Ok(());
+                return Ok(found);
             }
             let row = wanted.to_entity()?;
             let operation = match found.etag {
@@ -94,7 +113,7 @@ impl Catalog<'_> {
             };
             match self.store.write(self.table, operation).await {
                 Err(e) if !e.is_ambiguous() && (e.is_already_exists() || e.is_precondition_failed()) => {}
-                other => return other.map(drop),
+                other => return other.map(|_| wanted),
             }
             found = self.load().await?.table;
         }

@@ -142,10 +142,12 @@ impl Journal {
         self
     }
 
-    /// Keeps lists that an index puts into blobs there, below `{table}/{index}/`.
+    /// Keeps lists that an index puts into blobs there, below `{folder}/{index}/`. Blobs there that no list of the
+    /// index names are [collected](crate::index::IndexedEntities::collect_blobs): no other table, and no other store,
+    /// may use the folder.
     #[must_use]
-    pub fn with_blobs(mut self, store: Arc<dyn ObjectStore>) -> Self {
-        self.blobs = Some(Blobs::new(store, &self.table));
+    pub fn with_blobs(mut self, store: Arc<dyn ObjectStore>, folder: impl Into<String>) -> Self {
+        self.blobs = Some(Blobs::new(store, folder.into()));
         self
     }
 

@@ -58,7 +58,7 @@ impl Journal {
         let (local, local_operations) = local_operations(local);
         operations.extend(local_operations);
         let mut touched = touched(&remote);
-        touched.extend(remote_shared.iter().map(Touched::shared));
+        touched.extend(remote_shared.iter().flat_map(Merge::each).map(Touched::shared));
         let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
         let gained = gained(remote);
         Ok(Plan { id, partition, owners, operations, local, shared, touched, gained, lost, valid_until })
@@ -94,8 +94,12 @@ impl Journal {
         let entries = changes.iter().filter_map(|c| c.new.as_ref()).map(|e| self.entries(e));
         let entries = entries.collect::<Result<Vec<_>>>()?.concat();
         let mut owners: BTreeMap<&Location, &Entry> = BTreeMap::new();
-        for entry in entries.iter().filter(|e| !e.shape.is_shared()) {
-            if let Some(other) = owners.insert(&entry.location, entry) {
+        for entry in &entries {
+            let Some(other) = owners.insert(&entry.location, entry) else { continue };
+            if entry.index != other.index && !both_copy(entry, other) {
+                return Err(same_place(entry, other));
+            }
+            if !entry.shape.is_shared() {
                 return Err(violation(entry, &other.owner));
             }
         }
@@ -132,9 +136,9 @@ fn copy_within(operations: &mut [Operation], shared: &mut Vec<Merge>) -> Result<
     let mut elsewhere = Vec::with_capacity(shared.len());
     for merge in shared.drain(..) {
         match (&merge.shape, operations.iter_mut().find(|operation| *operation.key() == merge.at.key)) {
-            (Shape::Copy { prefix, fields }, Some(operation)) => {
+            (Shape::Copy { .. }, Some(operation)) => {
                 if let Some(target) = operation.entity_mut() {
-                    apply_copy(target, &merge, prefix, fields)?;
+                    apply_copy(target, &merge)?;
                 }
             }
             _ => elsewhere.push(merge),
@@ -154,6 +158,19 @@ fn gained(remote: EntryDiff) -> Vec<Entry> {
     let held = |entry: &Entry, old: &Option<Entry>| old.as_ref().is_some_and(|o| o.owner == entry.owner);
     let gained = remote.put.into_iter().filter(|(entry, old)| entry.unique && !held(entry, old));
     gained.map(|(entry, _)| entry).collect()
+}
+
+/// Copies of several indexes may go into one entity.
+const fn both_copy(a: &Entry, b: &Entry) -> bool {
+    matches!((&a.shape, &b.shape), (Shape::Copy { .. }, Shape::Copy { .. }))
+}
+
+/// The error of two indexes that give one key.
+fn same_place(entry: &Entry, other: &Entry) -> Error {
+    let (index, another, key) = (&entry.index, &other.index, &entry.location.key);
+    Error::invalid_request(format!(
+        "the indexes '{another}' and '{index}' both have an entry {key}: start their keys with other text"
+    ))
 }
 
 /// The error of an entry whose key another entity has.

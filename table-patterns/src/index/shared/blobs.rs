@@ -3,11 +3,10 @@ use std::sync::Arc;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use table_core::model::TableName;
 use table_core::store::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
-/// The blobs of a table's indexes: each written once, under a name that is never used again.
+/// The blobs of the indexes of one table in one store: each written once, under a name that is never used again.
 #[derive(Clone, Debug)]
 pub(crate) struct Blobs {
     store: Arc<dyn ObjectStore>,
@@ -15,9 +14,9 @@ pub(crate) struct Blobs {
 }
 
 impl Blobs {
-    /// Blobs below `{table}/`.
-    pub(crate) fn new(store: Arc<dyn ObjectStore>, table: &TableName) -> Self {
-        Self { store, folder: table.to_lowercase() }
+    /// Blobs below a folder that nobody else uses.
+    pub(crate) const fn new(store: Arc<dyn ObjectStore>, folder: String) -> Self {
+        Self { store, folder }
     }
 
     /// Writes a blob and returns its name.

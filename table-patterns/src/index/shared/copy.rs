@@ -5,6 +5,7 @@ use table_core::store::{Operation, Result};
 
 use super::{Merge, Prepared, SharedRows, collision, unchanged};
 use crate::index::entry::Entry;
+use crate::index::shape::Shape;
 
 /// The names of the properties that an index writes into an entity.
 pub(crate) fn copied_names(prefix: &str, fields: &[String]) -> Vec<String> {
@@ -20,18 +21,14 @@ pub(crate) fn without_copies(properties: &mut Properties, copied: &[String]) {
     }
 }
 
-pub(super) async fn prepare(
-    rows: SharedRows<'_>,
-    merge: &Merge,
-    prefix: &str,
-    fields: &[String],
-) -> Result<Prepared> {
+pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepared> {
     let Some(target) = rows.store.get(&merge.at.table, &merge.at.key, None).await? else {
-        return Ok(Prepared { without_target: !merge.put.is_empty(), ..Prepared::default() });
+        let without_target = merge.each().any(|merge| !merge.put.is_empty());
+        return Ok(Prepared { without_target, ..Prepared::default() });
     };
     let etag = unchanged(&target);
     let mut after = Entity::from_parts(target.key().clone(), target.properties().clone());
-    apply(&mut after, merge, prefix, fields)?;
+    apply(&mut after, merge)?;
     Ok(match after.properties() == target.properties() {
         true => Prepared::default(),
         false => Prepared::one(Operation::Replace(after, etag)),
@@ -39,7 +36,14 @@ pub(super) async fn prepare(
 }
 
 /// Copies into an entity, or takes back what was copied from an entity that is gone.
-pub(crate) fn apply(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[String]) -> Result<()> {
+pub(crate) fn apply(target: &mut Entity, merge: &Merge) -> Result<()> {
+    merge.each().try_for_each(|merge| match &merge.shape {
+        Shape::Copy { prefix, fields } => apply_one(target, merge, prefix, fields),
+        _ => Ok(()),
+    })
+}
+
+fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[String]) -> Result<()> {
     let mut owner = owner(target, prefix);
     if owner.as_ref().is_some_and(|owner| merge.gone.contains(owner)) {
         without_copies(target.properties_mut(), &copied_names(prefix, fields));

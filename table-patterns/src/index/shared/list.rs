@@ -69,11 +69,16 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
     let etag = Some(unchanged(&row));
     match ListRow::read(&row)? {
         ListRow::Members(members) => list.write(etag, members, &change, None).await.map(Some),
-        ListRow::Blob(name) => {
-            let Some(members) = list.blob(&name).await? else { return Ok(None) };
-            list.write(etag, members, &change, Some(name)).await.map(Some)
+        ListRow::Blob(name) => match list.blob(&name).await? {
+            Some(members) => list.write(etag, members, &change, Some(name)).await.map(Some),
+            None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
+        },
+        ListRow::Chunks(directory) => {
+            match chunks::prepare(&list, unchanged(&row), directory, &change).await? {
+                None => rows.reorganized(&merge.at, &merge.index, &row).await.map(|()| None),
+                prepared => Ok(prepared),
+            }
         }
-        ListRow::Chunks(directory) => chunks::prepare(&list, unchanged(&row), directory, &change).await,
     }
 }
 
@@ -158,6 +163,7 @@ impl SharedRows<'_> {
             if let Some(members) = self.members_of(at, &row).await? {
                 return Ok(members);
             }
+            self.reorganized(at, index, &row).await?;
         }
         Err(super::contended(at))
     }
@@ -177,6 +183,20 @@ impl SharedRows<'_> {
                 Ok(Some(all))
             }
         }
+    }
+
+    /// What a list names was not there: it was reorganized since its row was read, or is damaged.
+    async fn reorganized(&self, at: &Location, index: &str, row: &Entity) -> Result<()> {
+        let now = self.row(at, index).await?;
+        if now.is_none_or(|now| now.etag() != row.etag()) {
+            return Ok(());
+        }
+        let lost = match row.get(BLOB) {
+            Some(ValueRef::String(name)) => format!("the blob '{name}'"),
+            _ => "a chunk".to_owned(),
+        };
+        let key = &at.key;
+        Err(Error::corrupt(format!("the list {key} names {lost}, which is gone: scrub the index '{index}'")))
     }
 
     async fn blob_members(&self, name: &str) -> Result<Option<Members>> {

@@ -38,28 +38,49 @@ pub(crate) struct Merge {
     pub(crate) old: Vec<Entry>,
     /// The entities that are to be in it no longer.
     pub(crate) gone: Vec<Key>,
+    /// What other indexes change in the same entity: copies alone share one.
+    pub(crate) also: Vec<Self>,
 }
 
 impl Merge {
     pub(crate) const fn new(at: Location, index: String, shape: Shape) -> Self {
-        Self { at, index, shape, put: Vec::new(), old: Vec::new(), gone: Vec::new() }
+        Self { at, index, shape, put: Vec::new(), old: Vec::new(), gone: Vec::new(), also: Vec::new() }
     }
 
     /// The changes of shared rows in a diff, one for each row.
     pub(crate) fn all_of(diff: EntryDiff) -> Vec<Self> {
-        let mut all: BTreeMap<Location, Self> = BTreeMap::new();
+        let mut all: BTreeMap<(Location, String), Self> = BTreeMap::new();
+        let place = |e: &Entry| (e.location.clone(), e.index.clone());
         let new = |e: &Entry| Self::new(e.location.clone(), e.index.clone(), e.shape.clone());
         for (entry, old) in diff.put {
-            let merge = all.entry(entry.location.clone()).or_insert_with(|| new(&entry));
+            let merge = all.entry(place(&entry)).or_insert_with(|| new(&entry));
             merge.old.extend(old);
             merge.put.push(entry);
         }
         for entry in diff.removed {
-            let merge = all.entry(entry.location.clone()).or_insert_with(|| new(&entry));
+            let merge = all.entry(place(&entry)).or_insert_with(|| new(&entry));
             merge.gone.push(entry.owner.clone());
             merge.old.push(entry);
         }
-        all.into_values().collect()
+        all.into_values().fold(Vec::new(), Self::together)
+    }
+
+    /// Adds one to others: what goes into one entity is written at once.
+    fn together(mut all: Vec<Self>, merge: Self) -> Vec<Self> {
+        match all.last_mut() {
+            Some(last) if last.at == merge.at && last.copies() && merge.copies() => last.also.push(merge),
+            _ => all.push(merge),
+        }
+        all
+    }
+
+    const fn copies(&self) -> bool {
+        matches!(self.shape, Shape::Copy { .. })
+    }
+
+    /// This and those of other indexes with it.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.also)
     }
 }
 
@@ -111,7 +132,7 @@ impl<'a> SharedRows<'a> {
                 Err(contended(&merge.at))
             }
             Shape::Summary { .. } => summary::prepare(*self, merge).await,
-            Shape::Copy { prefix, fields } => copy::prepare(*self, merge, prefix, fields).await,
+            Shape::Copy { .. } => copy::prepare(*self, merge).await,
         }
     }
 

@@ -95,3 +95,30 @@ async fn copies_are_built_scrubbed_and_dropped() -> Result<()> {
     }
     Ok(())
 }
+
+/// Two indexes may copy into one entity, each under its own prefix, in one group too.
+#[tokio::test(start_paused = true)]
+async fn copies_of_two_indexes_meet_in_one_entity() -> Result<()> {
+    for placement in [Placement::SamePartition, Placement::OtherPartition] {
+        let here = placement == Placement::SamePartition;
+        let world = World::new().await?;
+        let second = Index::new("deputy", placement.clone(), "1", move |e| {
+            let partition = if here { e.key().partition() } else { "departments" };
+            text(e, "Manages").map(|department| Key::new(partition, department)).transpose()
+        });
+        let shape = Shape::Copy { prefix: "Deputy".to_owned(), fields: vec!["Name".to_owned()] };
+        let people = world.open(vec![manager(placement), second.with_shape(shape)]).await?;
+        let target = Key::new(if here { "p" } else { "departments" }, "sales")?;
+        people.insert(Entity::from(target.clone()).with("Floor", 1)).await?;
+        for name in ["ann", "anna"] {
+            people.upsert(boss("1", name, Some("sales"))?).await?;
+            let target = people.get_existing(&target).await?;
+            assert_eq!(text(&target, "ManagerName"), Some(name));
+            assert_eq!(text(&target, "DeputyName"), Some(name));
+        }
+        people.upsert(boss("1", "anna", None)?).await?;
+        let left = people.get_existing(&target).await?;
+        assert_eq!(left.properties().iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(), ["Floor"]);
+    }
+    Ok(())
+}

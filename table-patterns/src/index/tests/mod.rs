@@ -1,3 +1,4 @@
+mod blobs;
 mod collisions;
 mod copies;
 mod declared;

@@ -49,6 +49,9 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     let error =
         IndexedEntities::open(world.store.clone(), table, blob, IndexOptions::local()).await.unwrap_err();
     assert!(error.to_string().contains("object store"), "{error}");
+    let twins = vec![here(), by_city(Placement::OtherPartition, Shape::LIST)];
+    let error = world.open(twins).await.unwrap_err().to_string();
+    assert!(error.contains("two indexes") && error.contains("'city'"), "{error}");
     let people = world.open(vec![here()]).await?;
     let key = Key::new("p", "city_oslo")?;
     assert!(
@@ -56,5 +59,25 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     );
     let changed = world.open(vec![by_city(Placement::SamePartition, small(Overflow::Entities))]).await;
     assert!(changed.unwrap_err().to_string().contains("drop_outdated"));
+    Ok(())
+}
+
+/// Each of two indexes would count, list or replace what the other has there.
+#[tokio::test(start_paused = true)]
+async fn indexes_at_one_place_are_refused() -> Result<()> {
+    let named = |name: &'static str, shape: Shape| {
+        let index = Index::new(name, Placement::SamePartition, "1", |e| {
+            text(e, "City").map(|city| Key::new(e.key().partition(), format!("x_{city}"))).transpose()
+        });
+        index.with_shape(shape)
+    };
+    let sums = || Shape::Summary { sums: vec![] };
+    for (one, other) in [(sums(), sums()), (Shape::LIST, Shape::LIST), (Shape::Row, sums())] {
+        let world = World::new().await?;
+        let people = world.open(vec![named("one", one), named("other", other)]).await?;
+        let error = people.insert(person(1, "oslo")?).await.unwrap_err().to_string();
+        assert!(error.contains("'one'") && error.contains("'other'") && error.contains("x_oslo"), "{error}");
+        assert!(people.get(person(1, "oslo")?.key()).await?.is_none());
+    }
     Ok(())
 }

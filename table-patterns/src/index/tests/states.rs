@@ -110,6 +110,44 @@ async fn of_a_slower_process_are_waited_for() -> Result<()> {
     Ok(())
 }
 
+/// Who has opened an empty table may write without an index that comes later: it is not readable before it is built.
+#[tokio::test(start_paused = true)]
+async fn of_a_table_that_others_have_opened_are_not_readable_at_once() -> Result<()> {
+    for known in [vec![], vec![by("city", "City")]] {
+        let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+        let table = TableName::new("People")?;
+        store.create_table(&table).await?;
+        let process = async |indexes: Vec<Index>| {
+            IndexedEntities::open(store.clone(), table.clone(), indexes, IndexOptions::local()).await
+        };
+        let writer = process(known).await?;
+        let later = process(vec![by("city", "City"), by("name", "Name")]).await?;
+        assert_eq!(later.state("name"), IndexState::Absent, "the writer does not know it");
+        writer.insert(Entity::new("p", "1")?.with("Name", "ken")).await?;
+        later.build("name")?.run().await?;
+        assert!(later.find("name", &Key::new("p", "name_ken")?, Trust::Entry).await?.is_some());
+    }
+    Ok(())
+}
+
+/// Several that open a new table at once all read by its indexes.
+#[tokio::test(start_paused = true)]
+async fn of_a_new_table_are_readable_for_all_who_open_it_at_once() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let slow = |nth| {
+        let faults = FaultInjector::new(1);
+        faults.add(
+            FaultRule::new(Fault::Delay(Duration::from_millis(50))).on(OperationKind::Transact).nth(nth),
+        );
+        Arc::new(Faulty::new(store.clone(), faults)) as Arc<dyn TableStore>
+    };
+    let (first, second, third) = tokio::join!(open(slow(1)), open(slow(2)), open(store.clone()));
+    for people in [first?, second?, third?] {
+        assert_eq!([people.state("city"), people.state("name")], [IndexState::Readable; 2]);
+    }
+    Ok(())
+}
+
 /// A catalog with nothing but the table's durations names no index.
 #[tokio::test]
 async fn of_no_index_leave_a_table_plain() -> Result<()> {
@@ -118,7 +156,7 @@ async fn of_no_index_leave_a_table_plain() -> Result<()> {
     store.create_table(&table).await?;
     IndexedEntities::open(store.clone(), table.clone(), Vec::new(), IndexOptions::local()).await?;
     assert!(!is_indexed(&*store, &table).await?);
-    open(store.clone()).await?;
+    open(store.clone()).await?.build("city")?.run().await?;
     assert!(is_indexed(&*store, &table).await?);
     Ok(())
 }

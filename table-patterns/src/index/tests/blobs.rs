@@ -1,0 +1,80 @@
+//! Lists in blobs that are lost, late, or beside those of others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use object_store::{ObjectStore as _, ObjectStoreExt as _};
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+use table_core::model::{IfMatch, TableName};
+use table_core::store::{Operation, OperationKind, Result, TableStore};
+
+use super::world::{World, by_city, list_of, person};
+use crate::index::{Index, IndexOptions, IndexedEntities, Placement, ScrubMode, Shape};
+
+fn index() -> Index {
+    by_city(Placement::OtherTable(TableName::new("ByCity").unwrap()), Shape::Blob)
+}
+
+async fn with_people(world: &World, ids: std::ops::Range<usize>) -> Result<IndexedEntities> {
+    let people = world.open(vec![index()]).await?;
+    for id in ids {
+        people.insert(person(id, "oslo")?).await?;
+    }
+    Ok(people)
+}
+
+/// A store that has lost a list's blob is said to have, once: nobody else is writing.
+#[tokio::test(start_paused = true)]
+async fn a_lost_blob_is_said_to_be_lost() -> Result<()> {
+    let world = World::new().await?;
+    let people = with_people(&world, 0..5).await?;
+    for meta in world.blobs.list(None).try_collect::<Vec<_>>().await.unwrap() {
+        world.blobs.delete(&meta.location).await.unwrap();
+    }
+    let before = world.meter.total();
+    let error = people.list("city", &list_of(&index(), "oslo")).await.unwrap_err();
+    assert!(error.to_string().contains("scrub the index 'city'"), "{error}");
+    assert_eq!(world.meter.total() - before, 2, "the row, and the row again");
+    let report = people.scrub("city", ScrubMode::Report).await?;
+    assert_eq!((report.dangling, report.missing), (1, 5));
+    people.scrub("city", ScrubMode::Repair).await?;
+    assert_eq!(people.list("city", &list_of(&index(), "oslo")).await?.len(), 5);
+    Ok(())
+}
+
+/// A scrub names a new blob within its lease or not at all: afterwards it may have been collected.
+#[tokio::test(start_paused = true)]
+async fn a_scrub_names_no_blob_after_its_lease() -> Result<()> {
+    let world = World::new().await?;
+    let people = with_people(&world, 0..3).await?;
+    let gone = Operation::Delete(person(1, "oslo")?.key().clone(), IfMatch::Any);
+    world.store.write(people.table(), gone).await?;
+    let faults = FaultInjector::new(1);
+    let late = Arc::new(Faulty::new(world.store.clone(), faults.clone()));
+    let mut options = IndexOptions::local();
+    options.blobs = Some(world.blobs.clone());
+    let scrubber = IndexedEntities::open(late, people.table().clone(), vec![index()], options).await?;
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(10))).on(OperationKind::Replace).nth(1));
+    let error = scrubber.scrub("city", ScrubMode::Repair).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert_eq!(people.collect_blobs("city").await?, 1, "the blob that was not named");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(people.list("city", &list_of(&index(), "oslo")).await?.len(), 2);
+    Ok(())
+}
+
+/// Tables of one name in two stores, as of production and staging, share a store of blobs.
+#[tokio::test(start_paused = true)]
+async fn two_stores_keep_out_of_each_others_blobs() -> Result<()> {
+    let (production, mut staging) = (World::new().await?, World::new().await?);
+    staging.blobs = production.blobs.clone();
+    let (here, there) = (with_people(&production, 0..3).await?, with_people(&staging, 0..7).await?);
+    assert_eq!(here.collect_blobs("city").await?, 0);
+    there.drop_index("city").await?;
+    assert_eq!(here.list("city", &list_of(&index(), "oslo")).await?.len(), 3);
+    // The folder is that of the table, whoever opens it.
+    assert_eq!(with_people(&production, 3..4).await?.collect_blobs("city").await?, 0);
+    assert_eq!(production.blobs().await, 1);
+    Ok(())
+}
