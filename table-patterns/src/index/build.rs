@@ -168,7 +168,8 @@ impl<'a> IndexBuild<'a> {
         self
     }
 
-    /// Builds to the end. Requests: a page per 1,000 entities, twice; at most one group transaction per
+    /// Builds to the end. Requests: the pages of the table, of 1,000 rows with entries and system rows among them,
+    /// twice; at most one group transaction per
     /// 100 entries of a target partition within a window; the scrub of what dangles; a write per
     /// entity for a unique index.
     ///

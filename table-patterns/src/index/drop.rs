@@ -17,7 +17,8 @@ impl IndexedEntities {
     /// Removes an index: its entries, then its place in the catalog. Writers maintain it less and less:
     /// write-only, delete-only, absent. Run again, it goes on where it was; several programs may run it.
     ///
-    /// Cost: the pages of the index and one group per 100 entries of a partition in each (a request per row
+    /// Cost: the pages of the index (of the whole table, if its entries are in the entities' table: a page holds
+    /// what is found, and a service may answer in more of them) and one group per 100 entries of a partition in each (a request per row
     /// of lists, summaries and copies), three per change of state, and one for each
     /// [`IndexOptions::cache`] that it takes.
     ///

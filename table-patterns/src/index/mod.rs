@@ -50,7 +50,7 @@
 //! |---|---|---|---|
 //! | write, entry in the partition | 0 more than the entity's group | 1 read for each row changed | the same, and 1 blob read, written, deleted |
 //! | write, entry elsewhere | see [`journal`](crate::journal#cost-in-requests) | 2 for each row changed, instead of 1 for each partition | the same, and 1 blob read, written, deleted |
-//! | lookup of n entities | 1 with a payload, 1 + n by references | 1 + n; 1 + 1 where a range serves; a summary or copy 1 | 2 + n |
+//! | lookup of n entities | 1 with a payload, 1 + n by references | 1 + n; 1 + 1 where a range serves; a summary or copy 1 | 1 + 1 blob + n |
 //!
 //! A list that does not fit one entity costs a lookup one request for each chunk, at once, and a write one
 //! read and one operation more for each chunk that it changes.
