@@ -40,6 +40,11 @@ impl Connection {
     ///
     /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
     pub(crate) fn parse(text: &str, service: &'static str) -> Result<Self> {
+        if ["http://", "https://"].iter().any(|scheme| text.trim_start().starts_with(scheme)) {
+            return Err(Error::invalid_request(
+                "this is a URL, not a connection string; use `with_sas`, `with_shared_key` or `new` with it",
+            ));
+        }
         let settings = Settings::parse(text, service)?;
         if settings.get("UseDevelopmentStorage").is_some_and(|v| v.eq_ignore_ascii_case("true")) {
             return emulator(
@@ -112,12 +117,15 @@ impl<'a> Settings<'a> {
 
 fn malformed() -> Error {
     Error::invalid_request(
-        "the connection string has a part that is not Name=value; its parts are separated by ';'",
+        "the connection string has a part that is not Name=value; its parts are separated by ';': copy it whole, as the \
+         portal shows it",
     )
 }
 
 fn missing(what: &str) -> Error {
-    Error::invalid_request(format!("the connection string has no {what}"))
+    Error::invalid_request(format!(
+        "the connection string has no {what}; copy it whole, as the portal shows it"
+    ))
 }
 
 #[cfg(test)]
@@ -228,6 +236,7 @@ mod tests {
             ("AccountName=a;AccountKey=se7en!", "base64"),
             ("AccountName=a;se7en", "Name=value"),
             ("", "TableEndpoint"),
+            ("https://acc.table.core.windows.net/?sig=se7en", "with_sas"),
         ] {
             let message = Connection::parse(text, "Table").unwrap_err().to_string();
             assert!(message.contains(expected) && !message.contains("se7en"), "{text}: {message}");

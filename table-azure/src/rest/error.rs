@@ -14,6 +14,8 @@ use super::client::unknown;
 pub(crate) enum Subject<'a> {
     Service,
     Table(&'a TableName),
+    /// A table that is not there yet.
+    NewTable(&'a TableName),
     Entity(&'a TableName, &'a Key),
 }
 
@@ -97,6 +99,10 @@ impl Failure {
             "TableNotFound" => table(subject, |table| ErrorKind::TableNotFound { table }),
             "TableAlreadyExists" => table(subject, |table| ErrorKind::TableAlreadyExists { table }),
             "TableBeingDeleted" => table(subject, |table| ErrorKind::TableBeingDeleted { table }),
+            // Azurite's answer for an account that it has not.
+            "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => ErrorKind::InvalidRequest(
+                format!("{}: check the account in the endpoint", self.explanation()),
+            ),
             "ResourceNotFound" | "EntityNotFound" => entity(subject, not_found),
             "EntityAlreadyExists" => {
                 entity(subject, |table, key| ErrorKind::EntityAlreadyExists { table, key })
@@ -125,10 +131,23 @@ impl Failure {
         }
     }
 
+    fn advice(&self) -> &'static str {
+        match (self.status, self.code.as_deref()) {
+            (_, Some("AuthorizationPermissionMismatch" | "AuthorizationResourceTypeMismatch")) => {
+                " (a token's identity needs a role such as Storage Table Data Contributor, a signature the permission)"
+            }
+            (401 | 403, _) => {
+                " (check that name and key of the account belong together, or that the signature is valid)"
+            }
+            _ => "",
+        }
+    }
+
     fn explanation(&self) -> String {
         let code = self.code.as_deref().unwrap_or("no code");
         let message = self.message.lines().next().unwrap_or_default().trim();
         let mut text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
+        text.push_str(self.advice());
         if let Some(skew) = self.skew.filter(|_| self.status == 403 || self.status == 401) {
             text.push_str(&format!(
                 " (this machine's clock is {} minutes from the service's; signatures allow 15: set the clock)",
@@ -142,7 +161,7 @@ impl Failure {
 fn table(subject: &Subject<'_>, kind: impl FnOnce(String) -> ErrorKind) -> ErrorKind {
     kind(match subject {
         Subject::Service => String::new(),
-        Subject::Table(table) | Subject::Entity(table, _) => table.to_string(),
+        Subject::Table(table) | Subject::NewTable(table) | Subject::Entity(table, _) => table.to_string(),
     })
 }
 

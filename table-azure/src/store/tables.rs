@@ -11,7 +11,7 @@ impl Client {
     pub(super) async fn create_table(&self, table: &TableName) -> Result<()> {
         let url = self.endpoint.write_to("Tables").into_url();
         let body = format!(r#"{{"TableName":"{table}"}}"#).into_bytes();
-        let call = Call::new(OperationKind::CreateTable, Subject::Table(table), Method::Post, url)
+        let call = Call::new(OperationKind::CreateTable, Subject::NewTable(table), Method::Post, url)
             .header("prefer", "return-no-content")
             .body(JSON, body);
         self.send(call).await.map(drop)

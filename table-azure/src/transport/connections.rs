@@ -12,7 +12,7 @@ use tower_service::Service as _;
 
 use super::connection::{Connection, Unanswered};
 use super::idle::Idle;
-use super::message::{answer, message};
+use super::message::{answer, host, message};
 
 /// How long it may take to reach a server, TLS included.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -77,8 +77,7 @@ impl HttpClient for Connections {
 }
 
 fn unreachable(url: &Url, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    let host = url.host_str().unwrap_or_default();
-    Error::with_error(ErrorKind::Connection, cause, format!("no connection to {host}"))
+    Error::with_error(ErrorKind::Connection, cause, format!("no connection to {}", host(url)))
 }
 
 fn broken_off(cause: hyper::Error, unsent: bool) -> Error {

@@ -70,6 +70,21 @@ async fn codes_have_meanings() {
     }
 }
 
+/// What a first program meets.
+#[tokio::test]
+async fn refusals_say_what_to_do() {
+    for (kind, status, code, expected) in [
+        (OperationKind::Get, "403 x", "AuthenticationFailed", "name and key"),
+        (OperationKind::Get, "403 x", "AuthorizationFailure", "name and key"),
+        (OperationKind::Insert, "403 x", "AuthorizationPermissionMismatch", "Storage Table Data Contributor"),
+        (OperationKind::Insert, "404 x", "TableNotFound", "create it first"),
+        (OperationKind::CreateTable, "404 x", "ResourceNotFound", "check the account"),
+    ] {
+        let error = refused(kind, answer(status, &[], &json(code, "Why."))).await.to_string();
+        assert!(error.contains(expected) && error.contains(code), "{kind} {code}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn the_code_is_found_in_json_in_xml_and_in_the_header() {
     let xml = "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error xmlns=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\

@@ -58,6 +58,7 @@ async fn no_connection_means_nothing_was_sent() {
         assert!(error.is_transient(), "{kind}: {error}");
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
         assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
+        assert!(error.to_string().contains("no connection to 127.0.0.2:"), "{error}");
     }
 }
 
