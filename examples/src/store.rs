@@ -6,8 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::azurite::Azurite;
-use conformance::blobs::azure_container;
+use azurite::Azurite;
+use azurite::blobs::azure_container;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::memory::InMemory;

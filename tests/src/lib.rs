@@ -28,8 +28,6 @@
 //! Work queues, patterns, transactions and encryption have suites of their own: [`queues`], [`patterns`],
 //! [`eventual`], [`encryption`].
 
-pub mod azurite;
-pub mod blobs;
 pub mod conformance;
 pub mod elsewhere;
 pub mod encryption;
@@ -41,5 +39,6 @@ pub mod queues;
 mod suite;
 
 pub use async_trait::async_trait;
+pub use azurite;
 
 pub use crate::conformance::{Backend, DIFFICULT_KEYS, Deviation, Harness, Scale, TestTable};

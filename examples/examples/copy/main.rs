@@ -17,7 +17,7 @@ use examples::store::StoreSpec;
 use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{TableStore, TableStoreExt as _};
-use table_patterns::bulk::{BulkOptions, CopyJob};
+use table_patterns::bulk::{BulkOptions, Comparison, CopyJob, Difference};
 
 use progress::Progress;
 
@@ -29,7 +29,7 @@ struct Args {
     /// The store to read.
     #[arg(value_name = StoreSpec::FORMS)]
     from: StoreSpec,
-    /// The store to write. Rows and blobs that it has already are overwritten; others stay.
+    /// The store to write. Rows and blobs that it has already are overwritten; others stay, and are counted.
     #[arg(value_name = StoreSpec::FORMS)]
     to: StoreSpec,
     /// Requests in flight.
@@ -89,7 +89,8 @@ async fn copy(
     progress: &Progress,
 ) -> Result<()> {
     let bar = progress.begin(table.as_str());
-    let options = BulkOptions::default().with_parallelism(args.parallelism);
+    // The stores try again by themselves.
+    let options = BulkOptions::default().with_parallelism(args.parallelism).with_retry(None);
     let job = CopyJob::new((Arc::clone(from), table.clone()), (Arc::clone(to), table.clone()))
         .resumable(args.from.to_string())
         .with_options(options)
@@ -98,14 +99,26 @@ async fn copy(
     bar.compares(report.rows);
     let compared = job.verify().await?;
     bar.finish();
-    if !compared.equal {
-        let (first, second, some) = (compared.first, compared.second, compared.differences);
-        return Err(format!(
-            "{table} differs after the copy, {first} rows and {second}: is one of the stores in use? {some:?}"
-        )
-        .into());
-    }
     let (rows, resumed) = (report.rows, report.resumed);
-    writeln!(io::stdout(), "{table}: {rows} rows copied, {resumed} of them earlier; both are equal")?;
+    let found = describe(table, &compared)?;
+    writeln!(io::stdout(), "{table}: {rows} rows copied, {resumed} of them earlier; {found}")?;
     Ok(())
+}
+
+/// What the comparison of a copied table shows, unless it shows that the copy is another.
+fn describe(table: &TableName, compared: &Comparison) -> Result<String> {
+    let (first, second, some) = (compared.first, compared.second, &compared.differences);
+    if compared.equal {
+        return Ok("both are equal".to_owned());
+    }
+    let added = some.iter().all(|difference| matches!(difference, Difference::OnlyInSecond(_)));
+    // Fewer than may be named: all.
+    if added && (1..100).contains(&some.len()) {
+        return Ok(format!("all are in both, and {} in the target alone", some.len()));
+    }
+    Err(format!(
+        "{table} differs after the copy, {first} rows and {second}: is one of the stores in use, or has the \
+         target rows of its own? {some:?}"
+    )
+    .into())
 }

@@ -1,6 +1,12 @@
 //! The copy command moves the flagship's tables between stores and compares them.
 
-use crate::flights::{lines, without_requests};
+use std::path::Path;
+
+use table_core::model::{Entity, TableName};
+use table_core::store::{Operation, TableStore};
+use table_embedded::EmbeddedStore;
+
+use crate::flights::{Place, lines, without_requests};
 use crate::support;
 
 #[test]
@@ -17,6 +23,26 @@ fn the_flagship_answers_from_the_copy() {
     // A month that was dropped before the copy need not be dropped again: fewer requests.
     let copied = support::succeed("flights", &["--store", &to, "--json"]);
     assert_eq!(without_requests(lines(&copied)), without_requests(lines(&answers)));
+}
+
+#[test]
+fn what_the_target_had_stays() {
+    let place = Place::new();
+    let (from, to) = (place.store(), place.path("to"));
+    support::succeed("flights", &["--store", &from, "--data", &place.one_flight()]);
+    add_a_row(&to);
+    let said = support::succeed("copy", &[&from, &format!("embedded:{}", to.display())]);
+    assert!(said.contains("Imports: 1 rows copied, 0 of them earlier; all are in both, and 1 in"), "{said}");
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn add_a_row(store: &Path) {
+    let store = EmbeddedStore::open(store).await.expect("the store opens");
+    let table = TableName::new("Imports").expect("a name");
+    store.create_table(&table).await.expect("a new table");
+    let row = Entity::new("another", "row").expect("a key");
+    store.write(&table, Operation::Insert(row)).await.expect("a new row");
+    store.close().await.expect("the store closes");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use conformance::azurite::Azurite;
+use azurite::Azurite;
 use serde_json::{Value, json};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore};
@@ -34,19 +34,40 @@ N14228,1999,BOEING,737-824,2,149
 const AIRLINES: &str = "carrier,name\nUA,United Air Lines Inc.\n";
 
 /// A directory for a store and a data set.
-struct Place(TempDir);
+pub(crate) struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn store(&self) -> String {
+    pub(crate) fn store(&self) -> String {
         format!("embedded:{}", self.path("store").display())
+    }
+
+    /// The bundled data, with the flights of the first two days: more than fit on a page.
+    fn two_days(&self) -> String {
+        let directory = self.path("days");
+        fs::create_dir_all(&directory).expect("a directory");
+        let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+        for file in ["weather.csv.zst", "planes.csv.zst", "airlines.csv"] {
+            fs::copy(bundled.join(file), directory.join(file)).expect("a file");
+        }
+        let flights = fs::read(bundled.join("flights.csv.zst")).expect("the bundled flights");
+        let flights = String::from_utf8(zstd::decode_all(&*flights).expect("sound data")).expect("text");
+        let (header, days) = flights.split_at(flights.find("2013,").expect("a flight"));
+        let days = days.split_at(days.find("2013,1,3,").expect("the third day")).0;
+        assert_eq!(days.lines().count(), 1785);
+        fs::write(directory.join("flights.csv"), [header, days].concat()).expect("a file");
+        directory.display().to_string()
+    }
+
+    pub(crate) fn one_flight(&self) -> String {
+        self.data("flights", FLIGHTS)
     }
 
     /// A data set of one flight, with one of its files replaced.
@@ -114,19 +135,26 @@ fn answers_from_disk_and_draws() {
     }
 }
 
-/// An emulator that is started for it. The bundled data take it minutes in a debug build.
+/// One program, three stores: the same answers, access paths and requests. The emulator is started for it; the whole
+/// month would take it a minute or two.
 #[test]
-fn answers_from_the_emulator() {
+fn answers_alike_from_every_store() {
     let place = Place::new();
-    let data = place.data("flights", FLIGHTS);
-    assert_eq!(ask("azurite", &["--data", &data]), ask("memory", &["--data", &data]));
+    let data = place.two_days();
+    let answers = ask("memory", &["--data", &data]);
+    assert_eq!(answers.len(), lines(EXPECTED).len());
+    for question in ["by_tailnum", "planes_by_manufacturer", "delayed_lga_indexed", "airline_counts"] {
+        assert_ne!(answer(&answers, question), Value::Null, "{question}");
+    }
+    assert_eq!(ask(&place.store(), &["--data", &data]), answers);
+    assert_eq!(ask("azurite", &["--data", &data]), answers);
 }
 
 /// The account of the connection string, here the emulator's.
 #[test]
 fn answers_from_an_account() {
     let place = Place::new();
-    let data = place.data("flights", FLIGHTS);
+    let data = place.one_flight();
     let emulator = Azurite::shared().connection_string();
     let account = [("AZURE_STORAGE_CONNECTION_STRING", emulator.as_str())];
     let arguments = ["--store", "azure", "--json"];
@@ -147,7 +175,7 @@ fn an_account_needs_its_connection_string() {
 #[test]
 fn a_second_run_does_not_load_again() {
     let place = Place::new();
-    let data = place.data("flights", FLIGHTS);
+    let data = place.one_flight();
     let first = ask(&place.store(), &["--data", &data]);
     assert_eq!(answer(&first, "flight"), json!({"dest": "IAH", "dep_delay": 2}));
     fs::remove_dir_all(&data).expect("the data set goes");
@@ -160,7 +188,7 @@ fn a_second_run_does_not_load_again() {
 #[test]
 fn other_data_replace_what_was_loaded() {
     let place = Place::new();
-    ask(&place.store(), &["--data", &place.data("flights", FLIGHTS)]);
+    ask(&place.store(), &["--data", &place.one_flight()]);
     let changed = place.data("flights", &FLIGHTS.replace("IAH", "MIA"));
     let answers = ask(&place.store(), &["--data", &changed]);
     assert_eq!(answer(&answers, "flight"), json!({"dest": "MIA", "dep_delay": 2}));
@@ -170,7 +198,7 @@ fn other_data_replace_what_was_loaded() {
 #[test]
 fn an_interrupted_load_is_done_again() {
     let place = Place::new();
-    let data = place.data("flights", FLIGHTS);
+    let data = place.one_flight();
     let whole = ask(&place.store(), &["--data", &data]);
     interrupt(&place.path("store"));
     assert_eq!(ask(&place.store(), &["--data", &data]), whole);
@@ -191,7 +219,7 @@ async fn interrupt(store: &Path) {
 #[test]
 fn an_hour_that_comes_twice_answers_its_first() {
     let place = Place::new();
-    let answers = ask("memory", &["--data", &place.data("flights", FLIGHTS)]);
+    let answers = ask("memory", &["--data", &place.one_flight()]);
     let hours = &answer(&answers, "weather_day")["hours"];
     assert_eq!((&hours[0], &hours[1], &hours[2]), (&Value::Null, &json!(50.0), &Value::Null));
 }

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use table_azure::{AzureTableStore, AzureTableStoreOptions};
-use table_core::store::{ErrorKind, OperationKind, Outcome};
+use table_core::store::{ErrorKind, OperationKind, Outcome, Result};
+use tokio::task::JoinHandle;
 
 use super::retry::good_as;
 use super::server::{Answer, Server, answer, cut_off};
@@ -116,19 +117,23 @@ async fn a_write_without_a_version_in_the_answer_was_applied_all_the_same() {
     }
 }
 
+/// A request that has been sent.
+async fn under_way(store: &AzureTableStore, server: &Server) -> JoinHandle<Result<()>> {
+    let store = store.clone();
+    let request = tokio::spawn(async move { run(&store, OperationKind::Get).await });
+    while server.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    request
+}
+
 #[tokio::test]
 async fn in_flight_requests_are_bounded_and_a_dropped_one_makes_room() {
     let server = Server::start([Answer::Silence]).await;
     let mut options = impatient();
     options.max_in_flight = 1;
     let store = store_with(&server, options);
-    let first = tokio::spawn({
-        let store = store.clone();
-        async move { run(&store, OperationKind::Get).await }
-    });
-    while server.asked().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let first = under_way(&store, &server).await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     let error = run(&store, OperationKind::Get).await.unwrap_err();
@@ -143,13 +148,7 @@ async fn a_request_that_finds_no_place_was_not_sent() {
         let mut options = AzureTableStoreOptions::default();
         (options.max_in_flight, options.place_timeout) = (1, Duration::from_millis(20));
         let store = store_with(&server, options);
-        let first = tokio::spawn({
-            let store = store.clone();
-            async move { run(&store, OperationKind::Get).await }
-        });
-        while server.asked().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        let first = under_way(&store, &server).await;
         let error = run(&store, kind).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Timeout { .. }) && error.is_transient(), "{kind}: {error}");
         assert_eq!((error.outcome(), server.asked().len()), (Outcome::NotApplied, 1), "{kind}");

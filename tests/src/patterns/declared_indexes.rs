@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
-use table_patterns::index::{
-    Index, IndexOptions, IndexQuery, IndexedTable, Payload, Placement, Shape, Trust,
-};
+use table_patterns::index::{IndexOptions, IndexedTable};
 use table_patterns::journal::Entries;
 
 use super::company::{Company, Employee, employee, key, with_badge, with_email};
@@ -136,71 +134,6 @@ pub async fn writes_need_the_version_that_was_read(h: &Harness) {
     assert!(missing.is_entity_not_found(), "{missing}");
     assert!(company.employees.delete(key(9)).await.expect("nothing to do").is_none());
     assert_eq!(company.ids_by_surname("Lee").await, [1]);
-}
-
-/// A patch cannot touch what an index holds, so a merge is one request.
-pub async fn a_merge_leaves_entries_alone(h: &Harness) {
-    let meter = RequestMeter::new();
-    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-    let flights = IndexedTable::<Sparse>::open(store, h.unused_name(), IndexOptions::default()).await;
-    let flights = flights.expect("a new table");
-    let flight = Sparse { carrier: "UA".to_owned(), number: 1, plane: Some("N1".to_owned()), delay: 0 };
-    flights.insert(&flight).await.expect("a new flight");
-    let before = meter.total();
-    let key = Sparse::key("UA", 1u32).unwrap();
-    flights.merge(&key, &Sparse::patch().delay(9), IfMatch::Any).await.expect("a merge");
-    assert_eq!(meter.total() - before, 1);
-    let found = flights.by(Sparse::by_plane("UA").plane("N1")).first().await.expect("an entry");
-    assert_eq!(found, Some(Sparse { delay: 9, ..flight }));
-}
-
-/// A patch may touch what an index holds that the type does not declare: the entity is read, and the entries
-/// follow.
-pub async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
-    let meter = RequestMeter::new();
-    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
-    let delays = Index::keyed("delays", Placement::SamePartition, "", "delays_{Plane}").expect("a template");
-    let delays = delays.with_shape(Shape::Summary { sums: vec!["Delay".to_owned()] });
-    let copy = Index::keyed("copy", Placement::SamePartition, "", "copy_{Delay:04}_{RowKey}");
-    let more = vec![delays, copy.expect("a template").with_payload(Payload::Full)];
-    let flights =
-        IndexedTable::<Sparse>::open_with(store, h.unused_name(), more, IndexOptions::default()).await;
-    let flights = flights.expect("a new table");
-    let flight = Sparse { carrier: "UA".to_owned(), number: 1, plane: Some("N1".to_owned()), delay: 0 };
-    let written = flights.insert(&flight).await.expect("a new flight").written;
-    let first = written[0].etag.clone().expect("a version");
-    let key = || Sparse::key("UA", 1u32).expect("a legal key");
-
-    let before = meter.total();
-    let patch = Sparse::patch().delay(5);
-    let merged = flights.merge(key(), &patch, &first).await.expect("nobody else wrote");
-    assert_eq!(meter.total() - before, 3, "the entity, the summary, the group");
-    let sum = Key::new("UA", "delays_N1").expect("a legal key");
-    let summary = flights.entities().summary("delays", &sum).await.expect("a summary");
-    assert_eq!((summary.count, summary.sums["Delay"]), (1, 5));
-    let late = IndexQuery::partition("UA").prefix("copy_0005_");
-    let found = flights.entities().all("copy", &late, Trust::Entry).await.expect("entries");
-    assert_eq!(found.iter().map(|e| e.get("Delay")).collect::<Vec<_>>(), [Some(ValueRef::Int32(5))]);
-
-    assert!(merged.written[0].etag.as_ref().is_some_and(|etag| *etag != first));
-    let stale = flights.merge(key(), &patch, &first).await.unwrap_err();
-    assert!(stale.is_precondition_failed(), "{stale}");
-    let missing = flights.merge(Sparse::key("UA", 9u32).unwrap(), &patch, IfMatch::Any).await.unwrap_err();
-    assert!(missing.is_entity_not_found(), "{missing}");
-    assert!(flights.merge(key(), &Sparse::patch(), IfMatch::Any).await.is_err(), "nothing to merge");
-    assert!(flights.table().merge(key(), &patch, IfMatch::Any).await.is_err(), "a plain table");
-}
-
-/// Its patch has a field: the entries are references.
-#[derive(Clone, Debug, PartialEq, TableEntity)]
-#[entity(type = "Sparse", rename_all = "PascalCase", row_key = "flight_{number:04}")]
-#[index(plane, row_key = "plane_{plane}_{number:04}")]
-struct Sparse {
-    #[partition_key]
-    carrier: String,
-    number: u32,
-    plane: Option<String>,
-    delay: i32,
 }
 
 /// Changes of several entities commit together with their entries.

@@ -40,8 +40,6 @@ macro_rules! pattern_tests {
                 entries_elsewhere_cost_what_is_said
                 an_update_moves_entries_and_an_absent_value_has_none
                 writes_need_the_version_that_was_read
-                a_merge_leaves_entries_alone
-                a_merge_keeps_undeclared_indexes_in_step
                 a_group_is_all_or_nothing
                 unique_values_have_one_owner
                 racing_writers_have_one_winner
@@ -53,6 +51,10 @@ macro_rules! pattern_tests {
                 limits_bound_the_references_of_lists
                 projections_are_read_from_entries
                 a_stale_entry_is_no_fact
+            }
+            declared_merges {
+                a_merge_leaves_entries_alone
+                a_merge_keeps_undeclared_indexes_in_step
             }
             declared_shapes {
                 lists_overflow_as_declared
@@ -80,15 +82,17 @@ macro_rules! pattern_tests {
                 one_request_serves_all_who_wait
                 types_share_a_base
             }
+            time_slice_trouble {
+                a_name_in_deletion_is_waited_for
+                or_another_generation_is_started
+                a_drop_that_died_is_run_again
+                an_insert_that_died_is_run_again
+            }
             time_slices {
                 tables_are_made_when_needed
                 tables_are_made_once
                 queries_cross_slices_in_order
                 old_slices_are_dropped
-                a_name_in_deletion_is_waited_for
-                or_another_generation_is_started
-                a_drop_that_died_is_run_again
-                an_insert_that_died_is_run_again
                 what_a_family_cannot_keep_is_refused
             }
             index_lists {

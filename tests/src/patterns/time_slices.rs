@@ -1,25 +1,24 @@
 //! Families of tables by time, of which the old ones are dropped whole.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures_util::future::join_all;
-use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
+use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::model::Ticks;
 use table_core::store::{OperationKind, TableStore, TableStoreExt};
 use table_core::typed::TableEntity;
-use table_patterns::time_slices::{Every, Keep, Reuse, Slice, TimeSlices};
+use table_patterns::time_slices::{Every, Keep, Slice, TimeSlices};
 use uuid::Uuid;
 
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
-struct Login {
+pub(super) struct Login {
     #[partition_key]
-    user: String,
+    pub(super) user: String,
     #[row_key]
-    at: Ticks,
+    pub(super) at: Ticks,
 }
 
 /// A family of this behaviour's own.
@@ -33,7 +32,7 @@ pub(super) fn family(harness: &Harness) -> String {
     family
 }
 
-fn open(store: Arc<dyn TableStore>, family: &str) -> TimeSlices<Login> {
+pub(super) fn open(store: Arc<dyn TableStore>, family: &str) -> TimeSlices<Login> {
     TimeSlices::new(store, family, Every::Month, |login: &Login| login.at).expect("a legal name")
 }
 
@@ -42,21 +41,21 @@ fn metered(harness: &Harness, family: &str) -> (TimeSlices<Login>, RequestMeter)
     (open(Arc::new(Metered::new(harness.store().clone(), meter.clone())), family), meter)
 }
 
-fn faulty(harness: &Harness, family: &str) -> (TimeSlices<Login>, FaultInjector) {
+pub(super) fn faulty(harness: &Harness, family: &str) -> (TimeSlices<Login>, FaultInjector) {
     let faults = FaultInjector::new(0);
     (open(Arc::new(Faulty::new(harness.store().clone(), faults.clone())), family), faults)
 }
 
-fn at(text: &str) -> Ticks {
+pub(super) fn at(text: &str) -> Ticks {
     text.parse().expect("a time")
 }
 
-fn login(user: &str, time: &str) -> Login {
+pub(super) fn login(user: &str, time: &str) -> Login {
     Login { user: user.to_owned(), at: at(&format!("2013-{time}:00Z")) }
 }
 
 /// A login of two users in each of the months 1 to 4.
-async fn fill(logins: &TimeSlices<Login>) -> Vec<Login> {
+pub(super) async fn fill(logins: &TimeSlices<Login>) -> Vec<Login> {
     let days = ["01-15T08:00", "02-15T08:00", "03-15T08:00", "04-15T08:00"];
     let all: Vec<Login> = days.iter().flat_map(|day| [login("kim", day), login("ken", day)]).collect();
     for login in &all {
@@ -65,7 +64,7 @@ async fn fill(logins: &TimeSlices<Login>) -> Vec<Login> {
     all
 }
 
-fn names(slices: &[Slice]) -> Vec<&str> {
+pub(super) fn names(slices: &[Slice]) -> Vec<&str> {
     slices.iter().map(|slice| slice.name.as_str()).collect()
 }
 
@@ -167,98 +166,6 @@ pub async fn old_slices_are_dropped(harness: &Harness) {
     logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("slices");
     other.insert(&login("late", "03-02T00:00")).await.expect("a new login");
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
-}
-
-/// While a name is being deleted, an insert waits for it, no longer than it may.
-pub async fn a_name_in_deletion_is_waited_for(harness: &Harness) {
-    let family = family(harness);
-    let (logins, faults) = faulty(harness, &family);
-    let in_deletion = FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable);
-    faults.add(in_deletion.clone().times(2));
-    logins.insert(&login("ken", "01-15T08:00")).await.expect("it waited");
-    assert_eq!(faults.injected().len(), 2);
-    assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
-
-    faults.add(in_deletion);
-    let hasty = logins.with_reuse(Reuse::Wait(Duration::from_millis(250)));
-    let error = hasty.insert(&login("ken", "02-15T08:00")).await.expect_err("it never ends");
-    assert!(error.to_string().contains("being deleted"), "{error}");
-}
-
-/// Or it starts another generation of the slice, which queries, reads and drops know.
-pub async fn or_another_generation_is_started(harness: &Harness) {
-    let family = family(harness);
-    let first = open(harness.store().clone(), &family);
-    let early = login("adam", "01-10T08:00");
-    first.insert(&early).await.expect("a new login");
-
-    // The old name is there for readers; for those who would make it, it is being deleted.
-    let (logins, faults) = faulty(harness, &family);
-    let logins = logins.with_reuse(Reuse::Generation);
-    let base = format!("{family}201302").parse().expect("a legal name");
-    faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).in_table(base));
-    let late = login("ken", "02-15T08:00");
-    logins.insert(&late).await.expect("the next generation");
-    let slices = logins.slices().await.expect("tables");
-    assert_eq!((names(&slices), slices[1].generation), (vec!["201301", "201302"], 1));
-    let key = Login::key("ken", late.at).expect("a legal key");
-    assert_eq!(logins.get(late.at, &key).await.expect("an answer"), Some(late.clone()));
-    assert_eq!(logins.query().all().await.expect("logins"), [early, late]);
-
-    // Another process finds the generation that is there.
-    let other = open(harness.store().clone(), &family).with_reuse(Reuse::Generation);
-    other.insert(&login("kim", "02-16T08:00")).await.expect("a new login");
-    assert_eq!(other.slices().await.expect("tables").len(), 2);
-    assert_eq!(other.drop_before(at("2013-03-01T00:00:00Z")).await.expect("slices").len(), 2);
-}
-
-/// An insert that died between making the table and using it is run again.
-pub async fn an_insert_that_died_is_run_again(harness: &Harness) {
-    let mut crashes = 0;
-    for point in CrashPoint::ALL {
-        for request in 1.. {
-            let family = family(harness);
-            let (dying, faults) = faulty(harness, &family);
-            faults.crash_at(request, point);
-            let day = login("ken", "01-15T08:00");
-            let answer = dying.insert(&day).await;
-            let healthy = open(harness.store().clone(), &family);
-            let again = healthy.insert(&day).await;
-            assert!(again.is_ok() || again.is_err_and(|error| error.is_already_exists()));
-            assert_eq!(healthy.query().all().await.expect("logins"), [day]);
-            assert_eq!(answer.is_err(), faults.is_crashed());
-            if !faults.is_crashed() {
-                break;
-            }
-            crashes += 1;
-        }
-    }
-    assert_eq!(crashes, 4);
-}
-
-/// A drop that died is run again, and drops the rest.
-pub async fn a_drop_that_died_is_run_again(harness: &Harness) {
-    let mut crashes = 0;
-    for point in CrashPoint::ALL {
-        for request in 1.. {
-            let family = family(harness);
-            let healthy = open(harness.store().clone(), &family);
-            fill(&healthy).await;
-            let (dying, faults) = faulty(harness, &family);
-            let dying = dying.with_concurrency(1);
-            faults.crash_at(request, point);
-            let answer = dying.drop_before(at("2013-03-01T00:00:00Z")).await;
-            assert_eq!(answer.is_err(), faults.is_crashed());
-            healthy.drop_before(at("2013-03-01T00:00:00Z")).await.expect("the rest");
-            assert_eq!(names(&healthy.slices().await.expect("tables")), ["201303", "201304"]);
-            assert_eq!(healthy.query().all().await.expect("logins").len(), 4);
-            if !faults.is_crashed() {
-                break;
-            }
-            crashes += 1;
-        }
-    }
-    assert_eq!(crashes, 6);
 }
 
 #[derive(Debug, TableEntity)]

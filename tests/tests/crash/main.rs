@@ -4,6 +4,7 @@
 
 mod azure_queue;
 mod check;
+mod office;
 mod paths;
 mod process;
 mod run;
@@ -19,10 +20,11 @@ use table_core::store::{Result, TableStore};
 use table_embedded::{Durability, EmbeddedStore};
 use tempfile::TempDir;
 
+use crate::office::Places;
 use crate::paths::PATHS;
 use crate::process::Names;
 use crate::run::{Recover, crash_everywhere, crash_sometimes};
-use crate::transactions::{Places, trouble_everywhere, trouble_in_discarding, trouble_sometimes};
+use crate::transactions::{trouble_everywhere, trouble_in_discarding, trouble_sometimes};
 
 async fn on_disk(directory: &TempDir) -> Result<Arc<Elsewhere>> {
     let builder = EmbeddedStore::builder(directory.path().join("store"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
-use conformance::blobs::azure_container;
+use conformance::azurite::blobs::azure_container;
 use conformance::{Backend, Deviation, Scale, async_trait};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;

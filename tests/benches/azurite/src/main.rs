@@ -11,7 +11,7 @@ mod ours;
 mod report;
 mod side;
 
-use conformance::azurite::Azurite;
+use azurite::Azurite;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use conformance::azurite::Azurite;
+use azurite::Azurite;
 use serde::Deserialize;
 
 use crate::measure::{Cost, Work};

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-use super::install::{installed, node_missing};
+use crate::install::{installed, node_missing};
 
 /// A running emulator: tables, queues and blobs on free ports of this machine, nothing on disk.
 ///
@@ -89,7 +89,7 @@ fn address(out: &mut BufReader<ChildStdout>, service: &str) -> Result<String, St
 
 fn command(directory: &Path) -> Command {
     let mut command = Command::new("node");
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("azurite/run.js"));
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("run.js"));
     for service in ["blob", "queue", "table"] {
         command.args([format!("--{service}Host"), "127.0.0.1".to_owned()]);
         command.args([format!("--{service}Port"), "0".to_owned()]);

@@ -8,21 +8,21 @@ const NODE_MISSING: &str = "the tests on Azurite need Node.js 20 or later with n
 
 /// The directory of the installed emulator; installs it if it is not there yet.
 pub(super) fn installed() -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("azurite");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = target().join("azurite");
     fs::create_dir_all(&directory).map_err(|e| failed("create", &directory, &e))?;
     // Other test processes may come here at the same time; the lock goes with the file.
     let lock =
         File::create(directory.join("lock")).map_err(|e| failed("create a lock in", &directory, &e))?;
     lock.lock().map_err(|e| failed("lock", &directory, &e))?;
-    if !is_current(&source, &directory) {
-        install(&source, &directory)?;
+    if !is_current(source, &directory) {
+        install(source, &directory)?;
     }
     Ok(directory)
 }
 
 fn target() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(beside, PathBuf::from)
 }
 
