@@ -2,9 +2,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use table_core::model::Entity;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::model::{ETag, Entity, Key};
 use table_core::query::{Continuation, Query};
-use table_core::store::{Error, KeyOrder, Operation, Result};
+use table_core::store::{Error, Operation, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::build_groups::Groups;
@@ -22,6 +23,13 @@ use crate::journal::{Lease, Rule, before, violation};
 
 /// Entities whose entries are sorted into groups together; fewer where they are large.
 const WINDOW: usize = 10_000;
+
+/// Entities that are done together, and the pages in which they were read.
+#[derive(Default)]
+struct Window {
+    entities: Vec<Entity>,
+    pages: usize,
+}
 
 /// What a build has done so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,25 +88,46 @@ impl IndexedEntities {
     }
 
     /// The entities of a window that are in another version than they were read in: done again, by the
-    /// journal. The same pages are read once more; what is new in them has a writer that knows the index.
-    async fn changed_since(&self, window: &[Entity], from: Option<&Continuation>) -> Result<Vec<Entity>> {
+    /// journal. The same pages are read once more; what is new in them has a writer that knows the index. Where
+    /// there is no order, pages may hold other entities the second time: those that are not met are read alone.
+    async fn changed_since(&self, window: &Window, from: Option<&Continuation>) -> Result<Vec<Entity>> {
         if !self.keeps(Rule::ReadWindowAgain) {
             return Ok(Vec::new());
         }
-        let versions: HashMap<_, _> = window.iter().map(|e| (e.key(), e.etag())).collect();
-        let last = window.last().map(Entity::key);
-        let (mut changed, mut from) = (Vec::new(), from.cloned());
+        let entities = &window.entities;
+        let mut versions: HashMap<_, _> = entities.iter().map(|e| (e.key(), e.etag())).collect();
+        let last = entities.last().map(Entity::key);
+        let (mut changed, mut from, mut pages) = (Vec::new(), from.cloned(), 0);
         loop {
             let page = self.store().query(self.table(), &Query::new(), from.as_ref()).await?;
-            let sorted = self.store().profile().order == KeyOrder::Sorted;
-            let done = sorted && page.items.last().map(Entity::key) >= last;
-            let other = |e: &Entity| versions.get(e.key()).is_some_and(|before| *before != e.etag());
+            pages += 1;
+            let done = match self.is_sorted() {
+                true => page.items.last().map(Entity::key) >= last,
+                // Twice: the entries of the window may be in between.
+                false => pages >= 2 * window.pages,
+            };
+            let other = |e: &Entity| versions.remove(e.key()).is_some_and(|before| before != e.etag());
             changed.extend(page.items.into_iter().filter(other));
+            let done = done || versions.is_empty();
             from = page.continuation;
             if done || from.is_none() {
-                return Ok(changed);
+                break;
             }
         }
+        if !self.is_sorted() {
+            changed.extend(self.changed_of(versions).await?);
+        }
+        Ok(changed)
+    }
+
+    /// Those of some entities that are in another version now. One request for each.
+    async fn changed_of(&self, versions: HashMap<&Key, Option<&ETag>>) -> Result<Vec<Entity>> {
+        let reads = versions.into_iter().map(|(key, before)| async move {
+            let now = self.get(key).await?;
+            Ok(now.filter(|now| now.etag() != before))
+        });
+        let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.at_once());
+        reads.try_filter_map(|changed| async move { Ok(changed) }).try_collect().await
     }
 
     /// A crash or a race may have left an entry of an older state: none may, once the index is read.
@@ -259,19 +288,17 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    async fn read_window(
-        &mut self,
-        from: Option<&Continuation>,
-    ) -> Result<(Vec<Entity>, Option<Continuation>)> {
-        let (mut window, mut bytes, mut from) = (Vec::new(), 0, from.cloned());
+    async fn read_window(&mut self, from: Option<&Continuation>) -> Result<(Window, Option<Continuation>)> {
+        let (mut window, mut bytes, mut from) = (Window::default(), 0, from.cloned());
         loop {
             let page =
                 self.entities.store().query(self.entities.table(), &Query::new(), from.as_ref()).await?;
+            window.pages += 1;
             let entities = page.items.into_iter().filter(is_entity);
-            window.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
+            window.entities.extend(entities.inspect(|e| bytes += e.properties().as_packed().len()));
             from = page.continuation;
-            if from.is_none() || window.len() >= WINDOW || bytes >= WINDOW_BYTES {
-                self.progress.entities += window.len();
+            if from.is_none() || window.entities.len() >= WINDOW || bytes >= WINDOW_BYTES {
+                self.progress.entities += window.entities.len();
                 return Ok((window, from));
             }
         }
@@ -279,21 +306,21 @@ impl<'a> IndexBuild<'a> {
 
     async fn write_window(
         &mut self,
-        window: Vec<Entity>,
+        window: Window,
         from: Option<&Continuation>,
         entry: &mut CatalogEntry,
     ) -> Result<()> {
-        window.iter().try_for_each(Entry::check_owner)?;
+        window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
-            return self.rewrite(window).await;
+            return self.rewrite(window.entities).await;
         }
         if self.index.shape().is_shared() {
-            self.merge_window(&window, entry).await?;
+            self.merge_window(&window.entities, entry).await?;
             let changed = self.entities.changed_since(&window, from).await?;
             return self.rewrite(changed).await;
         }
         let (mut groups, mut owners) = (Groups::default(), HashMap::new());
-        for entity in &window {
+        for entity in &window.entities {
             if let Some(entry) = self.index.entry(self.entities.table(), entity)? {
                 if let Some(other) = owners.insert(entry.location.clone(), entry.owner.clone()) {
                     return Err(violation(&entry, &other));

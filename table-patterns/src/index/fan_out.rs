@@ -38,7 +38,8 @@ impl IndexedEntities {
     /// together, as many requests are under way as [`IndexOptions::concurrency`](super::IndexOptions) says.
     ///
     /// # Errors
-    /// In the stream: the index is unknown, not readable, or keeps no rows; the storage's.
+    /// In the stream: the index is unknown, not readable, or keeps no rows; the store does not sort, and the query
+    /// does not ask for [`sorted_on_client`](IndexQuery::sorted_on_client); the storage's.
     pub fn merged<'a>(
         &'a self,
         index: &'a str,
@@ -53,8 +54,9 @@ impl IndexedEntities {
             done: false,
         };
         let parts: Vec<_> = partitions.iter().map(part).collect();
-        let places = Arc::new(Semaphore::new(self.at_once()));
+        let (places, sorts) = (Arc::new(Semaphore::new(self.at_once())), query.sorts());
         stream::try_unfold((parts, places), move |(mut parts, places)| async move {
+            self.check_order(sorts)?;
             if parts.iter().any(Part::is_dry) {
                 let index = self.rows_index(index).await?;
                 let ahead = parts.iter_mut().map(|part| self.read_ahead(index, part, trust, &places));
@@ -91,7 +93,7 @@ impl IndexedEntities {
     ) -> Result<Page<(RowKey, Entity)>> {
         let page = {
             let _place = places.acquire().await.ok();
-            self.query_rows(index, &part.query.to_query(index), part.from.as_ref()).await?
+            self.read_rows(index, &part.query, part.from.as_ref()).await?
         };
         let resolved = stream::iter(page.items).map(|entry| async move {
             let row = entry.key().row_key();

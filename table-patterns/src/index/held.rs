@@ -18,7 +18,7 @@ impl IndexedEntities {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
-        let page = self.query_rows(index, &query.to_query(index), from).await?;
+        let page = self.read_rows(index, query, from).await?;
         let mut items = Vec::with_capacity(page.items.len());
         for entry in page.items {
             items.extend(self.held(index, entry).await?);

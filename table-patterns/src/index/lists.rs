@@ -67,6 +67,7 @@ impl IndexedEntities {
                 entities.push(entity);
             }
         }
+        entities.sort_by(|a, b| a.key().cmp(b.key()));
         Ok(entities)
     }
 

@@ -1,7 +1,7 @@
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, Properties};
 use table_core::query::{Continuation, Filter, KeyBounds, Page, Query, Range};
-use table_core::store::{Error, Result};
+use table_core::store::{Error, KeyOrder, Result};
 
 use super::definition::{Index, Payload, Placement};
 use super::entry::{Entry, Location, Maintainer as _, is_entrys};
@@ -40,7 +40,8 @@ impl IndexedEntities {
     }
 
     /// A page of the entities whose entries are in a partition of the index and match a filter on
-    /// RowKey, in the order of the entries. One request, and one per reference, as many at once as
+    /// RowKey, in the order of the entries; of a store that does not sort, in its own, unless
+    /// [`sorted_on_client`](IndexQuery::sorted_on_client). One request, and one per reference, as many at once as
     /// [`IndexOptions::concurrency`](super::IndexOptions) says.
     ///
     /// Stale references are left out, so that a page may be short. A page of lists has all entities of each.
@@ -68,15 +69,62 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
         of_entities(index)?;
-        let page = self.query_rows(index, &query.to_query(index), from).await?;
+        let page = self.read_rows(index, query, from).await?;
         if index.shape().is_list() {
             let items = self.follow_lists(index, page.items, limit).await?;
             return Ok(Page { items, continuation: page.continuation });
         }
-        let resolved =
-            stream::iter(page.items).map(|entry| self.resolve(index, entry, trust)).buffered(self.at_once());
-        let items = resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await?;
+        let (mut items, mut rows) = (Vec::new(), page.items.into_iter());
+        while items.len() < limit {
+            let next: Vec<_> = rows.by_ref().take(limit - items.len()).collect();
+            if next.is_empty() {
+                break;
+            }
+            items.extend(self.resolve_all(index, next, trust).await?);
+        }
         Ok(Page { items, continuation: page.continuation })
+    }
+
+    async fn resolve_all(&self, index: &Index, rows: Vec<Entity>, trust: Trust) -> Result<Vec<Entity>> {
+        let resolved = stream::iter(rows).map(|entry| self.resolve(index, entry, trust));
+        let resolved = resolved.buffered(self.at_once());
+        resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await
+    }
+
+    /// A page of entries; all of them where the store does not sort and the client is to.
+    pub(super) async fn read_rows(
+        &self,
+        index: &Index,
+        query: &IndexQuery,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let sorts = query.sorts && !self.is_sorted();
+        let rows = query.to_query(index);
+        let rows = if sorts { Query { top: None, ..rows } } else { rows };
+        let mut page = self.query_rows(index, &rows, from).await?;
+        while let Some(next) = page.continuation.take_if(|_| sorts) {
+            let more = self.query_rows(index, &rows, Some(&next)).await?;
+            page.items.extend(more.items);
+            page.continuation = more.continuation;
+        }
+        if sorts {
+            page.items.sort_by(|a, b| a.key().cmp(b.key()));
+        }
+        Ok(page)
+    }
+
+    /// Whether the store answers in the order of keys.
+    pub(super) fn is_sorted(&self) -> bool {
+        self.store().profile().order == KeyOrder::Sorted
+    }
+
+    /// Refuses what is only an answer in the order of entries, where there is none.
+    pub(super) fn check_order(&self, sorts: bool) -> Result<()> {
+        if sorts || self.is_sorted() {
+            return Ok(());
+        }
+        let what = "entries in the order of their keys; `sorted_on_client` reads and sorts them all";
+        Err(Error::unsupported(self.store().profile().name, what))
     }
 
     /// All entities of [`page`](Self::page), a page at a time: the next is read when those before it are
@@ -211,12 +259,13 @@ pub struct IndexQuery {
     partition: String,
     rows: Option<Filter>,
     top: Option<usize>,
+    sorts: bool,
 }
 
 impl IndexQuery {
     /// The entries in a partition.
     pub fn partition(partition: impl Into<String>) -> Self {
-        Self { partition: partition.into(), rows: None, top: None }
+        Self { partition: partition.into(), rows: None, top: None, sorts: false }
     }
 
     /// The same entries in another partition.
@@ -253,6 +302,18 @@ impl IndexQuery {
     pub const fn top(mut self, top: usize) -> Self {
         self.top = Some(top);
         self
+    }
+
+    /// Entries in the order of their keys from every store. Of one that does not sort, *everything* that matches is
+    /// read and held in memory, and is one page. From any other it changes nothing.
+    #[must_use]
+    pub const fn sorted_on_client(mut self) -> Self {
+        self.sorts = true;
+        self
+    }
+
+    pub(super) const fn sorts(&self) -> bool {
+        self.sorts
     }
 
     pub(super) fn to_query(&self, index: &Index) -> Query {

@@ -30,6 +30,7 @@ pub struct Lookup<'a, T, R = T, K = ManyEntries> {
     trust: Trust,
     limit: Option<usize>,
     page_size: Option<usize>,
+    sorts: bool,
     of: PhantomData<fn() -> (R, K)>,
 }
 
@@ -60,7 +61,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// ```
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<'_, T, T, E::Kind> {
         let entries = entries.into_entries();
-        Lookup { table: self, entries, trust: Trust::Entry, limit: None, page_size: None, of: PhantomData }
+        let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
+        Lookup { table: self, entries, trust, limit, page_size, sorts, of: PhantomData }
     }
 }
 
@@ -74,12 +76,13 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
     /// Returns another type: a projection of `T`. Where the entries hold every property of it, or it has
     /// nothing but parts of the key, no entity is read.
     pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
-        let Self { table, entries, trust, limit, page_size, .. } = self;
-        Lookup { table, entries, trust, limit, page_size, of: PhantomData }
+        let Self { table, entries, trust, limit, page_size, sorts, .. } = self;
+        Lookup { table, entries, trust, limit, page_size, sorts, of: PhantomData }
     }
 
-    /// Returns at most this many: the first in the order of the entries, from a store that sorts. Of a list no
-    /// more references are followed. A page that reaches the limit is the last.
+    /// Returns at most this many: the first in the order of the entries. Of a list no
+    /// more references are followed. A page that reaches the limit is the last. A store that does not sort refuses
+    /// it, unless [`sorted_on_client`](Self::sorted_on_client).
     pub const fn limit(mut self, entities: usize) -> Self {
         self.limit = Some(entities);
         self
@@ -88,6 +91,15 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
     /// Asks for at most this many entries in a page. A list is one, with all of its entities.
     pub const fn page_size(mut self, entries: usize) -> Self {
         self.page_size = Some(entries);
+        self
+    }
+
+    /// Returns entities in the order of their entries from every store.
+    ///
+    /// From a store that does not sort, *everything* that matches is read, its entries are held in memory, and it is
+    /// one page. From any other it changes nothing.
+    pub const fn sorted_on_client(mut self) -> Self {
+        self.sorts = true;
         self
     }
 
@@ -127,7 +139,8 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
     /// The first in the order of the entries.
     ///
     /// # Errors
-    /// As for [`page`](Self::page).
+    /// As for [`page`](Self::page). Unsupported, before anything is sent: the store does not sort, and
+    /// [`sorted_on_client`](Self::sorted_on_client) is not asked for.
     pub async fn first(&self) -> Result<Option<R>> {
         let mut from = None;
         loop {
@@ -165,6 +178,10 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
 
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
         let entries = self.entries.clone()?;
+        // A list is in the order of its references, whatever the store does.
+        if left.is_some() && list_of(&entries)?.is_none() {
+            self.table.entities.check_order(self.sorts)?;
+        }
         let reading = reading::<T, R>(entries.index(), self.trust);
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
         let mut page = self.table.read(&entries, reading, &query, from, limit).await?;
@@ -177,6 +194,7 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
 
     fn query(&self, entries: &IndexEntries<T>, left: Option<usize>) -> IndexQuery {
         let query = query(entries);
+        let query = if self.sorts { query.sorted_on_client() } else { query };
         match (self.page_size, left) {
             (Some(size), Some(left)) => query.top(size.min(left)),
             (Some(top), None) | (None, Some(top)) => query.top(top),
