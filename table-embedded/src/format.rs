@@ -62,8 +62,8 @@ pub(crate) fn open_row(
     record.clear();
     let sound = value.split_last_chunk().filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
     let opened = sound.and_then(|(row, _)| {
-        let (stamp, properties) = row.split_at_checked(Stamp::BYTES)?;
-        record.push(stamp);
+        let (stamp, properties) = row.split_first_chunk::<{ Stamp::BYTES }>()?;
+        record.push_block(stamp, Stamp::BYTES);
         heads.unpack(properties, record)
     });
     opened.ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))

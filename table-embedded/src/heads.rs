@@ -137,7 +137,7 @@ fn push_inline(row: &mut &[u8], out: &mut Unpacked) -> Option<Option<usize>> {
 #[inline]
 fn push_length_of_value(row: &mut &[u8], out: &mut Unpacked) -> Option<usize> {
     let length = take_length(row)?;
-    out.push(&length.to_le_bytes());
+    out.push_block(&length.to_le_bytes(), size_of::<u32>());
     Some(length as usize)
 }
 

@@ -16,21 +16,30 @@ impl Unpacked {
         self.end = 0;
     }
 
-    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
-        self.end += bytes.len();
+        let end = self.end + bytes.len();
+        if self.bytes.len() < end {
+            self.grow(end);
+        }
+        self.bytes[self.end..end].copy_from_slice(bytes);
+        self.end = end;
     }
 
     /// Appends the first bytes of a block.
-    #[inline]
-    pub(super) fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
-        self.room(N).copy_from_slice(block);
-        self.end += length.min(N);
+    #[inline(always)]
+    pub(crate) fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
+        let room = self.bytes.get_mut(self.end..).and_then(|room| room.first_chunk_mut());
+        match room {
+            Some(room) => {
+                *room = *block;
+                self.end += length;
+            }
+            None => self.push(&block[..length]),
+        }
     }
 
     /// Appends the first bytes of a row; `None` if it has not so many.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_start<const N: usize>(&mut self, row: &[u8], length: usize) -> Option<()> {
         match row.first_chunk::<N>() {
             Some(block) if length <= N => self.push_block(block, length),
@@ -39,16 +48,9 @@ impl Unpacked {
         Some(())
     }
 
-    #[inline]
-    fn room(&mut self, length: usize) -> &mut [u8] {
-        if self.bytes.len() - self.end < length {
-            self.grow(length);
-        }
-        &mut self.bytes[self.end..self.end + length]
-    }
-
+    /// Room for so many bytes and some more: blocks are longer than what is wanted of them.
     #[cold]
-    fn grow(&mut self, length: usize) {
-        self.bytes.resize((self.end + length).next_power_of_two().max(1 << 10), 0);
+    fn grow(&mut self, end: usize) {
+        self.bytes.resize((end + (1 << 10)).next_power_of_two(), 0);
     }
 }
