@@ -168,6 +168,8 @@ async fn survives(fault: u8) {
     let error = fixture.insert("during").await.unwrap_err();
     assert!(error.is_ambiguous(), "{error}");
     assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
+    // The store is reopened while the fault lasts, and again.
+    tokio::time::sleep(Duration::from_millis(100)).await;
 
     fixture.disk.set(SOUND);
     let after = fixture.insert_until_it_works("after").await;

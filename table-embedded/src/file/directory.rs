@@ -1,5 +1,5 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -60,7 +60,11 @@ impl Directory {
         let opened = catch_unwind(AssertUnwindSafe(|| open_held(&path, file.clone(), config)));
         let panicked = || damaged(&path, "it has impossible contents");
         let opened = opened.unwrap_or_else(|_| Err(panicked()))?;
-        file.release().map_err(Failure::io("recovering", &path))?;
+        // By itself: to let go of a database while something panics would end the process.
+        let released = catch_unwind(AssertUnwindSafe(|| file.release()));
+        released
+            .unwrap_or_else(|_| Err(ErrorKind::Other.into()))
+            .map_err(Failure::io("recovering", &path))?;
         Ok(opened)
     }
 

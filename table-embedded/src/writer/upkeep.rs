@@ -1,3 +1,4 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -69,8 +70,11 @@ impl Writer {
     /// Opens the file anew, which recovers it, after a failure made it unusable.
     pub(super) fn reopen(&mut self) {
         self.shared.pause();
-        drop(self.take_database());
-        match self.directory.open(&self.config.file) {
+        let database = self.take_database();
+        // It may write for a last time, and panic as it did before.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+        let opened = catch_unwind(AssertUnwindSafe(|| self.directory.open(&self.config.file)));
+        match opened.unwrap_or(Err(Failure::NotOpen)) {
             Ok((database, contents)) => {
                 tracing::warn!("reopened after a failure");
                 let database = Arc::new(database);
