@@ -30,7 +30,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// });
     /// let outcomes = employees.insert_all(stream::iter(hired), BulkInsert::default());
     /// let summary = InsertSummary::of(outcomes).await?;
-    /// assert_eq!((summary.written, summary.groups), (100, 4)); // 49 entities with 49 entries, and one more
+    /// assert_eq!((summary.written, summary.groups), (100, 2)); // 50 entities with 50 entries each
     /// # Ok(())
     /// # }
     /// ```
