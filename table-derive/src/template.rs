@@ -120,7 +120,15 @@ impl Template {
         }
         literal.push_str(rest);
         push_literal(&mut segments, literal)?;
-        Ok(Self { text: text.clone(), segments })
+        let template = Self { text: text.clone(), segments };
+        if template.prefix().is_some_and(|text| text.starts_with('~')) {
+            return Err(
+                "a key cannot start with `~`: keys with `~~` are those of the library's own rows, which no \
+                        query of a table shows; start with another character"
+                    .to_owned(),
+            );
+        }
+        Ok(template)
     }
 }
 

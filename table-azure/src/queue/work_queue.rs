@@ -21,7 +21,7 @@ use crate::auth::{Connection, Secret};
 ///
 /// Bodies are sent as base64, so that every text is legal. Times are whole seconds, rounded up; a
 /// message is hidden for at least one and at most seven days, and never expires. Each call is one
-/// request, sent once, but for poison.
+/// request, sent once, but for poison: put a [`RetryingQueue`](table_core::adapter::RetryingQueue) around it.
 ///
 /// # Poison
 /// The service has no place for messages that keep coming back: they go to a second queue, named as this

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -79,6 +80,38 @@ pub trait WorkQueue: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Precondition failed: its receipt is void.
     async fn requeue(&self, message: &Message) -> Result<Receipt>;
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<Q: WorkQueue + ?Sized> WorkQueue for Arc<Q> {
+    async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
+        (**self).send(body, delay).await
+    }
+
+    async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
+        (**self).receive(max, visibility).await
+    }
+
+    async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
+        (**self).renew(receipt, visibility).await
+    }
+
+    async fn delete(&self, receipt: &Receipt) -> Result<()> {
+        (**self).delete(receipt).await
+    }
+
+    async fn peek(&self, max: usize) -> Result<Vec<Message>> {
+        (**self).peek(max).await
+    }
+
+    async fn poison(&self, max: usize) -> Result<Vec<Message>> {
+        (**self).poison(max).await
+    }
+
+    async fn requeue(&self, message: &Message) -> Result<Receipt> {
+        (**self).requeue(message).await
+    }
 }
 
 /// The identity of a message for as long as it lives.

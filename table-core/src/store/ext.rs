@@ -2,26 +2,42 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::TryStreamExt;
 
-use super::{ErrorKind, Pages, Rest, Result, TableStore};
+use super::{Error, ErrorKind, Pages, Rest, Result, TableStore};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Page, Query};
+
+fn exists(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::TableAlreadyExists { .. })
+}
 
 /// Conveniences over any [`TableStore`].
 #[async_trait]
 pub trait TableStoreExt: TableStore {
-    /// Creates the table unless it is there; whether it was created. One request. A name that was just deleted can
-    /// be refused for a while: see [`TableBeingDeleted`](ErrorKind::TableBeingDeleted).
+    /// Creates the table unless it is there; whether it was created. One request; another where the answer was
+    /// lost: a table that is there then may be this call's, and the answer is `false`. A name that was just
+    /// deleted can be refused for a while: see [`TableBeingDeleted`](ErrorKind::TableBeingDeleted).
     async fn create_table_if_missing(&self, table: &TableName) -> Result<bool> {
         match self.create_table(table).await {
-            Err(e) if matches!(e.kind(), ErrorKind::TableAlreadyExists { .. }) => Ok(false),
+            Err(e) if exists(&e) => Ok(false),
+            Err(lost) if lost.is_ambiguous() => match self.create_table(table).await {
+                Err(e) if exists(&e) => Ok(false),
+                Err(again) => Err(lost.with_source(again)),
+                Ok(()) => Ok(true),
+            },
             other => other.map(|()| true),
         }
     }
 
-    /// Deletes the table if it is there; whether it was. One request.
+    /// Deletes the table if it is there; whether it was. One request; another where the answer was lost: a
+    /// table that is gone then may have been there, and the answer is `false`.
     async fn delete_table_if_exists(&self, table: &TableName) -> Result<bool> {
         match self.delete_table(table).await {
             Err(e) if e.is_table_not_found() => Ok(false),
+            Err(lost) if lost.is_ambiguous() => match self.delete_table(table).await {
+                Err(e) if e.is_table_not_found() => Ok(false),
+                Err(again) => Err(lost.with_source(again)),
+                Ok(()) => Ok(true),
+            },
             other => other.map(|()| true),
         }
     }

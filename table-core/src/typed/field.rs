@@ -10,7 +10,8 @@ use crate::store::{Error, Result};
 ///
 /// The derive macro makes one constant per stored field. An encrypted field gets an
 /// [`EncryptedField`] instead, which has no comparisons. An absent property matches no comparison
-/// but [`ne`](Self::ne) where the service says so.
+/// but [`ne`](Self::ne) where the service says so. An Int64 is compared with an Int64 literal, which finds no
+/// Int32 that another client wrote: see [`any_width`](Self::any_width).
 ///
 /// ```
 /// use table_core::typed::Field;
@@ -215,6 +216,10 @@ impl<E> Condition<E> {
         self.filter
     }
 
+    pub(super) fn map(self, how: impl FnOnce(Filter) -> Filter) -> Self {
+        Self { filter: self.filter.map(how), of: PhantomData }
+    }
+
     fn join(self, other: Self, how: fn(Filter, Filter) -> Filter) -> Self {
         let filter = self.filter.and_then(|left| Ok(how(left, other.filter?)));
         Self { filter, of: PhantomData }
@@ -225,7 +230,7 @@ impl<E> std::ops::Not for Condition<E> {
     type Output = Self;
 
     fn not(self) -> Self {
-        Self { filter: self.filter.map(|f| !f), of: PhantomData }
+        self.map(|filter| !filter)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Typed mapping: structs as entities, typed keys, fields, patches and the [`Table`] handle.
 
+mod any_width;
 mod codec;
 #[doc(hidden)]
 pub mod derived;
@@ -16,6 +17,7 @@ mod row_prefix;
 mod schema;
 mod table;
 
+pub use any_width::AnyWidth;
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};

@@ -3,6 +3,7 @@
 use table_core::model::{EdmType, EdmValue, Entity, Ticks};
 use table_core::query::{Comparison, Filter, Query};
 use table_core::store::TableStore;
+use table_core::typed::Field;
 use uuid::Uuid;
 
 use super::sample::{
@@ -140,6 +141,30 @@ pub async fn tell_types_apart(h: &Harness) {
     finds(&table, Filter::eq("A", true), &[4]).await;
     if !h.deviates(Deviation::Int64LiteralOnInt32) {
         finds(&table, Filter::eq("A", 1i64), &[1, 2]).await;
+    }
+}
+
+/// Int32s and Int64s of one property, as several clients write it, are found together where a query asks for both.
+pub async fn find_both_widths_of_a_typed_integer(h: &Harness) {
+    if h.deviates(Deviation::Int64LiteralOnInt32) {
+        return;
+    }
+    const A: Field<(), i64> = Field::new("A");
+    let (table, beyond) = (h.table().await, i64::from(i32::MAX) + 1);
+    table.insert(entity("p", "0").with("A", 41)).await;
+    table.insert(entity("p", "1").with("A", 41i64)).await;
+    table.insert(entity("p", "2").with("A", beyond)).await;
+    let of = A.any_width();
+    let both: [(_, &[usize]); 6] = [
+        (of.gt(40), &[0, 1, 2]),
+        (of.eq(41), &[0, 1]),
+        (of.ne(41), &[2]),
+        (of.le(41), &[0, 1]),
+        (of.lt(beyond), &[0, 1]),
+        (of.ge(-beyond - 1), &[0, 1, 2]),
+    ];
+    for (condition, rows) in both {
+        finds(&table, condition.into_filter().expect("a number"), rows).await;
     }
 }
 

@@ -123,6 +123,7 @@ macro_rules! conformance_tests {
                 compare_extreme_numbers
                 compare_extreme_doubles
                 tell_types_apart
+                find_both_widths_of_a_typed_integer
                 compare_the_time_of_the_last_write
                 agree_with_local_evaluation
                 are_bounded_in_comparisons

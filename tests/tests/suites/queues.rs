@@ -30,6 +30,26 @@ mod memory {
     queue_tests!(Memory);
 }
 
+mod behind_adapters {
+    use table_core::adapter::{MeteredQueue, QueueMeter, RetryPolicy, RetryingQueue};
+    use table_core::memory::MemoryStore;
+
+    use super::*;
+
+    struct Behind;
+
+    #[async_trait]
+    impl QueueBackend for Behind {
+        async fn queue(&self) -> Queue {
+            let queue = in_table(Arc::new(MemoryStore::new())).await;
+            let metered = MeteredQueue::new(queue, QueueMeter::new());
+            Arc::new(RetryingQueue::new(metered, RetryPolicy::default()))
+        }
+    }
+
+    queue_tests!(Behind);
+}
+
 mod embedded {
     use super::*;
 

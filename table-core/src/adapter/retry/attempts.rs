@@ -4,40 +4,44 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::RetryPolicy;
 use crate::adapter::call::error_name;
-use crate::store::{Error, ErrorKind, OperationKind, Outcome, Result};
+use crate::store::{Error, ErrorKind, Outcome, Result};
 
 /// The attempts of one operation: how many, how long, how far apart.
 #[derive(Debug)]
-pub(super) struct Attempts<'a> {
+pub(in crate::adapter) struct Attempts<'a> {
     policy: &'a RetryPolicy,
-    kind: OperationKind,
+    operation: &'static str,
     deadline: Option<Instant>,
     made: u32,
     rng: fastrand::Rng,
 }
 
 impl<'a> Attempts<'a> {
-    pub(super) fn new(policy: &'a RetryPolicy, kind: OperationKind, rng: fastrand::Rng) -> Self {
+    pub(in crate::adapter) fn new(
+        policy: &'a RetryPolicy,
+        operation: &'static str,
+        rng: fastrand::Rng,
+    ) -> Self {
         let deadline = policy.deadline.and_then(|time| Instant::now().checked_add(time));
-        Self { policy, kind, deadline, made: 1, rng }
+        Self { policy, operation, deadline, made: 1, rng }
     }
 
     /// Runs a request within the time left for it.
     ///
     /// A write that is cut off may have been applied, a read changed nothing.
-    pub(super) async fn run<T>(
+    pub(in crate::adapter) async fn run<T>(
         &self,
-        kind: OperationKind,
+        is_read: bool,
         request: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let start = Instant::now();
         let own = self.policy.attempt_timeout.and_then(|time| start.checked_add(time));
         let Some(end) = own.into_iter().chain(self.deadline).min() else { return request.await };
-        timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(kind, end - start)))
+        timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
     }
 
     /// Waits until another attempt is due; `false` if there is none, or no time for it.
-    pub(super) async fn another(&mut self, failure: &Error) -> bool {
+    pub(in crate::adapter) async fn another(&mut self, failure: &Error) -> bool {
         if self.made >= self.policy.max_attempts {
             return false;
         }
@@ -47,7 +51,7 @@ impl<'a> Attempts<'a> {
             return false;
         }
         tracing::debug!(
-            operation = self.kind.name(),
+            operation = self.operation,
             attempt = self.made,
             error = error_name(failure),
             outcome = ?failure.outcome(),
@@ -61,8 +65,8 @@ impl<'a> Attempts<'a> {
     }
 }
 
-fn cut_off(kind: OperationKind, after: Duration) -> Error {
-    let outcome = if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous };
+fn cut_off(is_read: bool, after: Duration) -> Error {
+    let outcome = if is_read { Outcome::NotApplied } else { Outcome::Ambiguous };
     Error::new(ErrorKind::Timeout { after }).with_outcome(outcome)
 }
 

@@ -10,6 +10,8 @@ mod store;
 mod tests;
 mod write_id;
 
+pub(in crate::adapter) use attempts::Attempts;
 pub use policy::{AbsentInsert, RetryPolicy};
+pub(in crate::adapter) use run::in_doubt;
 pub use store::Retrying;
 pub use write_id::WRITE_ID_PROPERTY;

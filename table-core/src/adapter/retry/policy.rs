@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use fastrand::Rng;
+
 /// When and how often a [`Retrying`](super::Retrying) store tries again.
 ///
 /// ```
@@ -118,6 +120,11 @@ impl RetryPolicy {
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
+    }
+
+    /// The source of the jitter.
+    pub(in crate::adapter) fn rng(&self) -> Rng {
+        self.seed.map_or_else(Rng::new, Rng::with_seed)
     }
 
     /// The delay before attempt `made + 1`, for a random number from 0 to 1.

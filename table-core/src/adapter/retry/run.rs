@@ -23,7 +23,7 @@ impl<S: TableStore> Retrying<S> {
     {
         let mut attempts = self.attempts(kind);
         loop {
-            match attempts.run(kind, request()).await {
+            match attempts.run(kind.is_read(), request()).await {
                 Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
                 answer => return answer,
             }
@@ -36,7 +36,7 @@ impl<S: TableStore> Retrying<S> {
         let mut attempts = self.attempts(job.kind());
         let mut doubt: Option<Error> = None;
         loop {
-            let failure = match attempts.run(job.kind(), job.send(self.inner(), table)).await {
+            let failure = match attempts.run(false, job.send(self.inner(), table)).await {
                 Err(failure) if failure.outcome() != Outcome::Applied => failure,
                 answer => return answer,
             };
@@ -106,7 +106,7 @@ impl<S: TableStore> Retrying<S> {
     ) -> Result<Option<Entity>> {
         let select = projection();
         loop {
-            match attempts.run(OperationKind::Get, self.inner().get(table, key, Some(&select))).await {
+            match attempts.run(true, self.inner().get(table, key, Some(&select))).await {
                 Err(failure) if failure.is_transient() && attempts.another(&failure).await => {}
                 answer => return answer,
             }
@@ -116,6 +116,6 @@ impl<S: TableStore> Retrying<S> {
 
 /// The error of the first attempt that may have been applied. A later one, even a conflict, says
 /// nothing certain about it: our own effect may be what it met.
-fn in_doubt(first: Error, later: Error) -> Error {
+pub(in crate::adapter) fn in_doubt(first: Error, later: Error) -> Error {
     if later.is_ambiguous() { first } else { first.with_source(later) }
 }

@@ -84,7 +84,7 @@ pub struct Retrying<S> {
 impl<S: TableStore> Retrying<S> {
     /// Tries again on `store` as the policy says.
     pub fn new(store: S, policy: RetryPolicy) -> Self {
-        let rng = Mutex::new(policy.seed.map_or_else(Rng::new, Rng::with_seed));
+        let rng = Mutex::new(policy.rng());
         let beside_id = policy.write_ids.then(|| profile_beside_id(store.profile().clone()));
         Self { store, policy, rng, beside_id }
     }
@@ -110,7 +110,7 @@ impl<S: TableStore> Retrying<S> {
 
     pub(super) fn attempts(&self, kind: OperationKind) -> Attempts<'_> {
         let rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
-        Attempts::new(&self.policy, kind, rng)
+        Attempts::new(&self.policy, kind.name(), rng)
     }
 }
 

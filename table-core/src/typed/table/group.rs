@@ -2,8 +2,8 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::merge::is_versioned;
-use super::write::{delete, own_version, replace};
+use super::merge::{is_versioned, may_be_another};
+use super::write::{bound, delete, own_version, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::model::{IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, Result, Written};
@@ -44,7 +44,7 @@ use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 pub struct TableGroup<T> {
     table: Table<T>,
     group: GroupTransaction,
-    /// Merges that must not cross schema versions.
+    /// Merges that must not cross types or schema versions.
     checks: Vec<Check>,
 }
 
@@ -84,12 +84,16 @@ impl<T: FromEntity> TableGroup<T> {
         self.add::<E>(entity.to_entity().map(Operation::InsertOrReplace))
     }
 
-    /// Adds an [`insert_or_merge`](Table::insert_or_merge).
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type that tells itself by a property or is in
+    /// schema version 2 or later, `commit` costs a request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add::<E>(entity.to_entity().map(Operation::InsertOrMerge))
+        let (index, schema) = (self.len(), E::SCHEMA);
+        self.add::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
+        self.checks.extend(may_be_another(schema).then_some(Check { index, schema }));
+        Ok(self)
     }
 
     /// Adds a [`replace`](Table::replace) in the version of the entity's `#[etag]` field.
@@ -166,8 +170,8 @@ impl<T: FromEntity> TableGroup<T> {
 
     /// Writes all or nothing; answers in the order of the group.
     ///
-    /// One request, and before it one for each merge of a type in schema version 2 or later, to read
-    /// the version, as many at once as [`with_concurrency`](Table::with_concurrency) allows. Dropped
+    /// One request, and before it one for each merge of a type in schema version 2 or later, and for each
+    /// insert-or-merge of such a type or one that tells itself by a property, to read the version, as many at once as [`with_concurrency`](Table::with_concurrency) allows. Dropped
     /// before the answer, the group is done or undone as a whole.
     ///
     /// # Errors
@@ -182,14 +186,23 @@ impl<T: FromEntity> TableGroup<T> {
     async fn check_schemas(&mut self) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
         let checks = stream::iter(self.checks.clone()).map(|Check { index, schema }| async move {
-            let version = operations[index].if_match().unwrap_or(&IfMatch::Any);
-            let read = shared.check_schema(schema, operations[index].key(), version).await;
+            let key = operations[index].key();
+            let read = match operations[index].if_match() {
+                Some(version) => shared.check_schema(schema, key, version).await.map(Some),
+                None => shared.stored_in(schema, key).await,
+            };
             read.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
         for (index, etag) in read {
-            if let Some(version) = self.group.operations_mut()[index].if_match_mut() {
-                *version = IfMatch::Exactly(etag);
+            let operation = &mut self.group.operations_mut()[index];
+            match (operation.if_match_mut(), etag) {
+                (Some(version), Some(etag)) => *version = IfMatch::Exactly(etag),
+                (_, etag) => {
+                    if let Some(entity) = operation.entity().cloned() {
+                        *operation = bound(entity, etag);
+                    }
+                }
             }
         }
         Ok(())

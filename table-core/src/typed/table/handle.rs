@@ -173,7 +173,8 @@ impl<T> Table<T> {
         self
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table unless it is there; whether it was created. One request; another where the answer was
+    /// lost: a table that is there then may be this call's, and the answer is `false`.
     ///
     /// # Errors
     /// The store's; a table that is being deleted cannot be created yet: on Azure for 40 seconds or more,
@@ -182,7 +183,8 @@ impl<T> Table<T> {
         self.store().create_table_if_missing(self.name()).await
     }
 
-    /// Deletes the table, with everything in it, if it is there; whether it was. One request.
+    /// Deletes the table, with everything in it, if it is there; whether it was. One request; another where the
+    /// answer was lost: a table that is gone then may have been there, and the answer is `false`.
     ///
     /// # Errors
     /// The store's.

@@ -82,7 +82,21 @@ pub(super) const fn is_versioned(schema: &Schema) -> bool {
     schema.version > 1
 }
 
+/// Whether a row with the key of the type may be of another type, or in another version of its schema.
+pub(super) const fn may_be_another(schema: &Schema) -> bool {
+    is_versioned(schema) || matches!(schema.discriminator, Discriminator::Property(_))
+}
+
 impl Shared {
+    /// The version of the entity, which has this schema, if it is there. One request.
+    pub(super) async fn stored_in(&self, schema: &'static Schema, key: &Key) -> Result<Option<ETag>> {
+        let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
+            return Ok(None);
+        };
+        schema.check_patchable(&entity)?;
+        entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
+    }
+
     /// Reads in which version the entity is, and checks that it has this schema. One request.
     pub(super) async fn check_schema(
         &self,
@@ -126,7 +140,7 @@ impl Schema {
         }
         let Self { rust_name, version, .. } = self;
         Err(Error::invalid_request(format!(
-            "{} is stored in version {stored} of the schema of {rust_name}, the patch is of version {version}: \
+            "{} is stored in version {stored} of the schema of {rust_name}, what is merged is of version {version}: \
              read and replace the entity (`update`), which converts an older one",
             entity.key()
         )))

@@ -99,8 +99,14 @@ impl Conflicts {
 
     /// Waits if another writer was faster and attempts are left; otherwise the error.
     pub(super) async fn wait(&mut self, error: Error) -> Result<()> {
+        let lost = error.is_precondition_failed();
+        self.wait_if(lost, error).await
+    }
+
+    /// The same, where the caller knows what a lost race looks like.
+    pub(super) async fn wait_if(&mut self, lost: bool, error: Error) -> Result<()> {
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 || error.outcome() != Outcome::NotApplied || !error.is_precondition_failed() {
+        if self.left == 0 || error.outcome() != Outcome::NotApplied || !lost {
             return Err(error);
         }
         tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;

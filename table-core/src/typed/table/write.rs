@@ -1,5 +1,6 @@
-use super::{KeyOf, Table};
-use crate::model::IfMatch;
+use super::merge::may_be_another;
+use super::{Conflicts, KeyOf, Table};
+use crate::model::{ETag, Entity, IfMatch};
 use crate::store::{Error, Operation, Result, Written};
 use crate::typed::TableEntity;
 
@@ -26,10 +27,28 @@ impl<T: TableEntity> Table<T> {
     ///
     /// A field that is `None` keeps what is stored, and so do properties that `T` does not know.
     ///
+    /// Two requests for a type that tells itself by a property (`#[entity(type = …)]`) or is in schema version 2
+    /// or later: what is there must be of this type and version, so that is read first, and the write is
+    /// bound to what was read. Two more for each writer that comes in between, within the bound of
+    /// [`with_attempts`](Self::with_attempts).
+    ///
     /// # Errors
-    /// A key or a value cannot be stored.
+    /// A key or a value cannot be stored. The entity that is there is of another type, or stored in another
+    /// version of the schema: [`update`](Self::update) it.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
-        self.write(Operation::InsertOrMerge(entity.to_entity()?)).await
+        let entity = entity.to_entity()?;
+        if !may_be_another(T::SCHEMA) {
+            return self.write(Operation::InsertOrMerge(entity)).await;
+        }
+        self.shared().check_indexes(&T::indexes(), "an upsert")?;
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            let stored = self.shared().stored_in(T::SCHEMA, entity.key()).await?;
+            match self.write(bound(entity.clone(), stored)).await {
+                Err(error) => conflicts.wait_if(is_lost(&error), error).await?,
+                written => return written,
+            }
+        }
     }
 
     /// Replaces the entity in the version it was read in: that of its `#[etag]` field. One request.
@@ -109,6 +128,19 @@ impl<T: TableEntity> Table<T> {
         self.shared().check_indexes(&T::indexes(), operation.kind().name())?;
         self.store().write(self.name(), operation).await
     }
+}
+
+/// An upsert of what is there in this version, or of nothing.
+pub(super) fn bound(entity: Entity, stored: Option<ETag>) -> Operation {
+    match stored {
+        Some(etag) => Operation::Merge(entity, etag.into()),
+        None => Operation::Insert(entity),
+    }
+}
+
+/// Whether what was read is not what is there any more.
+fn is_lost(error: &Error) -> bool {
+    error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found()
 }
 
 pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Operation> {

@@ -1,3 +1,4 @@
+use crate::model::Entity;
 use crate::query::{Comparison, Filter};
 use crate::typed::{Condition, Field, Padded};
 
@@ -36,4 +37,54 @@ fn a_value_that_cannot_be_stored_surfaces_with_the_filter() {
     let condition = AGE.gt(30).or(!BADGE.eq(u64::MAX));
     let error = condition.into_filter().unwrap_err().to_string();
     assert!(error.contains("'Badge'") && error.contains("18446744073709551615"), "{error}");
+}
+
+fn holds(comparison: Comparison, value: i64, literal: i64) -> bool {
+    match comparison {
+        Comparison::Equal => value == literal,
+        Comparison::NotEqual => value != literal,
+        Comparison::GreaterThan => value > literal,
+        Comparison::GreaterThanOrEqual => value >= literal,
+        Comparison::LessThan => value < literal,
+        Comparison::LessThanOrEqual => value <= literal,
+    }
+}
+
+/// Typed reads of these fields accept an Int32, which other clients write for small numbers.
+#[test]
+fn a_wide_number_finds_narrow_ones() {
+    const BALANCE: Field<Employee, i64> = Field::new("Balance");
+    const COMPARISONS: [Comparison; 6] = [
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::GreaterThan,
+        Comparison::GreaterThanOrEqual,
+        Comparison::LessThan,
+        Comparison::LessThanOrEqual,
+    ];
+    let stored = [i32::MIN, -1, 0, 41, i32::MAX];
+    let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
+    for literal in [i64::MIN, low - 1, low, -1, 0, 41, high, high + 1, i64::MAX] {
+        for comparison in COMPARISONS {
+            let found = filter(BALANCE.any_width().compare(comparison, literal));
+            for value in stored {
+                let holds = holds(comparison, i64::from(value), literal);
+                let row = Entity::new("p", "r").unwrap();
+                let (narrow, wide) =
+                    (row.clone().with("Balance", value), row.with("Balance", i64::from(value)));
+                assert_eq!(
+                    (found.matches(&narrow), found.matches(&wide)),
+                    (holds, holds),
+                    "{found} on {value}"
+                );
+            }
+            for value in [i64::MIN, low - 1, high + 1, i64::MAX] {
+                let row = Entity::new("p", "r").unwrap().with("Balance", value);
+                assert_eq!(found.matches(&row), holds(comparison, value, literal), "{found} on {value}");
+            }
+        }
+    }
+    assert_eq!(filter(BALANCE.any_width().lt(high + 1)).comparisons(), 2);
+    assert_eq!(filter(BALANCE.any_width().gt(high + 1)).comparisons(), 1);
+    assert_eq!(filter(NAME.any_width().eq("Ken")), filter(NAME.eq("Ken")));
 }

@@ -26,6 +26,12 @@ struct Braces {
 }
 
 #[derive(TableEntity)]
+#[entity(partition_key = "~{a}", row_key = "~~meta_{a}")]
+struct System {
+    a: u32,
+}
+
+#[derive(TableEntity)]
 #[entity(partition_key = "{a:6}", row_key = "{a:021}")]
 struct Widths {
     a: u32,

@@ -4,7 +4,7 @@ use super::super::job::{Job, Repeat};
 use super::rig::{Rig, entity, group, key};
 use crate::adapter::{AbsentInsert, Fault, RetryPolicy, WRITE_ID_PROPERTY};
 use crate::model::{ETag, IfMatch};
-use crate::store::{Operation, Outcome, Result, Written};
+use crate::store::{Operation, Outcome, Result, TableStoreExt as _, Written};
 
 const REFUSED: [Fault; 3] =
     [Fault::FailBefore, Fault::Throttle { retry_after: None }, Fault::TableBeingDeleted];
@@ -220,4 +220,21 @@ async fn another_writer_between_the_attempts_changes_nothing_about_honesty() {
         }
     }
     assert_ne!(undecided, 0);
+}
+
+/// What is to be there is there, or gone: a lost answer is no reason to fail.
+#[tokio::test(start_paused = true)]
+async fn a_table_that_is_wanted_or_not_is_asked_for_again() {
+    for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
+        let rig = Rig::new(RetryPolicy::default()).await;
+        Job::DeleteTable.send(&rig.data, &super::rig::table()).await.unwrap();
+        rig.script(&[fault]);
+        let created = rig.store.create_table_if_missing(&super::rig::table()).await;
+        assert!(created.is_ok(), "{fault:?}: {created:?}");
+        assert!(!rig.store.create_table_if_missing(&super::rig::table()).await.unwrap());
+        rig.script(&[fault]);
+        let deleted = rig.store.delete_table_if_exists(&super::rig::table()).await;
+        assert!(deleted.is_ok(), "{fault:?}: {deleted:?}");
+        assert!(!rig.store.delete_table_if_exists(&super::rig::table()).await.unwrap());
+    }
 }

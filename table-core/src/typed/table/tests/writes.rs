@@ -1,7 +1,12 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
-use crate::model::{IfMatch, Key, ValueRef};
-use crate::store::{ErrorKind, OperationKind};
-use crate::typed::{RowPrefix, Schema, TableEntity};
+use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+use crate::memory::MemoryStore;
+use crate::model::{Entity, IfMatch, Key, ValueRef};
+use crate::store::{ErrorKind, Operation, OperationKind, TableStore as _};
+use crate::typed::{RowPrefix, Schema, Table, TableEntity};
 
 #[tokio::test]
 async fn each_write_costs_a_request() {
@@ -17,7 +22,7 @@ async fn each_write_costs_a_request() {
     assert!(table.delete_entity(&ken).await.unwrap_err().is_precondition_failed());
     table.delete(key(1), IfMatch::Any).await.unwrap();
     assert!(!table.delete_if_exists(key(1)).await.unwrap());
-    assert_eq!(meter.total(), 10);
+    assert_eq!(meter.total(), 11, "the upsert by merge reads the type first");
 }
 
 #[tokio::test]
@@ -39,6 +44,68 @@ async fn an_upsert_by_merge_keeps_what_it_does_not_set() {
     assert_eq!((read.name.as_str(), read.age), ("Kenneth", Some(41)));
     table.insert_or_replace(&employee(1, "Ken")).await.unwrap();
     assert_eq!(table.get_existing(key(1)).await.unwrap().age, None);
+}
+
+/// A badge in the first version of its schema.
+fn old_badge() -> Entity {
+    Entity::new("Sales", "badge_000001").unwrap().with("Color", "red").with("Shape", "round")
+}
+
+#[tokio::test]
+async fn an_upsert_by_merge_crosses_no_schema_version() {
+    let (table, meter) = employees([]).await;
+    let badges = Table::<Badge>::new(table.store().clone(), "Employees").unwrap();
+    let blue = Badge { department: "Sales".to_owned(), id: 1, color: "blue".to_owned() };
+    badges.insert_or_merge(&blue).await.unwrap();
+    badges.insert_or_merge(&blue).await.unwrap();
+    assert_eq!((meter.total(), badges.query().count().await.unwrap()), (4, 1));
+
+    table.store().write(table.name(), Operation::InsertOrReplace(old_badge())).await.unwrap();
+    let error = badges.insert_or_merge(&blue).await.unwrap_err();
+    assert!(error.to_string().contains("stored in version 1"), "{error}");
+    let mut group = badges.group(sales());
+    group.insert_or_merge(&blue).unwrap();
+    let error = group.commit().await.unwrap_err();
+    assert!(error.failed_index() == Some(0) && error.to_string().contains("stored in version 1"), "{error}");
+    let kept = table.store().get(table.name(), old_badge().key(), None).await.unwrap().unwrap();
+    assert_eq!(kept.properties(), old_badge().properties());
+}
+
+#[tokio::test]
+async fn an_upsert_by_merge_crosses_no_type() {
+    let (table, _) = employees([]).await;
+    let contractor = Entity::from(key(1).into_key()).with(Schema::TYPE_PROPERTY, "Contractor");
+    table.store().write(table.name(), Operation::Insert(contractor.clone())).await.unwrap();
+    assert!(table.insert_or_merge(&employee(1, "Ken")).await.unwrap_err().to_string().contains("Contractor"));
+    let mut group = table.group(sales());
+    group.insert_or_merge(&employee(1, "Ken")).unwrap();
+    assert!(group.commit().await.unwrap_err().to_string().contains("Contractor"));
+    let kept = table.store().get(table.name(), contractor.key(), None).await.unwrap().unwrap();
+    assert_eq!(kept.properties(), contractor.properties());
+}
+
+/// Another writer comes between the look and the write: the upsert starts again from what is there then.
+#[tokio::test(start_paused = true)]
+async fn an_upsert_by_merge_that_loses_a_race_starts_again() {
+    let faults = FaultInjector::new(1);
+    let memory = Arc::new(MemoryStore::new());
+    let slow = Faulty::new(memory.clone(), faults.clone());
+    let (slow, other) =
+        (Table::<Employee>::new(slow, "Employees"), Table::<Employee>::new(memory, "Employees"));
+    let (slow, other) = (slow.unwrap(), other.unwrap());
+    other.create_if_missing().await.unwrap();
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(1))).on(OperationKind::Insert).times(1));
+    let older = Employee { age: Some(41), ..employee(1, "Ken") };
+    let between = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        other.insert(&older).await
+    };
+    let new = employee(1, "Kim");
+    let (written, inserted) = tokio::join!(slow.insert_or_merge(&new), between);
+    inserted.unwrap();
+    written.unwrap();
+    let read = other.get_existing(key(1)).await.unwrap();
+    assert_eq!((read.name.as_str(), read.age), ("Kim", Some(41)));
 }
 
 #[tokio::test]

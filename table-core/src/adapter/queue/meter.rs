@@ -1,0 +1,158 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::adapter::meter::Count;
+use crate::queue::{Message, Receipt, WorkQueue};
+use crate::store::Result;
+
+/// A call of a [`WorkQueue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the names of the calls")]
+pub enum QueueCall {
+    Send,
+    Receive,
+    Renew,
+    Delete,
+    Peek,
+    Poison,
+    Requeue,
+}
+
+impl QueueCall {
+    /// The name in snake case, as in traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::Renew => "renew",
+            Self::Delete => "delete",
+            Self::Peek => "peek",
+            Self::Poison => "poison",
+            Self::Requeue => "requeue",
+        }
+    }
+
+    /// Whether a call that failed changed nothing, whatever was lost.
+    pub(super) const fn is_read(self) -> bool {
+        matches!(self, Self::Peek)
+    }
+}
+
+impl fmt::Display for QueueCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Counts the calls that reach the queues it is attached to.
+///
+/// A cheap handle: clones share the counts, and one meter may count several queues. A call counts when it
+/// begins, every attempt of a retry above the meter is one. In Azure Queue Storage a call is one request, but for
+/// poison: see its documentation. The requests of a queue in a table are counted by the
+/// [`RequestMeter`](crate::adapter::RequestMeter) of its store.
+#[derive(Clone, Debug, Default)]
+pub struct QueueMeter {
+    counts: Arc<Mutex<BTreeMap<QueueCall, Count>>>,
+}
+
+impl QueueMeter {
+    /// A meter at zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All calls so far.
+    pub fn total(&self) -> u64 {
+        self.lock().values().map(|count| count.requests).sum()
+    }
+
+    /// The calls of one kind so far: begun, failed, and the messages sent or returned.
+    pub fn of(&self, call: QueueCall) -> Count {
+        self.lock().get(&call).copied().unwrap_or_default()
+    }
+
+    /// Every kind of call that there was.
+    pub fn counts(&self) -> BTreeMap<QueueCall, Count> {
+        self.lock().clone()
+    }
+
+    /// Starts again at zero.
+    pub fn reset(&self) {
+        self.lock().clear();
+    }
+
+    fn add(&self, call: QueueCall, more: Count) {
+        *self.lock().entry(call).or_default() += more;
+    }
+
+    // Counts are whole after every statement: a panic elsewhere leaves nothing to repair.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueCall, Count>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A queue whose calls are counted by a [`QueueMeter`].
+#[derive(Debug)]
+pub struct MeteredQueue<Q> {
+    queue: Q,
+    meter: QueueMeter,
+}
+
+impl<Q: WorkQueue> MeteredQueue<Q> {
+    /// Counts the calls of `queue`.
+    pub const fn new(queue: Q, meter: QueueMeter) -> Self {
+        Self { queue, meter }
+    }
+
+    async fn count<T>(
+        &self,
+        call: QueueCall,
+        request: impl Future<Output = Result<T>> + Send,
+        messages: impl Fn(&T) -> usize + Send,
+    ) -> Result<T> {
+        self.meter.add(call, Count { requests: 1, ..Count::default() });
+        let result = request.await;
+        let more = match &result {
+            Ok(answer) => Count { entities: messages(answer) as u64, ..Count::default() },
+            Err(_) => Count { failed: 1, ..Count::default() },
+        };
+        self.meter.add(call, more);
+        result
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl<Q: WorkQueue> WorkQueue for MeteredQueue<Q> {
+    async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
+        self.count(QueueCall::Send, self.queue.send(body, delay), |_| 1).await
+    }
+
+    async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>> {
+        self.count(QueueCall::Receive, self.queue.receive(max, visibility), Vec::len).await
+    }
+
+    async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
+        self.count(QueueCall::Renew, self.queue.renew(receipt, visibility), |_| 1).await
+    }
+
+    async fn delete(&self, receipt: &Receipt) -> Result<()> {
+        self.count(QueueCall::Delete, self.queue.delete(receipt), |()| 1).await
+    }
+
+    async fn peek(&self, max: usize) -> Result<Vec<Message>> {
+        self.count(QueueCall::Peek, self.queue.peek(max), Vec::len).await
+    }
+
+    async fn poison(&self, max: usize) -> Result<Vec<Message>> {
+        self.count(QueueCall::Poison, self.queue.poison(max), Vec::len).await
+    }
+
+    async fn requeue(&self, message: &Message) -> Result<Receipt> {
+        self.count(QueueCall::Requeue, self.queue.requeue(message), |_| 1).await
+    }
+}
