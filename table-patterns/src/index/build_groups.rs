@@ -9,7 +9,7 @@ use table_core::store::{Operation, Result};
 use super::build::IndexBuild;
 use super::catalog::CatalogEntry;
 use super::indexed::IndexedEntities;
-use crate::journal::Lease;
+use crate::journal::{Lease, Rule};
 
 /// Groups of a window being written.
 const IN_PARALLEL: usize = 16;
@@ -45,10 +45,11 @@ impl IndexedEntities {
     /// Sends a part of a window while the lease lasts; what is left of it, and how many groups it took.
     async fn put(&self, (to, mut operations): Group, lease: Lease) -> Result<(Group, usize)> {
         let mut sent = 0;
-        if lease.may_send() {
+        let is_leased = || lease.may_send() || !self.keeps(Rule::OneBuilder);
+        if is_leased() {
             let may_send = || {
-                sent += usize::from(lease.may_send());
-                lease.may_send()
+                sent += usize::from(is_leased());
+                is_leased()
             };
             let put = self.journal.put_while(&to, &mut operations, may_send);
             self.while_leased(lease, put).await?;

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
@@ -142,6 +143,11 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// It could not be written down.
     async fn collided(&self, _store: &dyn TableStore) -> Result<()> {
         Ok(())
+    }
+
+    /// The longest lease of any process that writes by this maintainer, as far as it knows.
+    fn longest_lease(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Makes sure that the answers of the other methods may be acted upon, and says until when; `None`

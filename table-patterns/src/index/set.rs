@@ -151,6 +151,10 @@ impl Maintainer for IndexSet {
         self.table_row().collided
     }
 
+    fn longest_lease(&self) -> Duration {
+        self.table_row().lease
+    }
+
     async fn collided(&self, store: &dyn TableStore) -> Result<()> {
         let catalog = Catalog { store, table: &self.table };
         catalog.remember(self.table_row(), &TableRow::of_collision()).await?;

@@ -136,6 +136,9 @@ impl Journal {
         if !self.keeps(Rule::ApplyBeforeClear) {
             self.clear(row).await?;
         }
+        if !states.are_known() && self.keeps(Rule::KnownVersions) {
+            states.read_all_again(self).await?;
+        }
         let mut known = Some(known);
         let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {

@@ -71,6 +71,7 @@ mod state;
 mod sweep;
 mod ticket;
 mod touched;
+mod turns;
 mod unique;
 mod worker;
 mod write;
@@ -109,8 +110,8 @@ pub struct Journal {
     queue: Option<Arc<dyn WorkQueue>>,
     blobs: Option<Blobs>,
     timing: Timing,
-    #[cfg(test)]
-    broken: Option<rules::Rule>,
+    turns: turns::Turns,
+    rules: rules::Rules,
 }
 
 impl Journal {
@@ -127,8 +128,8 @@ impl Journal {
             queue: None,
             blobs: None,
             timing,
-            #[cfg(test)]
-            broken: None,
+            turns: turns::Turns::default(),
+            rules: rules::Rules::default(),
         }
     }
 

@@ -34,12 +34,22 @@ pub(crate) enum Rule {
     AbortBeforeAdopting,
     /// A write that timed out is looked for only while nobody else may have finished it.
     FindOutInLease,
+    /// The abort row by which it is looked for is dropped before the lease ends.
+    FindOutCutOff,
+    /// A commit that rests on reservations is dropped before the lease ends.
+    CommitInLease,
+    /// An abort row stays until no writer can commit any more that it stopped.
+    AbortRowsStay,
+    /// Entities whose versions are not known are read before their entries are written.
+    KnownVersions,
     /// An answer in doubt keeps the evidence.
     DoubtKeepsEvidence,
     /// Nothing is written by states of indexes that are older than their cache may be.
     FreshStates,
     /// A change of an index's state waits until no writer goes by the one before.
     WaitForWriters,
+    /// There is one builder at a time: who was silent for a lease adds nothing more.
+    OneBuilder,
     /// A builder reads a window again, for what changed before its entries were written.
     ReadWindowAgain,
     /// A builder waits for writers that had no entry to remove before it removes what dangles.
@@ -54,23 +64,37 @@ pub(crate) enum Rule {
     DropInVersion,
 }
 
-impl Journal {
+/// Which rules hold: all, unless a test breaks one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    #[cfg(test)]
+    broken: Option<Rule>,
+}
+
+impl Rules {
     /// Whether a rule holds.
     #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "tests ask the journal")]
-    pub(crate) const fn keeps(&self, _rule: Rule) -> bool {
+    #[expect(clippy::unused_self, reason = "tests ask")]
+    pub(crate) const fn keep(self, _rule: Rule) -> bool {
         true
     }
 
     #[cfg(test)]
-    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+    pub(crate) fn keep(self, rule: Rule) -> bool {
         self.broken != Some(rule)
+    }
+}
+
+impl Journal {
+    /// Whether a rule holds.
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.rules.keep(rule)
     }
 
     /// A journal that breaks a rule.
     #[cfg(test)]
     pub(crate) const fn breaking(mut self, rule: Rule) -> Self {
-        self.broken = Some(rule);
+        self.rules = Rules { broken: Some(rule) };
         self
     }
 }

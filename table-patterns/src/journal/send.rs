@@ -96,8 +96,9 @@ impl Journal {
                 return Sent::Failed(error.with_outcome(Outcome::NotApplied));
             }
             // States of indexes may have moved on twice since the plan was made; a blob that is named after
-            // its time may have been collected.
-            if !plan.is_valid() || (draft.has_blobs() && !lease.may_send()) {
+            // its time may have been collected; the abort row that stopped a slow writer may be gone, and what
+            // it had reserved another entity's.
+            if !plan.is_valid() || (self.is_leased(plan, draft) && !lease.may_send()) {
                 return Sent::GivenUp;
             }
             let until = self.last_moment(plan, draft, lease);
@@ -140,8 +141,13 @@ impl Journal {
     /// From when on the group may not leave any more: what it was made from is too old then.
     fn last_moment(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
         let states = plan.valid_until.map(|until| until + self.timing.client());
-        let blobs = draft.has_blobs().then(|| lease.cut_off());
-        states.into_iter().chain(blobs).min()
+        let leased = self.is_leased(plan, draft).then(|| lease.cut_off());
+        states.into_iter().chain(leased).min()
+    }
+
+    /// Whether the group rests on what others may take away when the lease is over.
+    fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
+        draft.has_blobs() || (!plan.gained.is_empty() && self.keeps(Rule::CommitInLease))
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {
@@ -215,10 +221,12 @@ impl Journal {
             return Sent::Failed(error);
         }
         let abort = self.abort(plan.id, plan.partition.as_str());
-        let found = match self.keeps(Rule::FindOutInLease) {
-            true if lease.may_send() => before(lease.cut_off(), abort).await,
-            true => None,
-            false => Some(abort.await),
+        let found = match lease.may_send() || !self.keeps(Rule::FindOutInLease) {
+            true if self.keeps(Rule::FindOutInLease) && self.keeps(Rule::FindOutCutOff) => {
+                before(lease.cut_off(), abort).await
+            }
+            true => Some(abort.await),
+            false => None,
         };
         match found {
             Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),

@@ -79,7 +79,13 @@ impl States {
         Ok(journal.entries(entity)?.into_iter().find(|e| e.location == *at))
     }
 
-    /// The versions of the entities: equal versions are equal entities.
+    /// Whether the version of each entity is known that is there. After a lost answer it is not: others may
+    /// have changed or removed the entity since.
+    pub(super) fn are_known(&self) -> bool {
+        self.0.values().flatten().all(|entity| entity.etag().is_some())
+    }
+
+    /// The versions of the entities, which are [known](Self::are_known): equal versions are equal entities.
     pub(super) fn versions(&self) -> Vec<Option<ETag>> {
         self.0.values().map(|e| e.as_ref().and_then(|e| e.etag().cloned())).collect()
     }

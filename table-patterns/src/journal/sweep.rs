@@ -6,11 +6,13 @@ use std::time::Duration;
 use table_core::model::{Entity, Key, SYSTEM_PREFIX, TableName, Ticks};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, Result, TableStoreExt as _};
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::Journal;
 use super::recover::Progress;
 use super::row::{Evidence, JournalRow, WriteId, read};
+use super::rules::Rule;
 use super::state::States;
 use super::unique::UniqueRow;
 use crate::clock::after;
@@ -44,19 +46,23 @@ impl SweepReport {
 
 impl Journal {
     /// Finishes every write that a crash left, releases reservations of given-up writes in the tables
-    /// of unique entries named here, and removes abort rows older than `keep_aborts` (days, not
-    /// minutes: an abort row must outlive the writer that it stopped; their age is the one thing for which
-    /// the clocks of the store and of this machine meet).
+    /// of unique entries named here, and removes abort rows older than `keep_aborts`, by the clocks of the
+    /// store and of this machine. Whatever these say, an abort row stays until this process has watched it
+    /// for the longest lease of any process: it must outlive the writer that it stopped.
     ///
     /// Cost: a scan of the journal's table and of each unique table (requests per 1,000 entities), a wait of
-    /// the longest lease found, and 4 + remote partitions requests per write found.
+    /// the longest lease found, another where there are abort rows to remove, and 4 + remote partitions
+    /// requests per write found.
     ///
     /// # Errors
     /// The storage's, of the scans. Errors of single writes, reservations and abort rows are traced and
     /// counted as left: the others go on.
     pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
         let mut report = SweepReport::default();
-        let (journal, aborts) = self.journal_rows(&mut report).await?;
+        let (journal, mut aborts) = self.journal_rows(&mut report).await?;
+        aborts
+            .retain(|row| row.timestamp().is_some_and(|written| after(written, keep_aborts) <= Ticks::now()));
+        let watched_since = Instant::now();
         self.sweep_journal(journal, &mut report).await?;
         self.maintainer.prepare(self.store()).await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
@@ -65,8 +71,11 @@ impl Journal {
                 report.released += usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
             }
         }
+        if !aborts.is_empty() && self.keeps(Rule::AbortRowsStay) {
+            sleep_until(watched_since + self.timing.lease().max(self.maintainer.longest_lease())).await;
+        }
         for abort in aborts {
-            let removed = self.sweep_abort(&abort, keep_aborts).await;
+            let removed = self.sweep_abort(&abort).await;
             report.aborts_removed += usize::from(report.unless_failed(abort.key(), removed).unwrap_or(false));
         }
         Ok(report)
@@ -109,12 +118,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether an abort row was old enough and was removed.
-    async fn sweep_abort(&self, row: &Entity, keep: Duration) -> Result<bool> {
-        let (Some(etag), Some(written)) = (row.etag(), row.timestamp()) else { return Ok(false) };
-        if after(written, keep) > Ticks::now() {
-            return Ok(false);
-        }
+    /// Whether an abort row was removed.
+    async fn sweep_abort(&self, row: &Entity) -> Result<bool> {
+        let Some(etag) = row.etag() else { return Ok(false) };
         match self.store.write(&self.table, Operation::Delete(row.key().clone(), etag.into())).await {
             Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(false),
             other => other.map(|_| true),

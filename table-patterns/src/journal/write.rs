@@ -18,6 +18,7 @@ use super::send::Sent;
 use super::state::States;
 use super::ticket::Ticket;
 use super::touched::Touched;
+use super::turns::Turn;
 use super::unique::Reservation;
 
 /// How often a write that others gave up starts over.
@@ -61,9 +62,8 @@ impl Journal {
     /// error where it could not be found out whether the write was committed.
     pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
         for attempt in 0..ATTEMPTS {
-            let valid_until = self.prepare().await?;
-            let plan = self.plan(changes, valid_until)?;
-            if let Some(committed) = self.attempt(&plan, changes, acknowledge).await? {
+            let (plan, turn) = self.plan_in_turn(changes).await?;
+            if let Some(committed) = self.attempt(&plan, turn, changes, acknowledge).await? {
                 return Ok(committed);
             }
             sleep(pause(attempt)).await;
@@ -71,10 +71,24 @@ impl Journal {
         Err(self.always_given_up(changes))
     }
 
-    /// One attempt under one id; `None` if others gave it up.
+    /// A plan; if it changes shared rows of the partition, with the turn to do so. While that was waited for,
+    /// the states of indexes may have become too old.
+    async fn plan_in_turn(&self, changes: &[Change]) -> Result<(Plan, Option<Turn>)> {
+        let plan = self.plan(changes, self.prepare().await?)?;
+        if plan.shared.is_empty() {
+            return Ok((plan, None));
+        }
+        let turn = self.turns.take(&plan.partition, self.timing.lease() / 4).await;
+        let valid_until = self.prepare().await?;
+        let plan = if valid_until == plan.valid_until { plan } else { self.plan(changes, valid_until)? };
+        Ok((plan, turn))
+    }
+
+    /// One attempt under one id; `None` if others gave it up. The turn ends with the commit.
     async fn attempt(
         &self,
         plan: &Plan,
+        turn: Option<Turn>,
         changes: &[Change],
         acknowledge: Acknowledge,
     ) -> Result<Option<Committed>> {
@@ -87,7 +101,9 @@ impl Journal {
             Ok(known) => known,
             Err(error) => return Err(self.withdraw(plan, ticket.as_ref(), error).await),
         };
-        match self.send(plan, lease).await {
+        let sent = self.send(plan, lease).await;
+        drop(turn);
+        match sent {
             Sent::Failed(error) if error.is_ambiguous() => Err(error),
             Sent::Failed(error) => Err(self.withdraw(plan, ticket.as_ref(), error).await),
             Sent::GivenUp => {

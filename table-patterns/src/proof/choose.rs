@@ -1,5 +1,7 @@
 //! Which request comes next: all orders in turn, or seeded chance.
 
+use std::env;
+
 use fastrand::Rng;
 
 use super::footprint::Footprint;
@@ -12,8 +14,8 @@ pub(super) struct Bounds {
     pub(super) faults: usize,
     /// The faults there are.
     pub(super) kinds: &'static [Action],
-    /// Tasks below this number suffer faults.
-    pub(super) faulty_tasks: usize,
+    /// The first task that suffers faults, and the first after it that does not.
+    pub(super) faulty_tasks: (usize, usize),
     /// How often a task is left although it could go on; `None` is every order, where of orders that
     /// differ only in requests that do not meet one is tried (sleep sets).
     pub(super) switches: Option<usize>,
@@ -21,7 +23,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) const fn all_orders() -> Self {
-        Self { faults: 0, kinds: &[], faulty_tasks: usize::MAX, switches: None }
+        Self { faults: 0, kinds: &[], faulty_tasks: (0, usize::MAX), switches: None }
     }
 
     pub(super) const fn with_faults(self, faults: usize, kinds: &'static [Action]) -> Self {
@@ -29,8 +31,17 @@ impl Bounds {
     }
 
     /// Only the first tasks suffer faults.
-    pub(super) const fn sparing_from(self, faulty_tasks: usize) -> Self {
-        Self { faulty_tasks, ..self }
+    pub(super) const fn sparing_from(self, end: usize) -> Self {
+        Self { faulty_tasks: (self.faulty_tasks.0, end), ..self }
+    }
+
+    /// The first tasks suffer no faults.
+    pub(super) const fn sparing_until(self, first: usize) -> Self {
+        Self { faulty_tasks: (first, self.faulty_tasks.1), ..self }
+    }
+
+    pub(super) const fn is_faulty(&self, task: usize) -> bool {
+        self.faulty_tasks.0 <= task && task < self.faulty_tasks.1
     }
 
     pub(super) const fn switching(self, switches: usize) -> Self {
@@ -192,8 +203,10 @@ pub(super) struct Random {
 }
 
 impl Random {
+    /// So many schedules from a seed on; `PROOF_TIMES` times as many where that is set.
     pub(super) fn new(bounds: Bounds, seed: u64, schedules: usize) -> Self {
-        Self { bounds, seed, left: schedules, rng: Rng::with_seed(seed), used: Used::default() }
+        let times = env::var("PROOF_TIMES").map_or(1, |times| times.parse().expect("a number"));
+        Self { bounds, seed, left: schedules * times, rng: Rng::with_seed(seed), used: Used::default() }
     }
 }
 

@@ -245,7 +245,7 @@ fn offers(stage: &Stage, bounds: &Bounds) -> Vec<Offer> {
     let late = stage.late().into_iter();
     let arrivals = late.map(|(request, f)| (Choice { request, action: Action::Arrive }, f));
     let mut offers: Vec<_> = runs.chain(arrivals).collect();
-    for (request, footprint, writes) in waiting.iter().filter(|(id, ..)| id.task < bounds.faulty_tasks) {
+    for (request, footprint, writes) in waiting.iter().filter(|(id, ..)| bounds.is_faulty(id.task)) {
         for action in bounds.kinds.iter().filter(|action| *writes || action.can_happen_to_reads()) {
             offers.push((Choice { request: *request, action: *action }, footprint.clone()));
         }

@@ -53,9 +53,11 @@ fn a_value_given_up_and_wanted_in_every_order() {
 #[test]
 fn a_writer_and_a_worker_with_any_fault_in_every_order() {
     let bounds = Bounds::all_orders().with_faults(1, FAULTS);
-    let all: [&[_]; 2] = [&[("x", Some("b"))], &[("x", None)]];
-    let explored = all.map(|w| Scene::new(PLAIN, START, w).with_workers(1).explore(Systematic::new(bounds)));
-    Explored::sum(explored).assert_right("a writer and a worker");
+    let changes = Scene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(1);
+    changes.explore(Systematic::new(bounds)).assert_right("a writer and a worker");
+    let deletes = Scene::new(PLAIN, START, &[("x", None)]).with_workers(1);
+    let explored = deletes.explore(Systematic::new(bounds.switching(1)));
+    explored.assert_right("a writer who deletes and a worker");
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn writers_of_lists_with_any_fault_and_a_worker() {
     let scene = Scene::new(LISTED, START, &[("x", Some("b"))]).with_workers(1);
     scene.explore(Systematic::new(bounds)).assert_right("a writer of lists and a worker");
     let scene = Scene::new(LISTED, START, &[("x", Some("b")), ("y", Some("b"))]);
-    scene.explore(Systematic::new(bounds)).assert_right("two in one list, and a fault");
+    scene.explore(Systematic::new(bounds.switching(0))).assert_right("two in one list, and a fault");
 }
 
 #[test]
@@ -136,8 +138,31 @@ fn crowds_by_chance() {
         &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
     let bounds = Bounds::all_orders().with_faults(3, FAULTS);
     let crowd = Scene::new(BOTH, &[("x", "a"), ("y", "c")], CROWD).trying(3).with_workers(2);
-    crowd.explore(Random::new(bounds, 1000, 500)).assert_right("a crowd");
+    crowd.explore(Random::new(bounds, 1000, 300)).assert_right("a crowd");
     let swept = crowd.with_sweepers(1);
-    swept.explore(Random::new(bounds, 5000, 500)).assert_right("a crowd and a sweeper");
-    swept.without_queue().explore(Random::new(bounds, 9000, 500)).assert_right("a crowd and sweepers");
+    swept.explore(Random::new(bounds, 5000, 300)).assert_right("a crowd and a sweeper");
+    swept.without_queue().explore(Random::new(bounds, 9000, 300)).assert_right("a crowd and sweepers");
+}
+
+/// Two who write one entity, or want one value, while lost requests are sent again.
+#[test]
+fn writers_under_retries_with_any_fault() {
+    let bounds = Bounds::all_orders().switching(0).with_faults(1, FAULTS);
+    let all: [&[_]; 2] = [&[("x", Some("b")), ("x", None)], &[("x", Some("b")), ("y", Some("b"))]];
+    let explored = all.map(|writes| {
+        let scene = Scene::new(BOTH, START, writes).without_queue().under_retries();
+        scene.explore(Systematic::new(bounds))
+    });
+    Explored::sum(explored).assert_right("two writers under retries, and a fault");
+}
+
+#[test]
+fn crowds_under_retries_by_chance() {
+    const CROWD: &[super::scene::Write] =
+        &[("x", Some("b")), ("x", Some("a")), ("y", Some("b")), ("y", None)];
+    let bounds = Bounds::all_orders().with_faults(4, FAULTS);
+    for (people, what) in [(BOTH, "a crowd under retries"), (LISTED, "a crowd in lists under retries")] {
+        let crowd = Scene::new(people, &[("x", "a"), ("y", "c")], CROWD).trying(2).with_workers(1);
+        crowd.under_retries().explore(Random::new(bounds, 1000, 200)).assert_right(what);
+    }
 }

@@ -117,8 +117,10 @@ fn a_builder_and_two_writers() {
 
 #[test]
 fn a_builder_a_writer_and_a_fault() {
-    at_all_moments("a builder, a writer and a fault", Library::new(Rows, Build, ONE, MOVES), FAULT);
     let name = "a builder, a writer and a fault";
+    let scene = Library::new(Rows, Build, ONE, MOVES);
+    at_all_moments(name, scene, FAULT.switching(0));
+    in_every_order(name, scene.after(MOMENTS[3]), FAULT);
     at_all_moments(name, Library::new(Beside, Build, ONE, MOVES), FAULT.switching(0));
 }
 
@@ -132,7 +134,7 @@ fn two_builders_and_a_fault() {
 #[test]
 fn a_drop_a_rebuild_and_a_fault() {
     let scene = Library::new(Rows, Rebuild, KEPT, MOVES).with_keepers(2, FOLLOWS);
-    in_every_order("a drop, a rebuild, a writer and a fault", scene, FAULT.switching(0));
+    in_every_order("a drop, a rebuild, a writer and a fault", scene, FAULT.switching(0).sparing_from(2));
 }
 
 #[test]

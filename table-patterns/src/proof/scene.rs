@@ -20,6 +20,8 @@ pub(super) struct Scene {
     pub(super) workers: usize,
     pub(super) sweepers: usize,
     pub(super) queued: bool,
+    /// Whether lost requests are sent again, and written entities carry ids by which they are found.
+    pub(super) retried: bool,
     pub(super) broken: Option<Rule>,
 }
 
@@ -29,7 +31,17 @@ impl Scene {
         start: &'static [(&'static str, &'static str)],
         writes: &'static [Write],
     ) -> Self {
-        Self { people, start, writes, attempts: 1, workers: 0, sweepers: 0, queued: true, broken: None }
+        Self {
+            people,
+            start,
+            writes,
+            attempts: 1,
+            workers: 0,
+            sweepers: 0,
+            queued: true,
+            retried: false,
+            broken: None,
+        }
     }
 
     pub(super) const fn trying(self, attempts: usize) -> Self {
@@ -48,6 +60,10 @@ impl Scene {
         Self { queued: false, ..self }
     }
 
+    pub(super) const fn under_retries(self) -> Self {
+        Self { retried: true, ..self }
+    }
+
     pub(super) const fn breaking(self, rule: Rule) -> Self {
         Self { broken: Some(rule), ..self }
     }
@@ -57,6 +73,9 @@ impl Scene {
             let mut world = World::new(stage, self.people, self.start).await?.breaking(self.broken);
             if !self.queued {
                 world = world.without_queue();
+            }
+            if self.retried {
+                world = world.under_retries();
             }
             let numbered = self.writes.iter().enumerate();
             let mut tasks: Vec<_> =

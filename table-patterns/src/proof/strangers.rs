@@ -130,7 +130,7 @@ impl Deed {
     fn done_by(self, journal: Journal) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             match self {
-                Self::Sweep => drop(journal.sweep(&[], Duration::from_secs(3600)).await),
+                Self::Sweep => drop(journal.sweep(&[], Duration::ZERO).await),
                 Self::Write(id, city) => {
                     for _ in 0..2 {
                         let Ok(Some(old)) = journal.store().get(journal.table(), &key(id), None).await else {
@@ -184,7 +184,7 @@ const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
 
 #[test]
 fn different_leases_and_shared_keys() {
-    let one = BOUNDS.with_faults(1, FAULTS).switching(1);
+    let one = BOUNDS.with_faults(1, FAULTS).switching(0);
     DIFFERENT.explore(Systematic::new(one)).assert_right("different leases and a fault");
     for (name, scene) in [("different leases", DIFFERENT), ("shared keys", COLLIDING)] {
         scene.explore(Random::new(BOUNDS, 1, 500)).assert_right(name);

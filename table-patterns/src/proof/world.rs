@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
+use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::store::{Result, TableStore};
@@ -84,6 +85,7 @@ pub(super) struct World {
     broken: Option<Rule>,
     told: Told,
     queued: bool,
+    retried: bool,
 }
 
 impl World {
@@ -94,7 +96,7 @@ impl World {
             store.create_table(&TableName::new(table)?).await?;
         }
         let (stage, messages, told) = (stage.clone(), Messages::default(), Told::default());
-        let world = Self { stage, store, messages, people, broken: None, told, queued: true };
+        let world = Self { stage, store, messages, people, broken: None, told, queued: true, retried: false };
         for (id, value) in start {
             let entity = Entity::from(key(id)?).with(VALUE, *value);
             world.undisturbed().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
@@ -114,13 +116,21 @@ impl World {
         self
     }
 
+    /// The same world, in which lost requests are sent again.
+    pub(super) const fn under_retries(mut self) -> Self {
+        self.retried = true;
+        self
+    }
+
     /// The journal of a task, whose requests wait for their turn.
     fn journal(&self, task: usize) -> Journal {
         let (store, stage) = (self.store.clone(), self.stage.clone());
         let watched = (people(), if self.people.unique { VALUE } else { "none" });
         let store =
             StagedStore { store, stage, task, watched, live: Arc::new(true.into()), reads_only: false };
-        self.journal_over(Arc::new(store), self.queue(task))
+        let store: Arc<dyn TableStore> =
+            if self.retried { Arc::new(Retrying::new(store, retries())) } else { Arc::new(store) };
+        self.journal_over(store, self.queue(task))
     }
 
     fn queue(&self, task: usize) -> StagedQueue {
@@ -195,7 +205,7 @@ impl World {
                 if round > 0 {
                     sleep(LEASE).await;
                 }
-                let _lost = journal.sweep(&unique_tables(), Duration::from_secs(3600)).await;
+                let _lost = journal.sweep(&unique_tables(), Duration::ZERO).await;
             }
         })
     }
@@ -241,6 +251,12 @@ impl World {
             wrong => Ok(wrong),
         }
     }
+}
+
+/// As programs have it: each request is tried again, within the client's part of its life.
+fn retries() -> RetryPolicy {
+    let policy = RetryPolicy::default().with_max_attempts(3).with_seed(1).with_write_ids();
+    policy.with_delays(Duration::from_millis(5), Duration::from_millis(20)).with_deadline(Some(CLIENT))
 }
 
 fn unique_tables() -> Vec<TableName> {

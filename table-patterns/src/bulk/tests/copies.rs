@@ -66,20 +66,18 @@ async fn every_difference_is_named() -> Result<()> {
 #[tokio::test]
 async fn an_interrupted_copy_goes_on_where_it_was() -> Result<()> {
     let from = source().await?;
-    for point in CrashPoint::ALL {
-        for request in [1, 106, 107, 215] {
-            let to = Rig::new().await?;
-            let job = job(&from, &to).resumable("from the old account");
-            to.faults.crash_at(request, point);
-            let died = job.run().await.is_err();
-            assert_eq!(died, to.faults.is_crashed());
-            to.faults.heal();
-            let report = job.run().await?;
-            assert_eq!(report.rows, ROWS as u64, "dead at {request}, {point:?}");
-            assert!(!died || request < 150 || report.resumed >= 10_000, "dead at {request}, {report:?}");
-            assert!(job.verify().await?.equal);
-            assert_eq!(job.run().await?.resumed, 0, "a job that is done starts anew");
-        }
+    for (request, point) in [(107, CrashPoint::Before), (215, CrashPoint::After)] {
+        let to = Rig::new().await?;
+        let job = job(&from, &to).resumable("from the old account");
+        to.faults.crash_at(request, point);
+        let died = job.run().await.is_err();
+        assert_eq!(died, to.faults.is_crashed());
+        to.faults.heal();
+        let report = job.run().await?;
+        assert_eq!(report.rows, ROWS as u64, "dead at {request}, {point:?}");
+        assert!(!died || request < 150 || report.resumed >= 10_000, "dead at {request}, {report:?}");
+        assert!(job.verify().await?.equal);
+        assert_eq!(job.run().await?.resumed, 0, "a job that is done starts anew");
     }
     Ok(())
 }

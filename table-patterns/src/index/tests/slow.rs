@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{OperationKind, Result, TableStore, TableStoreExt};
 
-use crate::index::{Index, IndexOptions, IndexedEntities, Placement};
+use crate::index::{BulkInsert, Index, IndexOptions, IndexedEntities, InsertSummary, Placement, Shape};
 use crate::journal::{Change, Entries, Timing};
 
 const CACHE: Duration = Duration::from_millis(100);
 
-/// Entities whose groups take so long.
-async fn people(index: Index, group: Duration) -> Result<(IndexedEntities, RequestMeter)> {
+/// Entities whose groups, and reads, take so long.
+async fn people(index: Index, group: Duration, read: Duration) -> Result<(IndexedEntities, RequestMeter)> {
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
     faults.add(FaultRule::new(Fault::Delay(group)).on(OperationKind::Transact));
+    faults.add(FaultRule::new(Fault::Delay(read)).on(OperationKind::Get));
     let store: Arc<dyn TableStore> =
         Arc::new(Metered::new(Faulty::new(MemoryStore::new(), faults), meter.clone()));
     let table = TableName::new("People")?;
@@ -36,12 +38,29 @@ fn person(n: usize) -> Result<Entity> {
 #[tokio::test(start_paused = true)]
 async fn a_write_outlives_the_states_that_it_began_with() -> Result<()> {
     let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
-    let (people, meter) = people(by_city, CACHE * 2 / 5).await?;
+    let (people, meter) = people(by_city, CACHE * 2 / 5, Duration::ZERO).await?;
     let changes = (0..10).map(|n| person(n).map(Change::insert)).collect::<Result<Vec<_>>>()?;
     let before = meter.snapshot();
     assert_eq!(people.write(&changes).await?.entries, Entries::Applied);
     let cost = meter.since(&before);
     assert_eq!(cost.of_kind(OperationKind::Transact), 1 + 10, "the group, and each partition once");
     assert_eq!(cost.of_kind(OperationKind::Get), 10, "each entity is read again once");
+    Ok(())
+}
+
+/// Groups of one partition that change one summary neither read nor send anything in vain.
+#[tokio::test(start_paused = true)]
+async fn groups_at_once_take_turns_at_a_summary() -> Result<()> {
+    let all = Index::keyed("all", Placement::SamePartition, "", "all")?;
+    let all = all.with_shape(Shape::Summary { sums: Vec::new() });
+    let (people, meter) = people(all, CACHE / 10, CACHE / 10).await?;
+    let before = meter.snapshot();
+    let entities = stream::iter((0..980).map(person));
+    let summary = InsertSummary::of(people.insert_all(entities, BulkInsert::default())).await?;
+    assert_eq!((summary.written, summary.groups), (980, 10));
+    let cost = meter.since(&before);
+    assert_eq!((cost.of_kind(OperationKind::Get), cost.of_kind(OperationKind::Transact)), (10, 10));
+    let key = Key::new("p", "all")?;
+    assert_eq!(people.summary("all", &key).await?.count, 980);
     Ok(())
 }
