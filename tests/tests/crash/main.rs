@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use crate::office::Places;
 use crate::paths::PATHS;
 use crate::process::Names;
-use crate::run::{Recover, crash_everywhere, crash_sometimes};
+use crate::run::{Harm, Recover, crash_everywhere, crash_sometimes};
 use crate::transactions::{trouble_everywhere, trouble_in_discarding, trouble_sometimes};
 
 async fn on_disk(directory: &TempDir) -> Result<Arc<Elsewhere>> {
@@ -39,7 +39,7 @@ fn emulated() -> Result<Arc<Elsewhere>> {
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
-    let crashes = crash_everywhere(&PATHS, Recover::ByWorkers, || Arc::new(MemoryStore::new())).await?;
+    let crashes = crash_everywhere(&PATHS, &Harm::DEATHS, Recover::ByWorkers, in_new_memory).await?;
     eprintln!("{crashes} crashes, recovered by workers");
     assert!(crashes > 300, "only {crashes}");
     Ok(())
@@ -47,27 +47,46 @@ async fn crashes_in_memory_with_recovery_by_workers() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_memory_with_recovery_by_a_sweep() -> Result<()> {
-    let crashes = crash_everywhere(&PATHS, Recover::BySweep, || Arc::new(MemoryStore::new())).await?;
+    let crashes = crash_everywhere(&PATHS, &Harm::DEATHS, Recover::BySweep, in_new_memory).await?;
     eprintln!("{crashes} crashes, recovered by a sweep");
     assert!(crashes > 300, "only {crashes}");
+    Ok(())
+}
+
+fn in_new_memory() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::new())
+}
+
+/// As programs run: what is lost is sent again, and write ids find out whether it was written.
+#[tokio::test(start_paused = true)]
+async fn crashes_and_losses_under_retries_in_memory() -> Result<()> {
+    let harms = &Harm::UNDER_RETRIES;
+    let harmed = crash_everywhere(&PATHS, harms, Recover::ByWorkers, in_new_memory).await?;
+    eprintln!("{harmed} crashes and losses under retries");
+    assert!(harmed > 600, "only {harmed}");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    let crashes = crash_sometimes(&PATHS, on_disk(&directory).await?, 7, 60).await?;
-    eprintln!("{crashes} crashes in the embedded store");
-    assert!(crashes >= 30, "only {crashes}");
-    Ok(())
+    crash_sometimes(&PATHS, &Harm::DEATHS, on_disk(&directory).await?, 7, 3).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn crashes_and_losses_under_retries_in_the_embedded_store() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, on_disk(&directory).await?, 3, 2).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_azurite() -> Result<()> {
-    let crashes = crash_sometimes(&PATHS, emulated()?, 11, 24).await?;
-    eprintln!("{crashes} crashes in Azurite");
-    assert!(crashes >= 12, "only {crashes}");
-    Ok(())
+    crash_sometimes(&PATHS, &Harm::DEATHS, emulated()?, 11, 1).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn crashes_and_losses_under_retries_in_azurite() -> Result<()> {
+    crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, emulated()?, 13, 1).await
 }
 
 fn in_memory(_: usize) -> Places {

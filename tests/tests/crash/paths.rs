@@ -7,7 +7,7 @@ use futures_util::stream;
 use table_core::adapter::{CrashPoint, FaultInjector};
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Operation, Result, TableStoreExt};
-use table_patterns::index::{BulkInsert, InsertSummary, ScrubCursor, ScrubMode, ScrubReport};
+use table_patterns::index::{BulkInsert, IndexState, InsertSummary, ScrubCursor, ScrubMode, ScrubReport};
 use table_patterns::journal::{Acknowledge, Change, Recovery};
 use tokio::time::sleep;
 
@@ -42,7 +42,8 @@ const WRITE: Path = Path {
     dropped: None,
 };
 
-pub(crate) const PATHS: [Path; 17] = [
+pub(crate) const PATHS: [Path; 18] = [
+    Path { name: "open", act: open, again: open_again, ..WRITE },
     Path { name: "insert", act: insert, visible: |all| has(all, "3", "kay"), ..WRITE },
     Path { name: "update", act: update, visible: |all| has(all, "1", "kai"), ..WRITE },
     Path { name: "delete", act: delete, visible: |all| !has(all, "1", "ken"), ..WRITE },
@@ -103,6 +104,23 @@ fn has(all: &[Entity], id: &str, name: &str) -> bool {
 
 fn nothing<'a>(_: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async { Ok(()) })
+}
+
+fn open<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async { process.open_another().await.map(drop) })
+}
+
+/// Whatever the first has got to: the index is there for all that is written from now on.
+fn open_again<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async {
+        let another = process.open_another().await?;
+        another.upsert(person("1", "ken", "rome")?).await?;
+        another.journal().sweep(&[], Duration::ZERO).await?;
+        assert_eq!(another.state("another"), IndexState::Readable);
+        let report = another.scrub("another", ScrubMode::Report).await?;
+        assert_eq!((report.entries, report.dangling, report.missing), (1, 0, 0));
+        Ok(())
+    })
 }
 
 fn insert<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {

@@ -90,6 +90,15 @@ impl Process {
         Ok(Self { store, people, queue, indexes, options, names })
     }
 
+    /// Another table, with an index from the start.
+    pub(crate) async fn open_another(&self) -> Result<IndexedEntities> {
+        let (table, entries) = (self.names.table("Another"), self.names.table("AnotherCities"));
+        self.store.create_table_if_missing(&table).await?;
+        self.store.create_table_if_missing(&entries).await?;
+        let index = by_city("another", entries);
+        IndexedEntities::open(self.store.clone(), table, vec![index], self.options.clone()).await
+    }
+
     /// Removes what a program does not know that knows less.
     pub(crate) async fn drop_unknown(&self) -> Result<()> {
         let (store, table) = (self.store.clone(), self.people.table().clone());

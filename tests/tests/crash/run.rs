@@ -1,9 +1,10 @@
 //! Dies, recovers, checks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
-use table_core::store::{Result, TableStore};
+use table_core::adapter::{CrashPoint, Fault, FaultInjector, Faulty, RetryPolicy, Retrying};
+use table_core::store::{Outcome, Result, TableStore};
 use table_patterns::journal::Acknowledge;
 
 use crate::check::assert_in_step;
@@ -19,17 +20,59 @@ pub(crate) enum Recover {
     BySweep,
 }
 
-/// Dies at every request of every path; how often.
+/// What goes wrong at one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Harm {
+    /// The process dies.
+    Death(CrashPoint),
+    /// The same, of a process that sends again what was lost.
+    DeathUnderRetries(CrashPoint),
+    /// The request, or its answer, is lost and sent again.
+    LossUnderRetries(Fault),
+}
+
+impl Harm {
+    pub(crate) const DEATHS: [Self; 2] = [Self::Death(CrashPoint::Before), Self::Death(CrashPoint::After)];
+    pub(crate) const UNDER_RETRIES: [Self; 4] = [
+        Self::DeathUnderRetries(CrashPoint::Before),
+        Self::DeathUnderRetries(CrashPoint::After),
+        Self::LossUnderRetries(Fault::LoseRequest),
+        Self::LossUnderRetries(Fault::LoseAnswer),
+    ];
+
+    fn strike(self, faults: &FaultInjector, request: u64) {
+        match self {
+            Self::Death(point) | Self::DeathUnderRetries(point) => faults.crash_at(request, point),
+            Self::LossUnderRetries(fault) => {
+                faults.script((1..request).map(|_| None).chain([Some(fault)]));
+            }
+        }
+    }
+
+    /// The store as the process sees it: programs have it under retries, with write ids.
+    fn stack(self, store: Arc<dyn TableStore>, faults: &FaultInjector) -> Arc<dyn TableStore> {
+        let faulty = Faulty::new(store, faults.clone());
+        if matches!(self, Self::Death(_)) {
+            return Arc::new(faulty);
+        }
+        let delays = (Duration::from_millis(2), Duration::from_millis(10));
+        let policy = RetryPolicy::default().with_write_ids().with_delays(delays.0, delays.1);
+        Arc::new(Retrying::new(faulty, policy))
+    }
+}
+
+/// Lets every request of every path go wrong; how often.
 pub(crate) async fn crash_everywhere<S: TableStore>(
     paths: &[Path],
+    harms: &[Harm],
     recover: Recover,
     store: impl Fn() -> Arc<S>,
 ) -> Result<usize> {
     let mut crashes = 0;
     for path in paths {
-        for point in CrashPoint::ALL {
+        for harm in harms {
             for request in 1.. {
-                if !crash(path, request, point, recover, store(), Names::new(0)).await? {
+                if !crash(path, request, *harm, recover, store(), Names::new(0)).await? {
                     break;
                 }
                 crashes += 1;
@@ -39,49 +82,62 @@ pub(crate) async fn crash_everywhere<S: TableStore>(
     Ok(crashes)
 }
 
-/// Dies at requests drawn by a seed, in one store; how often.
+/// Lets requests drawn by a seed go wrong in one store, so many of each path.
 pub(crate) async fn crash_sometimes<S: TableStore>(
     paths: &[Path],
+    harms: &[Harm],
     store: Arc<S>,
     seed: u64,
     times: usize,
-) -> Result<usize> {
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let mut crashes = 0;
-    for world in 0..times {
-        let path = &paths[rng.usize(..paths.len())];
-        let point = CrashPoint::ALL[rng.usize(..2)];
+) -> Result<()> {
+    // Worlds of several runs are beside each other in one store.
+    let (mut rng, mut world) = (fastrand::Rng::with_seed(seed), 10_000 * seed as usize);
+    for path in (0..times).flat_map(|_| paths) {
+        let harm = harms[rng.usize(..harms.len())];
         let recover = [Recover::ByWorkers, Recover::BySweep][rng.usize(..2)];
-        let request = rng.u64(1..=15);
-        crashes += usize::from(crash(path, request, point, recover, store.clone(), Names::new(world)).await?);
+        let mut request = rng.u64(1..=15);
+        loop {
+            world += 1;
+            if crash(path, request, harm, recover, store.clone(), Names::new(world)).await? {
+                break;
+            }
+            // The path has fewer requests.
+            request /= 2;
+            assert!(request > 0, "{} sends nothing", path.name);
+        }
     }
-    Ok(crashes)
+    Ok(())
 }
 
-/// Whether the path got so far as to die.
+/// Whether the path got so far.
 async fn crash<S: TableStore>(
     path: &Path,
     request: u64,
-    point: CrashPoint,
+    harm: Harm,
     recover: Recover,
     store: Arc<S>,
     names: Names,
 ) -> Result<bool> {
-    let case = format!("{}, dead at request {request}, {point:?}, recovery {recover:?}", path.name);
-    let healthy: Arc<dyn TableStore> = store;
+    let case = format!("{}, {harm:?} at request {request}, recovery {recover:?}", path.name);
+    let store: Arc<dyn TableStore> = store;
+    // Write ids are for all processes of a table, or for none.
+    let healthy = harm.stack(store.clone(), &FaultInjector::new(0));
     Process::create(&healthy, names).await?;
     let first = Process::start(healthy.clone(), names, Knows::Three, Acknowledge::Applied).await?;
     for (id, name, city) in [("1", "ken", "oslo"), ("2", "kim", "oslo")] {
         first.people.insert(person(id, name, city)?).await?;
     }
     let faults = FaultInjector::new(0);
-    let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(healthy.clone(), faults.clone()));
-    let dying = Process::start(faulty, names, path.knows, path.acknowledge).await?;
+    let dying = Process::start(harm.stack(store, &faults), names, path.knows, path.acknowledge).await?;
     (path.before)(&dying, &faults).await?;
-    faults.crash_at(request, point);
+    let before = faults.injected().len();
+    harm.strike(&faults, request);
     let answer = (path.act)(&dying, &faults).await;
-    let crashed = faults.is_crashed();
-    assert!(crashed || answer.is_ok(), "{case}: {answer:?}");
+    let struck = faults.is_crashed() || faults.injected().len() > before;
+    assert!(struck || answer.is_ok(), "{case}: {answer:?}");
+    if let (false, Err(error)) = (faults.is_crashed(), &answer) {
+        assert_eq!(error.outcome(), Outcome::Ambiguous, "{case}: {error}");
+    }
     faults.heal();
 
     let second = Process::start(healthy, names, path.knows, Acknowledge::Applied).await?;
@@ -96,5 +152,5 @@ async fn crash<S: TableStore>(
     assert_in_step(&second, path.dropped, &case).await?;
     let seen = (path.visible)(&second.entities().await?);
     assert!(seen || answer.is_err(), "{case}: an acknowledged write is lost");
-    Ok(crashed)
+    Ok(struck)
 }
