@@ -17,7 +17,7 @@ struct Request {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
-    let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path())?);
+    let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path())?.with_fsync(true));
     let start = Ticks::now();
 
     // A crash may lose the last minute, or 4 MiB.

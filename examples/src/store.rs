@@ -109,6 +109,8 @@ async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
     let failed = |e: String| Error::invalid_request(format!("the directory {}: {e}", blobs.display()));
     std::fs::create_dir_all(&blobs).map_err(|e| failed(e.to_string()))?;
     let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
+    // On disk before its row is.
+    let files = files.with_fsync(true);
     Ok(OpenStore { embedded: Some(store.clone()), ..OpenStore::of(Arc::new(store), Arc::new(files)) })
 }
 

@@ -36,14 +36,14 @@
 
 use std::fmt;
 
-use table_core::model::{Entity, IfMatch, Key, PartitionKey};
+use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::{Filter, Select};
 use table_core::store::{Error, Operation, Result};
 use table_core::typed::{
     FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableGroup, TableQuery,
 };
 
-use crate::conflict::{ATTEMPTS, Conflicts};
+use crate::conflict::{ATTEMPTS, Conflicts, version_of};
 
 /// The rows under a prefix, read as `R`: an enum over their types. See the [module](self).
 ///
@@ -197,7 +197,7 @@ impl<R: FromEntity> Compound<R> {
             let rows = self.keys().await?;
             let mut group = self.group();
             for row in &rows {
-                let version = row.etag().map_or(IfMatch::Any, IfMatch::from);
+                let version = version_of(row)?;
                 group.push(Operation::Delete(row.key().clone(), version)).map_err(|e| self.too_many(e))?;
             }
             if rows.is_empty() {

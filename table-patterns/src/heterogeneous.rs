@@ -6,7 +6,7 @@
 //!
 //! # Layout
 //! Each type is told by its discriminator: the property `EntityType`, or the start of a key. An enum with
-//! [`EntityResolver`](table_core::typed::EntityResolver) reads all of them, known at compile time; a [`Resolver`] is
+//! `#[derive(EntityResolver)]` reads all of them, known at compile time; a [`Resolver`] is
 //! put together at run time, from closures.
 //!
 //! # Guarantees
@@ -17,21 +17,24 @@
 //! None: a change is one request.
 //!
 //! # Cost in requests
-//! Reading: those of the query. [`modify`]: 2, again on conflict.
+//! Reading: those of the query. [`modify`]: 3, and 2 more for each conflict.
 //!
 //! # When not to use it
-//! [`modify`] knows no indexes: change entities of an indexed table through it. Types that are never read together are
+//! [`modify`] refuses a table that holds indexes, whose entries would go stale: change its entities through
+//! [`IndexedTable`](crate::index::IndexedTable). Types that are never read together are
 //! better off in tables of their own.
 
 use std::collections::HashMap;
 use std::fmt;
 
+use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
-use table_core::model::{Entity, IfMatch, Key, Properties, ValueRef};
+use table_core::model::{Entity, Key, Properties, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 
-use crate::conflict::{ATTEMPTS, Conflicts};
+use crate::conflict::{ATTEMPTS, Conflicts, version_of};
+use crate::index::is_indexed;
 
 type Read<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
 
@@ -157,7 +160,7 @@ impl<R> Resolver<R> {
 /// merges those in the version that was read; from the start if another writer was quicker. Other properties stay as
 /// they are, of whatever type the entity is. What was set; empty if `change` set nothing, and then nothing is written.
 ///
-/// Two requests, and two more for each conflict.
+/// Three requests, of which the first two at once: one sees that the table has no indexes. Two more for each conflict.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -188,8 +191,8 @@ impl<R> Resolver<R> {
 /// ```
 ///
 /// # Errors
-/// Entity not found; of `change`, with nothing written; precondition failed, after the last of ten attempts; the
-/// store's.
+/// Entity not found; the table holds indexes; of `change`, with nothing written; precondition failed, after the last of
+/// ten attempts; the store's.
 pub async fn modify<T>(
     table: &Table<T>,
     key: &Key,
@@ -197,18 +200,25 @@ pub async fn modify<T>(
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(ATTEMPTS);
+    let (indexed, mut read) = try_join(is_indexed(&**store, name), store.get(name, key, None)).await?;
+    if indexed {
+        return Err(Error::invalid_request(format!(
+            "the table '{name}' holds indexes, which `modify` would leave stale: change its entities through \
+             `IndexedTable`"
+        )));
+    }
     loop {
-        let read = store.get(name, key, None).await?.ok_or_else(|| missing(table, key))?;
-        let set = change(&read)?;
+        let entity = read.ok_or_else(|| missing(table, key))?;
+        let set = change(&entity)?;
         if set.is_empty() {
             return Ok(set);
         }
-        let version = read.etag().map_or(IfMatch::Any, IfMatch::from);
-        let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), version);
+        let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), version_of(&entity)?);
         match store.write(name, merge).await {
             Err(error) => conflicts.wait(error).await?,
             Ok(_) => return Ok(set),
         }
+        read = store.get(name, key, None).await?;
     }
 }
 

@@ -35,8 +35,7 @@ pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
 
 /// Flights by the manufacturer of their plane: one request for each plane, however many flights it has.
 async fn joined(fleet: &Fleet) -> Result<BTreeMap<String, usize>> {
-    let mut options = JoinOptions::default();
-    options.remember_missing = true;
+    let options = JoinOptions::default().remember_missing();
     let cache = JoinCache::new(fleet.planes.clone(), options);
     let mut counts = BTreeMap::new();
     let mut chunks = Box::pin(fleet.legs.query().stream().chunks(1000));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use futures_util::{Stream, TryStreamExt};
 use sha2::{Digest, Sha256};
-use table_core::model::{Entity, Key, PropertyRef, TableName};
+use table_core::model::{Entity, Key, Properties, PropertyRef, TableName};
 use table_core::query::Query;
 use table_core::store::{KeyOrder, Result, TableStore};
 
@@ -102,7 +102,16 @@ impl Comparison {
 
 /// Whether the properties are the same, in any order.
 fn same(a: &Entity, b: &Entity) -> bool {
-    a.properties().as_packed() == b.properties().as_packed() || sorted(a) == sorted(b)
+    a.properties().as_packed() == b.properties().as_packed() || packed(a).eq(packed(b))
+}
+
+/// The properties in the order of their names, each as its bytes: a NaN equals itself.
+fn packed(entity: &Entity) -> impl Iterator<Item = Vec<u8>> {
+    sorted(entity).into_iter().map(|property| {
+        let mut one = Properties::new();
+        one.push(property.name(), property.value(), property.is_encrypted());
+        one.into_packed()
+    })
 }
 
 fn sorted(entity: &Entity) -> Vec<PropertyRef<'_>> {
@@ -129,11 +138,9 @@ async fn sum(rows: impl Stream<Item = Result<Entity>>) -> Result<(u64, u128)> {
 fn hash(row: &Entity) -> u128 {
     let mut hasher = Sha256::new();
     hasher.update(row.key().to_sortable());
-    for property in sorted(row) {
-        let mut one = table_core::model::Properties::new();
-        one.push(property.name(), property.value(), property.is_encrypted());
+    for property in packed(row) {
         hasher.update([0]);
-        hasher.update(one.as_packed());
+        hasher.update(property);
     }
     let hash: [u8; 32] = hasher.finalize().into();
     hash.first_chunk().map_or(0, |half| u128::from_be_bytes(*half))

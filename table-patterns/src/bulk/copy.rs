@@ -22,6 +22,10 @@ pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// writes meanwhile. Rows that are in the target are overwritten; rows only there stay. Properties that the
 /// source decrypts are encrypted again by the target, or refused.
 ///
+/// **Blobs do not come along**: rows of large entities, and indexes in blobs, refer to blobs by names in which the
+/// table's own name is. Copy those first, in `large/{table}/` for [large entities](crate::large), to a target table of
+/// the same name; a copy under another name cannot find them.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {

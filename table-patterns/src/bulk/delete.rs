@@ -7,6 +7,7 @@ use table_core::store::{Operation, Result, TableStore};
 
 use super::scan::scan;
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
+use crate::conflict::version_of;
 
 /// What becomes of entities that another writer changes between being found and being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub enum Unchanged {
 /// Deletes a partition, in whatever version its entities are; rows that patterns keep there go too.
 ///
 /// One request a page of keys and one a group of 100. What another writer deletes meanwhile counts as
-/// written; what another writer adds may stay.
+/// written; what another writer adds may stay. Blobs of large entities stay too, until
+/// [`LargeTable::collect`](crate::large::LargeTable::collect) takes them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,7 +55,8 @@ pub async fn delete_partition(
 
 /// Deletes the entities that match a filter.
 ///
-/// One request a page of keys and one a group of 100 of a partition. It is no snapshot and not atomic.
+/// One request a page of keys and one a group of 100 of a partition. It is no snapshot and not atomic. Blobs of large
+/// entities stay until [`LargeTable::collect`](crate::large::LargeTable::collect) takes them.
 ///
 /// # Errors
 /// As [`delete_partition`].
@@ -67,7 +70,7 @@ pub async fn delete_where(
     let keys = Query::new().with_filter(filter).with_select(Select::new([Filter::PARTITION_KEY]));
     let found = scan(Arc::clone(&store), table.clone(), keys);
     let name = table.clone();
-    let deletes = found.map(move |entity| Ok((name.clone(), delete(&entity?, unchanged))));
+    let deletes = found.map(move |entity| Ok((name.clone(), delete(&entity?, unchanged)?)));
     let count = |mut summary: BulkSummary, outcome| async move {
         summary.add(gone(outcome));
         Ok(summary)
@@ -75,12 +78,12 @@ pub async fn delete_where(
     BulkWriter::with_options(store, options).outcomes(deletes).try_fold(BulkSummary::default(), count).await
 }
 
-pub(super) fn delete(entity: &Entity, unchanged: Unchanged) -> Operation {
-    let version = match (unchanged, entity.etag()) {
-        (Unchanged::Required, Some(etag)) => etag.into(),
-        _ => IfMatch::Any,
+pub(super) fn delete(entity: &Entity, unchanged: Unchanged) -> Result<Operation> {
+    let version = match unchanged {
+        Unchanged::Required => version_of(entity)?,
+        Unchanged::Ignored => IfMatch::Any,
     };
-    Operation::Delete(entity.key().clone(), version)
+    Ok(Operation::Delete(entity.key().clone(), version))
 }
 
 /// What is not there any more is deleted.

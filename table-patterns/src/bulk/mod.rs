@@ -24,6 +24,7 @@
 //! A program that dies in the middle leaves what was written. Upserts and deletes can be run again from the
 //! start; a [`CopyJob`] with a name goes on where it was. A scan is not a snapshot: an entity
 //! written while it runs may be missed or seen, and a copy of a table in use must be compared and repeated.
+//! Blobs that rows refer to ([large entities](crate::large), indexes in blobs) are neither copied nor deleted.
 //!
 //! # Cost in requests
 //!

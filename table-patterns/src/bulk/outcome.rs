@@ -12,9 +12,9 @@ pub struct BulkOutcome {
     pub table: TableName,
     /// The entity it was for.
     pub key: Key,
-    /// The number of the request that settled it, from 0. **Operations written by one request were written
-    /// atomically; nothing else was.**
-    pub request: u64,
+    /// The number of the request that settled it, from 0; `None` if it was refused before any was sent. **Operations
+    /// written by one request were written atomically; nothing else was.**
+    pub request: Option<u64>,
     /// Its new version, or the error: its [`outcome`](Error::outcome) says whether it may have been
     /// applied all the same.
     pub result: Result<Written>,
@@ -39,7 +39,7 @@ pub struct BulkSummary {
 impl BulkSummary {
     /// Counts one more.
     pub fn add(&mut self, outcome: BulkOutcome) {
-        self.requests = self.requests.max(outcome.request + 1);
+        self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));
         match outcome.result.as_ref().map_err(Error::outcome) {
             Ok(_) | Err(Outcome::Applied) => self.written += 1,
             Err(Outcome::NotApplied) => self.failed += 1,

@@ -131,7 +131,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         }
         self.closed.extend(self.open.close_for(&table, &operation));
         if let Err(error) = self.open.add(&table, operation, &self.profile) {
-            return Some(self.free(vec![self.sender.refused(table, key, error)]));
+            return Some(self.free(vec![Sender::refused(table, key, error)]));
         }
         if let Some(keys) = self.busy.get_mut(&table) {
             keys.insert(key);

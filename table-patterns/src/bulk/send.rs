@@ -45,7 +45,7 @@ impl Sender {
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
             let outcome = |operation: &Operation, result| {
                 let (table, key) = (table.clone(), operation.key().clone());
-                BulkOutcome { table, key, request, result }
+                BulkOutcome { table, key, request: Some(request), result }
             };
             let error = match self.send(&table, &partition, &operations).await {
                 Ok(written) => {
@@ -86,9 +86,8 @@ impl Sender {
     }
 
     /// An operation that cannot be in any group.
-    pub(super) fn refused(&self, table: TableName, key: Key, error: Error) -> BulkOutcome {
-        let request = self.requests.load(Ordering::Relaxed);
-        BulkOutcome { table, key, request, result: Err(error) }
+    pub(super) fn refused(table: TableName, key: Key, error: Error) -> BulkOutcome {
+        BulkOutcome { table, key, request: None, result: Err(error) }
     }
 }
 

@@ -7,6 +7,7 @@ use table_core::typed::TableEntity;
 use super::prepare::Prepared;
 use super::reference::{Told, told};
 use super::{BlobContext, LargeTable};
+use crate::conflict::version_of;
 
 impl<T: TableEntity> LargeTable<T> {
     /// Writes the row, unless its blobs have waited so long that a collection could take them.
@@ -72,13 +73,6 @@ impl<T: TableEntity> LargeTable<T> {
             _ => Ok(()),
         }
     }
-}
-
-/// The version that a write is bound to.
-pub(super) fn version_of(row: &Entity) -> Result<IfMatch> {
-    let etag = row.etag().cloned();
-    etag.map(IfMatch::Exactly)
-        .ok_or_else(|| ErrorKind::Service(format!("{} without an ETag", row.key())).into())
 }
 
 /// Whether another writer was faster, for certain.

@@ -6,12 +6,12 @@ use table_core::model::{EdmValue, Entity, IfMatch, ValueRef};
 use table_core::store::{Error, Operation, Result, Written};
 use table_core::typed::{KeyOf, LargeField, PropertySchema, TableEntity};
 
-use super::commit::version_of;
 use super::prepare::{Prepared, Started};
 use super::reference::Reference;
 use super::row::large;
 use super::{BlobContext, LargeTable};
 use crate::blob::ByteStream;
+use crate::conflict::version_of;
 
 /// One large value, to be read piece by piece.
 pub struct LargeContent {

@@ -34,13 +34,14 @@
 //! |---|---|
 //! | append | 0; 1 per flush; in a new directory 1 more, to find the next number |
 //! | a number that another process took | 2 more each: it is looked at, and the next tried |
-//! | read a range | 1 list per day or page of names, 1 per blob |
+//! | read a range | 1 list per day or page of names, 1 per blob; of more than 31 days 1, 1 per year and 1 per month more, and none for days without blobs |
 //!
 //! # Limits, and when not to use it
 //! Times are those of the writer's clock. A reader holds one blob in memory, of the size of a buffer. Blob stores
 //! without conditional creation cannot be used. Sorting the records of several writers by time is left to the reader.
 
 mod actor;
+mod days;
 mod entry;
 mod name;
 mod options;

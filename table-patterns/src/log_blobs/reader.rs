@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::{DateTime, Days, Timelike, Utc};
+use chrono::{DateTime, Timelike, Utc};
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -10,6 +10,7 @@ use table_core::model::Ticks;
 use table_core::store::{Error, Result};
 
 use super::LogEntry;
+use super::days::days;
 use super::entry::Header;
 use super::name::{check_service, day, minutes};
 use crate::blob::{self, blob_error};
@@ -17,7 +18,9 @@ use crate::blob::{self, blob_error};
 /// The records of a service in a range of time: the first moment included, the last not.
 ///
 /// One list request for each day (or page of names), one request for each blob of the directories that the
-/// range touches; one blob and the names of a day are in memory. Records of one writer come in their order;
+/// range touches; one blob and the names of a day are in memory. Where the range touches more than 31 days, those that
+/// have blobs are looked for first: one request, and one for each year and each month that has any; so everything of a
+/// service may be asked for, `Ticks::MIN..Ticks::MAX`. Records of one writer come in their order;
 /// within a directory, those of several come blob by blob. Works for both formats and periods.
 ///
 /// The range may end in the future: days are read up to the last that has blobs, at most to tomorrow.
@@ -31,7 +34,7 @@ pub fn read_logs(
 ) -> impl Stream<Item = Result<LogEntry>> + Send + Unpin {
     let (service, checked) = (service.to_owned(), check_service(service));
     let days = match checked {
-        Ok(()) => stream::iter(days(&range)).map(Ok).left_stream(),
+        Ok(()) => days(Arc::clone(&blobs), &service, &range).left_stream(),
         Err(error) => stream::iter([Err(error)]).right_stream(),
     };
     let store = Arc::clone(&blobs);
@@ -53,16 +56,6 @@ pub fn read_logs(
         Err(error) => stream::iter([Err(error)]).right_stream(),
     });
     Box::pin(entries.try_filter(move |entry| std::future::ready(range.contains(&entry.time))))
-}
-
-/// The days that the range touches, each by its start. Nobody writes later than tomorrow by any clock.
-fn days(range: &Range<Ticks>) -> impl Iterator<Item = DateTime<Utc>> + use<> {
-    let start = |time: DateTime<Utc>| time.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
-    let tomorrow = Utc::now() + Days::new(1);
-    let end = range.end.to_datetime().min(tomorrow);
-    let first = (range.start < range.end).then(|| start(range.start.to_datetime()));
-    let next = |day: &DateTime<Utc>| day.checked_add_days(Days::new(1));
-    std::iter::successors(first, next).take_while(move |day| *day < end)
 }
 
 /// The blobs of a day whose directories the range touches, in their order.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use moka::future::Cache;
 use table_core::model::Key;
 use table_core::store::{Error, Result};
 use table_core::typed::{FromEntity, KeyOf, Table, TableEntity, TableQuery};
+
+use super::kept::{Found, Kept};
 
 /// Reads in flight for one join.
 const CONCURRENCY: usize = 16;
@@ -22,6 +23,29 @@ pub struct JoinOptions {
     pub time_to_live: Duration,
     /// Whether it is remembered that there is no entity with a key.
     pub remember_missing: bool,
+}
+
+impl JoinOptions {
+    /// Another bound on the entities.
+    #[must_use]
+    pub const fn with_entities(mut self, entities: u64) -> Self {
+        self.entities = entities;
+        self
+    }
+
+    /// Another age at which a value is read again; [`Duration::MAX`] for never.
+    #[must_use]
+    pub const fn with_time_to_live(mut self, time_to_live: Duration) -> Self {
+        self.time_to_live = time_to_live;
+        self
+    }
+
+    /// Remembers too that there is no entity with a key.
+    #[must_use]
+    pub const fn remember_missing(mut self) -> Self {
+        self.remember_missing = true;
+        self
+    }
 }
 
 impl Default for JoinOptions {
@@ -61,15 +85,13 @@ impl Default for JoinOptions {
 /// # }
 /// ```
 pub struct JoinCache<T> {
-    table: Table<T>,
-    entities: Cache<Key, Option<Arc<T>>>,
-    remember_missing: bool,
+    pub(super) table: Table<T>,
+    pub(super) kept: Arc<Kept<T>>,
 }
 
 impl<T> Clone for JoinCache<T> {
     fn clone(&self) -> Self {
-        let (table, entities) = (self.table.clone(), self.entities.clone());
-        Self { table, entities, remember_missing: self.remember_missing }
+        Self { table: self.table.clone(), kept: Arc::clone(&self.kept) }
     }
 }
 
@@ -79,17 +101,10 @@ impl<T> fmt::Debug for JoinCache<T> {
     }
 }
 
-/// Why a value is not kept.
-enum NotKept {
-    Missing,
-    Failed(Error),
-}
-
 impl<T: FromEntity + Sync> JoinCache<T> {
     /// Knows nothing yet. No request.
     pub fn new(table: Table<T>, options: JoinOptions) -> Self {
-        let cache = Cache::builder().max_capacity(options.entities).time_to_live(options.time_to_live);
-        Self { table, entities: cache.build(), remember_missing: options.remember_missing }
+        Self { table, kept: Arc::new(Kept::new(options)) }
     }
 
     /// The entity with this key, if it is there. No request while it is known; otherwise one, for all who ask meanwhile.
@@ -98,19 +113,11 @@ impl<T: FromEntity + Sync> JoinCache<T> {
     /// The store's, to all who waited for it; the next one asks again.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Arc<T>>> {
         let key = key.into_key();
-        let found = self.entities.try_get_with_by_ref(&key, self.read(&key)).await;
-        found.or_else(|not_kept| match &*not_kept {
-            NotKept::Missing => Ok(None),
-            NotKept::Failed(error) => Err(error.clone()),
-        })
+        self.kept.get(&key, self.read(&key)).await
     }
 
-    async fn read(&self, key: &Key) -> Result<Option<Arc<T>>, NotKept> {
-        let found = self.table.get(key).await.map_err(NotKept::Failed)?;
-        match found {
-            None if !self.remember_missing => Err(NotKept::Missing),
-            found => Ok(found.map(Arc::new)),
-        }
+    async fn read(&self, key: &Key) -> Result<Found<T>> {
+        Ok(self.table.get(key).await?.map(Arc::new))
     }
 
     /// Each item with the entity that its key names. One request for each distinct key that is not known, several at once.
@@ -136,29 +143,30 @@ impl<T: FromEntity + Sync> JoinCache<T> {
         Ok(joined.collect())
     }
 
-    /// Forgets an entity, after it was changed here.
-    pub async fn forget(&self, key: impl KeyOf<T>) {
-        self.entities.invalidate(&key.into_key()).await;
+    /// Forgets an entity, after it was changed here: who asks afterwards sees the change, even if it is being read
+    /// just now for others.
+    pub fn forget(&self, key: impl KeyOf<T>) {
+        self.kept.forget(&key.into_key());
     }
 
-    /// Forgets everything.
+    /// Forgets everything, as [`forget`](Self::forget) does.
     pub fn clear(&self) {
-        self.entities.invalidate_all();
+        self.kept.clear();
     }
 }
 
 impl<T: TableEntity> JoinCache<T> {
-    /// Reads what a query finds into the cache: a small table, at the start. One request a page. How many.
+    /// Reads what a query finds into the cache: a small table, at the start. One request a page. How many; what
+    /// others read or forgot meanwhile is left as it is and not counted.
     ///
     /// # Errors
     /// The store's.
     pub async fn load(&self, query: &TableQuery<T>) -> Result<usize> {
-        let mut loaded = 0;
+        let (mut loaded, load) = (0, self.kept.load());
         let mut entities = query.stream();
         while let Some(entity) = entities.try_next().await? {
             let key = entity.entity_key()?.into_key();
-            self.entities.insert(key, Some(Arc::new(entity))).await;
-            loaded += 1;
+            loaded += usize::from(load.keep(key, entity));
         }
         Ok(loaded)
     }

@@ -19,7 +19,7 @@
 //! In one partition, both sides are written in a group transaction ([`Table::group`](table_core::typed::Table::group)),
 //! and counts on one side can be kept in step with the other. Elsewhere each side is written alone: a link may name what
 //! is not there (any more), and following it answers `None`. [`JoinCache`] asks once for a key however many wait for it,
-//! and never gives a value older than its time to live.
+//! never gives a value older than its time to live, and after [`JoinCache::forget`] none that was read before.
 //!
 //! # Failure windows
 //! Two sides in two places are two writes: a crash between them leaves one. Write the side that is pointed at first,
@@ -74,9 +74,13 @@
 //! Where most reads need both sides, keep them together: in one entity (denormalization), or in one partition.
 
 mod cache;
+mod kept;
 mod link;
 mod relation;
 
 pub use cache::{JoinCache, JoinOptions};
 pub use link::Link;
 pub use relation::Relation;
+
+#[cfg(test)]
+mod tests;

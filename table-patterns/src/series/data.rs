@@ -9,7 +9,7 @@ use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
 use super::{Series, SlotCodec, SlotSet};
-use crate::conflict::{ATTEMPTS, Conflicts};
+use crate::conflict::{ATTEMPTS, Conflicts, told_of, version_of};
 
 /// Series of values of type `V` in the slots `S`, stored by the codec `C`. See the [module](super).
 ///
@@ -168,12 +168,12 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             let value = change(read.as_ref().map_or(Ok(None), |entity| C::read(&name, entity))?)?;
             let (row, patch) = self.patch(&slot, &value)?;
             let patch = Entity::from_parts(self.layout.key(series, row)?, patch);
-            let operation = match read.and_then(|entity| entity.etag().cloned()) {
-                Some(etag) => Operation::Merge(patch, etag.into()),
+            let operation = match read {
+                Some(entity) => Operation::Merge(patch, version_of(&entity)?),
                 None => Operation::Insert(patch),
             };
             match self.store.write(&self.table, operation).await {
-                Err(error) => conflicts.wait(error).await?,
+                Err(error) => conflicts.wait(told_of(series, error)).await?,
                 Ok(_) => return Ok(value),
             }
         }

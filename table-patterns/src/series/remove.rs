@@ -3,7 +3,7 @@ use table_core::store::limits::GROUP_OPERATIONS;
 use table_core::store::{GroupTransaction, Operation, Result};
 
 use super::{DataSeries, SlotCodec, SlotSet};
-use crate::conflict::{Conflicts, is_lost};
+use crate::conflict::{Conflicts, is_lost, told_of, version_of};
 
 /// Removing values.
 impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
@@ -17,9 +17,9 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let Some(entity) = self.store.get(&self.table, &key, None).await? else { return Ok(false) };
-            let Some(operation) = self.without(entity, index) else { return Ok(false) };
+            let Some(operation) = self.without(entity, index)? else { return Ok(false) };
             match self.store.write(&self.table, operation).await {
-                Err(error) => conflicts.wait(error).await?,
+                Err(error) => conflicts.wait(told_of(series, error)).await?,
                 Ok(_) => return Ok(true),
             }
         }
@@ -58,17 +58,17 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     }
 
     /// The row without a slot; `None` if the slot is not set.
-    fn without(&self, mut entity: Entity, index: usize) -> Option<Operation> {
-        let etag: IfMatch = entity.etag()?.into();
+    fn without(&self, mut entity: Entity, index: usize) -> Result<Option<Operation>> {
+        let etag = version_of(&entity)?;
         let slot = self.slots().name(index);
         let before = entity.properties().len();
         for suffix in C::suffixes() {
             entity.properties_mut().remove(&format!("{slot}{suffix}"));
         }
         let removed = entity.properties().len() < before;
-        removed.then(|| match entity.properties().is_empty() {
+        Ok(removed.then(|| match entity.properties().is_empty() {
             true => Operation::Delete(entity.key().clone(), etag),
             false => Operation::Replace(entity, etag),
-        })
+        }))
     }
 }

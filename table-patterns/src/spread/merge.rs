@@ -53,7 +53,7 @@ impl<T: TableEntity> SpreadTable<T> {
         count: usize,
         narrow: impl Fn(TableQuery<SpreadRow<T>>) -> TableQuery<SpreadRow<T>>,
     ) -> Result<Vec<T>> {
-        self.read(of, |rows| narrow(rows).limit(count)).take(count).try_collect().await
+        self.read(of, |rows| narrow(rows).limit_to(count)).take(count).try_collect().await
     }
 
     fn bucket(

@@ -1,12 +1,13 @@
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, Operation, Result};
+use table_core::store::{Error, Operation, Result};
 use table_core::typed::TableEntity;
 
 use super::place::stored;
 use super::row::MOVING;
 use super::write::exact;
 use super::{SpreadRow, SpreadTable};
+use crate::conflict::without_etag;
 
 /// Entities that are moved at once.
 const PARALLEL: usize = 16;
@@ -75,9 +76,7 @@ impl<T: TableEntity> SpreadTable<T> {
             let mark = Entity::from(place.clone()).with(MOVING, true);
             match self.write(Operation::Merge(mark, exact(&row)?)).await {
                 Ok(written) => {
-                    let etag = written
-                        .etag
-                        .ok_or_else(|| Error::new(ErrorKind::Service(format!("{place} without an ETag"))))?;
+                    let etag = written.etag.ok_or_else(|| without_etag(place))?;
                     return Ok(Some((row, IfMatch::Exactly(etag))));
                 }
                 Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => return Ok(None),

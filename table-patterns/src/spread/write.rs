@@ -2,9 +2,10 @@ use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{KeyOf, TableEntity};
 
-use super::place::stored;
+use super::place::{logical, stored};
 use super::table::ATTEMPTS;
 use super::{SpreadRow, SpreadTable};
+use crate::conflict::{told_of, version_of};
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Adds an entity that must not exist. One request; two while there is a previous number of buckets.
@@ -183,14 +184,18 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
-        self.store().write(self.name(), operation).await
+        let key = logical(operation.key());
+        let written = self.store().write(self.name(), operation).await;
+        written.map_err(|error| match key {
+            Some(key) => told_of(&key, error),
+            None => error,
+        })
     }
 }
 
 /// The version that a row was read in.
 pub(super) fn exact<T>(row: &SpreadRow<T>) -> Result<IfMatch> {
-    let etag = row.entity.etag().cloned().map(IfMatch::Exactly);
-    etag.ok_or_else(|| ErrorKind::Service(format!("{} without an ETag", row.entity.key())).into())
+    version_of(&row.entity)
 }
 
 /// Whether another writer, or a migration, was faster, for certain.

@@ -31,7 +31,8 @@
 //! | call | requests |
 //! |---|---|
 //! | insert | 1; the first of a handle into a slice 2, with generations up to 3 and 1 per name that cannot be used |
-//! | query | 1 to list the tables, 1 per page of each slice |
+//! | get | 1; with generations 1 to list the tables and 1 for each of the slice |
+//! | query, count | 1 to list the tables, 1 per page of each slice; with a limit, of the slices until it is reached |
 //! | expired (a dry run) | 1 |
 //! | drop_before, retain | 1 to list, 1 per slice |
 //!

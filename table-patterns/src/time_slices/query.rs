@@ -19,10 +19,11 @@ type Entities<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
 ///
 /// Slices come in the order of time, within a slice entities by key, unless
 /// [`sorted_by_time`](Self::sorted_by_time). The first pages of several slices are read at once
-/// ([`TimeSlices::with_concurrency`]).
+/// ([`TimeSlices::with_concurrency`]), unless there is a [`limit`](Self::limit).
 ///
 /// # Cost
-/// One request to list the tables, and one a page of each slice in the period.
+/// One request to list the tables, and one a page of each slice in the period; with a limit, of each slice until it
+/// is reached.
 #[must_use = "a query does nothing until it is run"]
 pub struct SliceQuery<T> {
     slices: TimeSlices<T>,
@@ -75,13 +76,15 @@ impl<T: FromEntity> SliceQuery<T> {
         self
     }
 
-    /// At most so many entities.
+    /// At most so many entities. Slices are then read one after another, and none that is not needed: for many
+    /// entities of many slices, take them from a [`stream`](Self::stream) without a limit.
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Narrows the query of each slice: a partition, rows, a filter.
+    /// Narrows the query of each slice: a partition, rows, a filter. A `limit` in it bounds what is read of each table,
+    /// and comes before the ends of the period are cut.
     pub fn narrow(mut self, narrow: impl Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync + 'static) -> Self {
         self.narrow = Arc::new(narrow);
         self
@@ -116,7 +119,8 @@ impl<T: FromEntity> SliceQuery<T> {
     /// The results one after another. Dropping the stream leaves nothing behind.
     pub fn stream(self) -> impl Stream<Item = Result<T>> + Send + use<T> {
         let limit = self.limit.unwrap_or(usize::MAX);
-        let (time, concurrency) = (Arc::clone(self.slices.time()), self.slices.concurrency());
+        let time = Arc::clone(self.slices.time());
+        let concurrency = if self.limit.is_some() { 1 } else { self.slices.concurrency() };
         let wanted = self.wanted(time);
         let wanted = move |entity: &T| ready(wanted(entity));
         let opened = stream::once(self.queries()).map_ok(move |(queries, opener)| {
@@ -167,7 +171,7 @@ impl<T: FromEntity> SliceQuery<T> {
         let table = Table::new(Arc::clone(self.slices.store()), slice.table.clone())?;
         let query = (self.narrow)(table.query());
         Ok(match self.limit {
-            Some(limit) if self.covers(slice) && !self.by_time => query.limit(limit),
+            Some(limit) if self.covers(slice) && !self.by_time => query.limit_to(limit),
             _ => query,
         })
     }

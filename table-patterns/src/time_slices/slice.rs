@@ -6,7 +6,8 @@ use table_core::model::{TableName, Ticks};
 
 /// How time is cut into slices. Implement it for others than [`Every`].
 pub trait Slicing: Debug + Send + Sync + 'static {
-    /// The name of the slice that a moment is in: ASCII letters and digits, the same for every moment of a slice.
+    /// The name of the slice that a moment is in: ASCII letters and digits, the same for every moment of a slice. None
+    /// may be another with `G` and a number behind it, which name the generations of a slice.
     fn name(&self, at: Ticks) -> String;
 
     /// From when on and before when the slice of a name is; `None` if it is no slice's name.

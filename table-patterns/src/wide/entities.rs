@@ -7,7 +7,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, S
 use super::read::Reader;
 use super::rows::{HEAD, Stored, prefix};
 use super::write::version;
-use crate::conflict::{ATTEMPTS, Conflicts};
+use crate::conflict::{ATTEMPTS, Conflicts, told_of};
 
 /// Entities of any number of properties, as bags. See the [module](super); [`WideTable`](super::WideTable) is
 /// the same for structs.
@@ -200,11 +200,12 @@ impl WideEntities {
         let old = &read.stored;
         let (prefix, profile) = (prefix(&old.key, self.profile()), self.profile());
         let mut group = GroupTransaction::new(old.key.partition_key(), profile);
-        group.push(Operation::Delete(self.row(old, &prefix, HEAD)?, version(old)))?;
+        group.push(Operation::Delete(self.row(old, &prefix, HEAD)?, version(old)?))?;
         for number in old.chunks.keys() {
             group.push(Operation::Delete(self.row(old, &prefix, *number)?, IfMatch::Any))?;
         }
-        self.reader.store.transact(&self.reader.table, group).await.map(drop)
+        let deleted = self.reader.store.transact(&self.reader.table, group).await;
+        deleted.map(drop).map_err(|error| told_of(&old.key, error))
     }
 
     /// Deletes the entity if it is there; whether it was. Two requests, again on conflict.

@@ -8,8 +8,8 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::query::Page;
 use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt};
 
-use super::rows::{Seen, Stored, assemble, prefix, query, query_all, split};
-use crate::conflict::Conflicts;
+use super::rows::{Seen, Stored, assemble, logical, prefix, query, query_all, split};
+use crate::conflict::{Conflicts, told_of};
 
 /// Reads the entities of a table.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Stored>> {
-        let found = self.whole(key.partition(), &prefix(key, self.store.profile())).await?;
-        match found {
+        let found = self.whole(key.partition(), &prefix(key, self.store.profile())).await;
+        match found.map_err(|error| told_of(key, error))? {
             Some(other) if other.key != *key => Err(Error::corrupt(format!(
                 "the rows of the wide entities {key} and {} have one hash; rename one of them",
                 other.key
@@ -123,8 +123,15 @@ async fn settle(reader: Reader, rows: Vec<Entity>) -> Result<Option<Stored>> {
     else {
         return Ok(None);
     };
+    let key = rows.iter().find_map(logical);
     match assemble(rows)? {
         Seen::Whole(stored) => Ok(Some(stored)),
-        Seen::Nothing | Seen::Torn(_) => reader.whole(&first.0, &first.1).await,
+        Seen::Nothing | Seen::Torn(_) => {
+            let found = reader.whole(&first.0, &first.1).await;
+            found.map_err(|error| match key {
+                Some(key) => told_of(&key, error),
+                None => error,
+            })
+        }
     }
 }

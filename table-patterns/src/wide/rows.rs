@@ -149,6 +149,11 @@ pub(super) fn assemble(rows: Vec<Entity>) -> Result<Seen> {
     Ok(if together { Seen::Whole(stored) } else { Seen::Torn(Some(stored.write)) })
 }
 
+/// The key of the entity whose head a row is.
+pub(super) fn logical(row: &Entity) -> Option<Key> {
+    Key::new(row.key().partition(), text(row, ROW).ok()?).ok()
+}
+
 fn text<'a>(row: &'a Entity, name: &str) -> Result<&'a str> {
     match row.get(name) {
         Some(ValueRef::String(text)) => Ok(text),

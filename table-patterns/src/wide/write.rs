@@ -8,6 +8,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, W
 use super::chunk::place;
 use super::rows::{Chunk, Stored, new_write, prefix, row_key};
 use super::{Wide, WideEntities};
+use crate::conflict::{told_of, without_etag};
 
 impl WideEntities {
     /// Makes `properties` the entity's, from the state that was read, in one group transaction.
@@ -26,7 +27,7 @@ impl WideEntities {
         self.check_whole(&new, &prefix)?;
         let group = self.group(old, &new, &prefix)?;
         let written = self.reader.store.transact(&self.reader.table, group).await;
-        let written = written.map_err(|error| too_large(key, error))?;
+        let written = written.map_err(|error| too_large(key, told_of(key, error)))?;
         new.etag = written.into_iter().next().and_then(|head: Written| head.etag);
         match new.etag {
             Some(_) => Ok(Wide::from(new)),
@@ -39,7 +40,7 @@ impl WideEntities {
         let mut group = GroupTransaction::new(new.key.partition_key(), self.profile());
         let head = new.head(prefix)?;
         group.push(match old {
-            Some(old) => Operation::Replace(head, version(old)),
+            Some(old) => Operation::Replace(head, version(old)?),
             None => Operation::Insert(head),
         })?;
         for (number, chunk) in new.chunks.iter().filter(|(_, chunk)| chunk.write == new.write) {
@@ -81,8 +82,10 @@ fn renewed(old: Option<&Stored>, key: &Key, rows: BTreeMap<u16, Properties>) -> 
     Stored { key: key.clone(), etag: None, timestamp: None, write, chunks }
 }
 
-pub(super) fn version(stored: &Stored) -> IfMatch {
-    stored.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
+/// The head's version, which decides.
+pub(super) fn version(stored: &Stored) -> Result<IfMatch> {
+    let etag = stored.etag.clone().map(IfMatch::Exactly);
+    etag.ok_or_else(|| without_etag(&stored.key))
 }
 
 fn too_large(key: &Key, error: Error) -> Error {

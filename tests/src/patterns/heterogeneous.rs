@@ -9,6 +9,7 @@ use table_core::model::{Entity, PartitionKey, Properties, ValueRef};
 use table_core::store::{Error, Operation, Result};
 use table_core::typed::{EntityResolver, Table, TableEntity};
 use table_patterns::heterogeneous::{Resolver, modify};
+use table_patterns::index::{Index, IndexOptions, IndexedEntities, Placement};
 
 use crate::Harness;
 
@@ -105,12 +106,12 @@ pub async fn an_entity_is_changed_without_its_type(harness: &Harness) {
     let store = Metered::new(rows.store().clone(), meter.clone());
     let metered = Table::<Entity>::new(Arc::new(store), rows.name().clone()).expect("a table");
     modify(&metered, &key, one_more).await.expect("a department");
-    assert_eq!(meter.total(), 2);
+    assert_eq!(meter.total(), 3);
     let error = modify(&metered, note().key(), one_more).await.expect_err("a note counts nothing");
     assert!(error.to_string().contains("counts no employees"), "{error}");
     let nothing = modify(&metered, note().key(), |_| Ok(Properties::new())).await.expect("nothing to do");
     assert!(nothing.is_empty());
-    assert_eq!(meter.total(), 4);
+    assert_eq!(meter.total(), 7);
 
     let results = join_all((0..4).map(|_| modify(&rows, &key, one_more))).await;
     assert!(results.iter().all(Result::is_ok), "{results:?}");
@@ -119,4 +120,17 @@ pub async fn an_entity_is_changed_without_its_type(harness: &Harness) {
     assert!(
         matches!(rows.get(note().key()).await, Ok(Some(Row::Other(e))) if e.properties() == note().properties())
     );
+}
+
+/// A table that holds indexes is refused: their entries would go stale.
+pub async fn an_indexed_table_is_left_alone(harness: &Harness) {
+    let rows = rows(harness).await;
+    let index = Index::keyed("text", Placement::SamePartition, "", "text_{Text}").expect("a template");
+    let (store, name) = (harness.store().clone(), rows.name().clone());
+    let opened = IndexedEntities::open(store, name, vec![index], IndexOptions::default()).await;
+    opened.expect("an indexed table");
+    let key = Department::key("Sales").expect("a legal key").into_key();
+    let error = modify(&rows, &key, one_more).await.expect_err("entries would go stale");
+    assert!(error.to_string().contains("IndexedTable"), "{error}");
+    assert_eq!(rows.get_existing(&key).await.expect("a department"), Row::Department(sales()));
 }

@@ -22,6 +22,7 @@ macro_rules! pattern_tests {
             spread {
                 hot_partitions_are_named
                 one_partition_is_several
+                buckets_are_read_at_once
                 entities_keep_their_versions
                 the_number_of_buckets_changes
             }
@@ -64,6 +65,7 @@ macro_rules! pattern_tests {
                 rows_are_read_as_what_they_are
                 rows_are_read_by_closures
                 an_entity_is_changed_without_its_type
+                an_indexed_table_is_left_alone
             }
             compound {
                 rows_of_all_types_are_read_at_once
@@ -80,6 +82,7 @@ macro_rules! pattern_tests {
                 links_lead_to_the_other
                 a_join_asks_once_per_key
                 one_request_serves_all_who_wait
+                what_is_forgotten_is_read_again
                 types_share_a_base
             }
             time_slice_trouble {
@@ -92,6 +95,8 @@ macro_rules! pattern_tests {
                 tables_are_made_when_needed
                 tables_are_made_once
                 queries_cross_slices_in_order
+                limits_bound_what_is_read
+                slices_are_cut_as_the_program_says
                 old_slices_are_dropped
                 what_a_family_cannot_keep_is_refused
             }
@@ -155,6 +160,7 @@ macro_rules! pattern_tests {
             }
             wide {
                 are_written_and_read_in_one_request
+                errors_name_the_entity
                 a_property_is_set_in_its_row
                 grow_and_shrink
                 are_refused_past_a_group

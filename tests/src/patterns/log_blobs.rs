@@ -148,4 +148,13 @@ pub async fn cost_what_is_documented(harness: &Harness) {
     assert_eq!((hours.len(), counted.take()), (100, 1 + 2));
     let all = read(&blobs, "2014-07-31T00:00:00Z", "2014-08-02T00:00:00Z").await;
     assert_eq!((all.len(), counted.take()), (253, 2 + 8));
+
+    // Of a long time, the days that there are: a service, a year, two months.
+    let all = read(&blobs, "1601-01-01T00:00:00Z", "9999-12-31T00:00:00Z").await;
+    assert_eq!((all.len(), counted.take()), (253, 1 + 1 + 2 + 2 + 8));
+    let july = read(&blobs, "2013-01-01T00:00:00Z", "2014-08-01T00:00:00Z").await;
+    assert_eq!((july.len(), counted.take()), (200, 1 + 1 + 1 + 1 + 4));
+    assert!(july.iter().map(|entry| entry.time).is_sorted());
+    let none = read(&blobs, "2015-01-01T00:00:00Z", "2016-01-01T00:00:00Z").await;
+    assert_eq!((none.len(), counted.take()), (0, 1));
 }

@@ -118,7 +118,7 @@ pub async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
                 stored.insert(n, airline.fleet);
             }
             2 => {
-                cache.forget(Airline::key(code(n)).expect("a key")).await;
+                cache.forget(Airline::key(code(n)).expect("a key"));
                 known.remove(&n);
             }
             3 if rng.u8(..4) == 0 => {

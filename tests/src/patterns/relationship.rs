@@ -107,10 +107,8 @@ pub async fn links_lead_to_the_other(harness: &Harness) {
 }
 
 fn options(time_to_live: Duration, remember_missing: bool) -> JoinOptions {
-    let mut options = JoinOptions::default();
-    options.time_to_live = time_to_live;
-    options.remember_missing = remember_missing;
-    options
+    let options = JoinOptions::default().with_time_to_live(time_to_live);
+    if remember_missing { options.remember_missing() } else { options }
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -146,7 +144,7 @@ pub async fn a_join_asks_once_per_key(harness: &Harness) {
     let sales = Department::key("Sales").expect("a legal key");
     let (found, cost) = meter.measure(loaded.get(&sales)).await;
     assert_eq!((found.expect("an answer").map(|d| d.budget), cost.total()), (Some(7), 0));
-    loaded.forget(&sales).await;
+    loaded.forget(&sales);
     assert_eq!(meter.measure(loaded.get(&sales)).await.1.total(), 1);
 }
 
@@ -169,6 +167,28 @@ pub async fn one_request_serves_all_who_wait(harness: &Harness) {
     let found = join_all((0..20).map(|_| cache.get(&sales))).await;
     assert!(found.iter().all(|found| matches!(found, Ok(Some(d)) if d.name == "Sales")));
     assert_eq!(meter.total(), 2);
+}
+
+/// Who changes an entity and has it forgotten sees the change, though others were reading it; so do they, the next time.
+pub async fn what_is_forgotten_is_read_again(harness: &Harness) {
+    let table = harness.table().await;
+    let departments = open::<Department>(&table, table.store().clone());
+    departments.insert(&department("Sales")).await.expect("a new department");
+    let faults = FaultInjector::new(0);
+    faults.add(FaultRule::new(Fault::DelayAnswer(Duration::from_millis(800))).on(OperationKind::Get).nth(1));
+    let store = Arc::new(Faulty::new(table.store().clone(), faults));
+    let cache = JoinCache::new(open::<Department>(&table, store), options(HOUR, false));
+    let sales = Department::key("Sales").expect("a legal key");
+    let changed = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let raised = Department { budget: 8, ..department("Sales") };
+        departments.insert_or_replace(&raised).await.expect("an upsert");
+        cache.forget(&sales);
+        cache.get(&sales).await
+    };
+    let (_, after) = futures_util::future::join(cache.get(&sales), changed).await;
+    assert_eq!(after.expect("an answer").map(|d| d.budget), Some(8));
+    assert_eq!(cache.get(&sales).await.expect("an answer").map(|d| d.budget), Some(8));
 }
 
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]

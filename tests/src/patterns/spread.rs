@@ -12,6 +12,7 @@ use table_core::typed::{RowPrefix, TableEntity};
 use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
 use tokio::task::JoinSet;
 
+use super::crowd::Crowd;
 use crate::{Harness, TestTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -78,6 +79,25 @@ pub async fn one_partition_is_several(harness: &Harness) {
     assert_eq!(events.get(&seven).await.expect("the store works").map(|event| event.number), Some(7));
 }
 
+/// The buckets of a partition are read at the same time.
+pub async fn buckets_are_read_at_once(harness: &Harness) {
+    let (events, table) = filled(harness, 40).await;
+    let crowd = Arc::new(Crowd::new(Arc::clone(harness.store())));
+    let store = Arc::clone(&crowd) as Arc<dyn TableStore>;
+    let crowded = SpreadTable::<Event>::open(store, table.name().clone()).expect("a table");
+    let day = || Event::partition("it's day 1").expect("a key");
+    let all: Vec<Event> = crowded.read(day(), |rows| rows).try_collect().await.expect("events");
+    assert!(all.iter().map(|event| event.number).eq(0..40));
+    assert_eq!(crowd.most(), 8);
+
+    let first = crowded.first(day(), 20, |rows| rows.limit(1)).await.expect("events");
+    assert_eq!(first.len(), 8, "the smaller limit of a bucket counts");
+    assert!(first.is_sorted_by_key(|event| event.number));
+    let first = crowded.first(day(), 3, |rows| rows.limit(20)).await.expect("events");
+    assert!(first.iter().map(|event| event.number).eq(0..3));
+    drop(events);
+}
+
 /// Versions, conflicts and deletes are those of any entity.
 pub async fn entities_keep_their_versions(harness: &Harness) {
     let (events, _table) = filled(harness, 4).await;
@@ -90,6 +110,10 @@ pub async fn entities_keep_their_versions(harness: &Harness) {
     assert_eq!(events.update(&key, upper).await.expect("nobody else writes").text, "t!");
     assert!(events.replace(&stale).await.is_err_and(|error| error.is_precondition_failed()));
     assert!(events.insert(&stale).await.is_err_and(|error| error.is_already_exists()));
+    for error in [events.insert(&stale).await, events.replace(&stale).await] {
+        let error = error.expect_err("it is there, in another version").to_string();
+        assert!(error.contains("('it's day 1', 'e_0002')"), "{error}");
+    }
     events.insert_or_replace(&stale).await.expect("the last writer wins");
     events.delete(&key, IfMatch::Any).await.expect("it is there");
     assert!(events.delete(&key, IfMatch::Any).await.is_err_and(|error| error.is_entity_not_found()));

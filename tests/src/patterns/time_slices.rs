@@ -1,16 +1,18 @@
 //! Families of tables by time, of which the old ones are dropped whole.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use chrono::TimeDelta;
+use chrono::{Datelike, Months, NaiveDate, NaiveTime, TimeDelta};
 use futures_util::future::join_all;
-use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::model::Ticks;
 use table_core::store::{OperationKind, TableStore, TableStoreExt};
 use table_core::typed::TableEntity;
-use table_patterns::time_slices::{Every, Keep, Slice, TimeSlices};
+use table_patterns::time_slices::{Every, Keep, Reuse, Slice, Slicing, TimeSlices};
 use uuid::Uuid;
 
+use super::crowd::Crowd;
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -134,6 +136,99 @@ pub async fn queries_cross_slices_in_order(harness: &Harness) {
 
 fn times(logins: &[Login]) -> Vec<Ticks> {
     logins.iter().map(|login| login.at).collect()
+}
+
+/// A limit reads no slice that is not needed; the smaller of two counts. Without one, slices are read at once.
+pub async fn limits_bound_what_is_read(harness: &Harness) {
+    let family = family(harness);
+    let (logins, meter) = metered(harness, &family);
+    let all = fill(&logins).await;
+    for (limit, slices) in [(1, 1), (2, 1), (3, 2), (8, 4)] {
+        let newest = logins.query().newest_first().limit(limit);
+        let (found, cost) = meter.measure(newest.all()).await;
+        assert_eq!((found.expect("logins").len(), cost.total()), (limit, 1 + slices), "limit {limit}");
+    }
+    let period = || logins.query().from(at("2013-02-01T00:00:00Z")).before(at("2013-05-01T00:00:00Z"));
+    let narrowed = period().narrow(|query| query.limit(1)).limit(10).all().await.expect("logins");
+    assert_eq!(narrowed, [all[2].clone(), all[4].clone(), all[6].clone()]);
+    let narrowed = period().narrow(|query| query.limit(10)).limit(1).all().await.expect("logins");
+    assert_eq!(narrowed, [all[2].clone()]);
+
+    let crowd = Arc::new(Crowd::new(harness.store().clone()));
+    let crowded = open(Arc::clone(&crowd) as Arc<dyn TableStore>, &family);
+    for (concurrency, most) in [(8, 4), (2, 2), (1, 1)] {
+        crowd.forget();
+        let crowded = crowded.clone().with_concurrency(concurrency);
+        assert_eq!(crowded.query().all().await.expect("logins").len(), 8);
+        assert_eq!(crowd.most(), most, "{concurrency} at once");
+        crowd.forget();
+        assert_eq!(crowded.query().count().await.expect("a count"), 8);
+        assert_eq!(crowd.most(), most, "{concurrency} at once");
+    }
+}
+
+/// Quarters, whose names end in what generations begin with.
+#[derive(Clone, Copy, Debug)]
+struct Quarters;
+
+impl Slicing for Quarters {
+    fn name(&self, at: Ticks) -> String {
+        let at = at.to_datetime();
+        format!("{:04}Q{}G", at.year(), at.month0() / 3 + 1)
+    }
+
+    fn span(&self, name: &str) -> Option<Range<Ticks>> {
+        let (year, quarter) = name.strip_suffix(['G', 'g'])?.split_once(['Q', 'q'])?;
+        let month = 3 * quarter.parse::<u32>().ok().filter(|quarter| (1..=4).contains(quarter))? - 2;
+        let first = NaiveDate::from_ymd_opt(year.parse().ok()?, month, 1)?;
+        let start = |day: NaiveDate| Ticks::from(day.and_time(NaiveTime::MIN).and_utc());
+        Some(start(first)..start(first + Months::new(3)))
+    }
+}
+
+/// Slices are by hour, by day, or what the program makes of them.
+pub async fn slices_are_cut_as_the_program_says(harness: &Harness) {
+    let hours = ["01-15T07:59", "01-15T08:00", "01-15T08:59"];
+    cut(harness, Every::Hour, hours, ["2013011507", "2013011508"]).await;
+    cut(harness, Every::Day, ["01-14T23:59", "01-15T00:00", "01-15T23:59"], ["20130114", "20130115"]).await;
+    cut(harness, Quarters, ["03-31T23:59", "04-01T00:00", "06-30T23:59"], ["2013Q1G", "2013Q2G"]).await;
+}
+
+/// Three logins, of which the first is in the first of two slices; and another generation of the second.
+async fn cut(harness: &Harness, slicing: impl Slicing + Copy, times: [&str; 3], wanted: [&str; 2]) {
+    let family = format!("F{}x", &Uuid::new_v4().simple().to_string()[..12]);
+    for (name, suffix) in wanted.iter().flat_map(|name| [(name, ""), (name, "G1")]) {
+        harness.clean_up(&format!("{family}{name}{suffix}").parse().expect("a legal name"));
+    }
+    let open = |store: Arc<dyn TableStore>| {
+        let slices = TimeSlices::new(store, &family, slicing, |login: &Login| login.at);
+        slices.expect("a legal name").with_reuse(Reuse::Generation)
+    };
+    let logins = open(harness.store().clone());
+    let all = times.map(|time| login("ken", time));
+    logins.insert(&all[0]).await.expect("a new login");
+    logins.insert(&all[1]).await.expect("a new login");
+
+    let faults = FaultInjector::new(0);
+    let second = format!("{family}{}", wanted[1]).parse().expect("a legal name");
+    faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).in_table(second));
+    harness
+        .store()
+        .delete_table(&format!("{family}{}", wanted[1]).parse().expect("a name"))
+        .await
+        .expect("a table");
+    let other = open(Arc::new(Faulty::new(harness.store().clone(), faults)));
+    other.insert(&all[2]).await.expect("the next generation");
+    let slices = other.slices().await.expect("tables");
+    assert_eq!(names(&slices), wanted);
+    assert_eq!((slices[0].generation, slices[1].generation), (0, 1));
+    assert_eq!(slices[0].before, slices[1].from);
+    let key = Login::key("ken", all[2].at).expect("a legal key");
+    assert_eq!(other.get(all[2].at, &key).await.expect("an answer"), Some(all[2].clone()));
+    assert_eq!(other.query().all().await.expect("logins"), [all[0].clone(), all[2].clone()]);
+    let dropped = other.drop_before(slices[1].from).await.expect("slices");
+    assert_eq!(names(&dropped), [wanted[0]]);
+    assert_eq!(other.query().all().await.expect("logins"), [all[2].clone()]);
 }
 
 /// Old slices go, one request each; a policy says beforehand which.

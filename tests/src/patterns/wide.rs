@@ -58,6 +58,7 @@ pub async fn are_written_and_read_in_one_request(harness: &Harness) {
     assert_eq!((cost.total(), cost.of_kind(OperationKind::Query)), (1, 1));
     assert_eq!((read.key(), bag(&read)), (&key(), bag(&numbers(365, 1))));
     let error = wide.insert(&numbers(1, 1)).await.expect_err("it is there");
+    assert!(error.to_string().contains("('JFK', '2013')") && !error.to_string().contains("~~"), "{error}");
     assert!(error.is_already_exists(), "{error}");
     let unsorted = open(&table, Arc::new(Bent::unsorted(table.store().clone())));
     assert_eq!(
@@ -256,4 +257,23 @@ pub async fn survive_a_crash_at_every_request(harness: &Harness) {
         }
     }
     assert_eq!(crashes, 4);
+}
+
+/// What other writers did is told of the entity, not of the rows it is stored in.
+pub async fn errors_name_the_entity(harness: &Harness) {
+    let table = harness.table().await;
+    let wide = open(&table, table.store().clone());
+    let first = wide.insert(&numbers(365, 1)).await.expect("a new entity");
+    let second = wide.replace(&first, &numbers(365, 2)).await.expect("the version that was read");
+    let replaced = wide.replace(&first, &numbers(365, 3)).await.expect_err("another was quicker");
+    assert!(replaced.is_precondition_failed(), "{replaced}");
+    let deleted = wide.delete(&first).await.expect_err("another was quicker");
+    assert!(deleted.is_precondition_failed(), "{deleted}");
+    wide.delete(&second).await.expect("the version that was read");
+    let gone = wide.replace(&second, &numbers(365, 3)).await.expect_err("it is gone");
+    assert!(gone.is_entity_not_found(), "{gone}");
+    for error in [replaced, deleted, gone] {
+        let said = error.to_string();
+        assert!(said.contains("('JFK', '2013')") && !said.contains("~~"), "{said}");
+    }
 }

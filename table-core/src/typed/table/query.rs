@@ -206,6 +206,12 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self
     }
 
+    /// At most so many entities, and no more than an earlier [`limit`](Self::limit) allows.
+    pub fn limit_to(self, limit: usize) -> Self {
+        let limit = self.options.limit.map_or(limit, |earlier| earlier.min(limit));
+        self.limit(limit)
+    }
+
     /// Asks for at most this many in a page. A service has a bound of its own.
     pub fn page_size(mut self, entities: usize) -> Self {
         self.options.page_size = Some(entities);

@@ -24,6 +24,23 @@ fn job(from: &Rig, to: &Rig) -> CopyJob {
         .with_options(options)
 }
 
+/// Two stores may give the properties of a row in different orders; one that is no number is still the same.
+#[tokio::test]
+async fn a_value_that_is_no_number_is_no_difference() -> Result<()> {
+    let (from, to) = (Rig::new().await?, Rig::new().await?);
+    let key = || table_core::model::Entity::new("p", "r");
+    let rows = [key()?.with("A", f64::NAN).with("B", 1), key()?.with("B", 1).with("A", f64::NAN)];
+    for (rig, row) in [&from, &to].into_iter().zip(rows) {
+        rig.store.write(&rig.table, Operation::Insert(row)).await?;
+    }
+    assert!(job(&from, &to).verify().await?.equal);
+    let zero = key()?.with("A", -0.0).with("B", 1);
+    to.store.write(&to.table, Operation::InsertOrReplace(zero)).await?;
+    from.store.write(&from.table, Operation::InsertOrReplace(key()?.with("A", 0.0).with("B", 1))).await?;
+    assert!(!job(&from, &to).verify().await?.equal, "two zeros are two values");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_copy_is_equal_and_its_cost_known() -> Result<()> {
     let (from, to) = (source().await?, Rig::new().await?);

@@ -40,7 +40,7 @@ async fn what_changed_since_it_was_found_stays_if_asked() -> Result<()> {
     rig.store.write(&rig.table, changed).await?;
     let writer = BulkWriter::new(rig.store.clone());
     let deletes: Vec<_> =
-        found.iter().map(|row| Ok((rig.table.clone(), delete(row, Unchanged::Required)))).collect();
+        found.iter().map(|row| Ok((rig.table.clone(), delete(row, Unchanged::Required)?))).collect();
     let summary = writer.write(stream::iter(deletes)).await?;
     assert_eq!((summary.written, summary.failed), (2, 1));
     assert!(summary.into_result().is_err_and(|e| e.is_precondition_failed()));

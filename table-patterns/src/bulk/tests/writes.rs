@@ -70,12 +70,27 @@ async fn an_operation_larger_than_any_group_takes_nothing_along() -> Result<()> 
 }
 
 #[tokio::test]
+async fn what_no_group_takes_is_of_no_request() -> Result<()> {
+    let rig = Rig::new().await?;
+    let huge = (0..150).fold(reading("a", 0)?, |row, n| row.with(&format!("P{n}"), "x".repeat(32_000)));
+    let huge = Ok((rig.table.clone(), Operation::Insert(huge)));
+    let writer = BulkWriter::new(rig.store.clone());
+    let summary = writer.write(stream::iter([huge.clone()])).await?;
+    assert_eq!((summary.requests, summary.failed, rig.meter.total()), (0, 1, 1), "one looks for indexes");
+    assert_eq!(summary.failures[0].request, None);
+    let writes = [rig.insert("a", 1), huge];
+    let summary = writer.write(stream::iter(writes)).await?;
+    assert_eq!((summary.requests, summary.written, summary.failed), (1, 1, 1));
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_one_request_wrote_is_labelled_so() -> Result<()> {
     let rig = Rig::new().await?;
     let writes: Vec<_> = (0..250).map(|n| rig.insert("a", n)).collect();
     let outcomes: Vec<_> =
         BulkWriter::new(rig.store.clone()).outcomes(stream::iter(writes)).try_collect().await?;
-    let mut sizes = BTreeMap::<u64, usize>::new();
+    let mut sizes = BTreeMap::<Option<u64>, usize>::new();
     outcomes.iter().for_each(|outcome| *sizes.entry(outcome.request).or_default() += 1);
     let mut sizes: Vec<_> = sizes.into_values().collect();
     sizes.sort_unstable();

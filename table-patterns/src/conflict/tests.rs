@@ -1,0 +1,102 @@
+//! A store that gives rows without their versions: a projection that went wrong. Nothing is then written to "any".
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, PartitionKey, Properties, TableName};
+use table_core::query::{Continuation, Filter, Page, Query, Select};
+use table_core::store::{
+    Error, GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _, Written,
+};
+use table_core::typed::{RowPrefix, Table};
+
+use crate::bulk::{BulkOptions, Unchanged, delete_where};
+use crate::compound::Compound;
+use crate::heterogeneous::modify;
+use crate::series::{DataSeries, Hours};
+use crate::wide::WideEntities;
+
+#[derive(Debug)]
+struct Versionless(Arc<MemoryStore>);
+
+fn stripped(entity: Entity) -> Entity {
+    let (key, properties) = entity.into_parts();
+    Entity::from_parts(key, properties)
+}
+
+#[async_trait]
+impl TableStore for Versionless {
+    fn profile(&self) -> &ServiceProfile {
+        self.0.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.0.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.0.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.0.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        Ok(self.0.get(table, key, select).await?.map(stripped))
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let Page { items, continuation } = self.0.query(table, query, from).await?;
+        Ok(Page { items: items.into_iter().map(stripped).collect(), continuation })
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.0.write(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        self.0.transact(table, group).await
+    }
+}
+
+#[tokio::test]
+async fn a_row_without_a_version_is_no_row_in_any() -> Result<()> {
+    let (inner, name) = (Arc::new(MemoryStore::new()), TableName::new("Rows")?);
+    inner.create_table(&name).await?;
+    let key = Key::new("p", "r")?;
+    let row = Entity::from(key.clone()).with("H01", 1);
+    inner.write(&name, Operation::Insert(row)).await?;
+    WideEntities::new(inner.clone(), name.clone()).insert(&Entity::new("p", "w")?.with("A", 1)).await?;
+    let before = inner.query_all(&name, &Query::new()).await?;
+
+    let store: Arc<dyn TableStore> = Arc::new(Versionless(inner.clone()));
+    let table = Table::<Entity>::new(store.clone(), name.clone())?;
+    let refused = |error: Error| assert!(error.to_string().contains("without an ETag"), "{error}");
+    let set = |_: &Entity| Ok(Properties::from_iter([("H01", 2)]));
+    refused(modify(&table, &key, set).await.unwrap_err());
+    let all = Compound::<Entity>::under(&table, PartitionKey::new("p")?, RowPrefix::<Entity>::new("r"))?;
+    refused(all.delete().await.unwrap_err());
+    let hours = DataSeries::<Hours, i32>::new(store.clone(), name.clone(), Hours)?;
+    refused(hours.add(&key, 1, 1).await.unwrap_err());
+    refused(hours.clear(&key, 1).await.unwrap_err());
+    let wides = WideEntities::new(store.clone(), name.clone());
+    let wide = Key::new("p", "w")?;
+    refused(wides.update(&wide, |_| Ok(())).await.unwrap_err());
+    refused(wides.remove(&wide).await.unwrap_err());
+    let required = Unchanged::Required;
+    let deleted = delete_where(store, &name, Filter::eq("H01", 1), required, BulkOptions::default()).await;
+    refused(deleted.unwrap_err());
+    assert_eq!(inner.query_all(&name, &Query::new()).await?, before);
+    Ok(())
+}
