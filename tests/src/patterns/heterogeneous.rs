@@ -124,11 +124,13 @@ pub async fn an_entity_is_changed_without_its_type(harness: &Harness) {
 
 /// A table that holds indexes is refused: their entries would go stale.
 pub async fn an_indexed_table_is_left_alone(harness: &Harness) {
-    let rows = rows(harness).await;
+    let table = harness.table().await;
+    let rows = Table::<Row>::new(harness.store().clone(), table.name().clone()).expect("a table");
     let index = Index::keyed("text", Placement::SamePartition, "", "text_{Text}").expect("a template");
     let (store, name) = (harness.store().clone(), rows.name().clone());
     let opened = IndexedEntities::open(store, name, vec![index], IndexOptions::default()).await;
     opened.expect("an indexed table");
+    table.put(Operation::Insert(sales().to_entity().expect("an entity"))).await;
     let key = Department::key("Sales").expect("a legal key").into_key();
     let error = modify(&rows, &key, one_more).await.expect_err("entries would go stale");
     assert!(error.to_string().contains("IndexedTable"), "{error}");

@@ -112,7 +112,7 @@ pub async fn entities_keep_their_versions(harness: &Harness) {
     assert!(events.insert(&stale).await.is_err_and(|error| error.is_already_exists()));
     for error in [events.insert(&stale).await, events.replace(&stale).await] {
         let error = error.expect_err("it is there, in another version").to_string();
-        assert!(error.contains("('it's day 1', 'e_0002')"), "{error}");
+        assert!(error.contains("('it''s day 1', 'e_0002')"), "{error}");
     }
     events.insert_or_replace(&stale).await.expect("the last writer wins");
     events.delete(&key, IfMatch::Any).await.expect("it is there");
