@@ -101,9 +101,9 @@ async fn who_forgets_sees_the_change_though_others_were_reading() -> Result<()> 
             sleep(Duration::from_millis(500)).await;
             rig.change(0).await?;
             if clears {
-                cache.clear()
+                cache.clear();
             } else {
-                cache.forget(Airline::key(0u32)?)
+                cache.forget(Airline::key(0u32)?);
             }
             planes(&cache, 0).await
         };
@@ -128,9 +128,9 @@ async fn a_load_brings_back_nothing_older() -> Result<()> {
             rig.change(0).await?;
             rig.change(1).await?;
             if clears {
-                cache.clear()
+                cache.clear();
             } else {
-                cache.forget(Airline::key(0u32)?)
+                cache.forget(Airline::key(0u32)?);
             }
             planes(&cache, 1).await
         };
