@@ -60,9 +60,10 @@ impl Default for IndexOptions {
 }
 
 impl IndexOptions {
-    /// Short durations, for a store in this process: no request outlives its call there, so that state
-    /// changes and recovery need not wait minutes. Leases of a second, a quarter of it for a request, states
-    /// cached for a tenth.
+    /// Short durations, for a store in this process: what is dropped there is done before anything that is
+    /// asked for later, or never, so that state changes and recovery need not wait minutes. Leases of a
+    /// second, a quarter of it for a request, states cached for a tenth. Not for a service, where a write takes longer
+    /// than states are cached.
     ///
     /// # Panics
     /// Never: the durations are consistent.

@@ -42,8 +42,9 @@
 //! nobody writes by states of indexes that are too old. [`Timing`] has them: after its client part a request
 //! of an applier is dropped, whatever adapters in front of the store do with it, retries and pauses
 //! included; after its server part the service must have done with it. So the server part must be true of
-//! the service: 30 seconds for Azure Table Storage, nothing for a store in the process. What a lower layer
-//! sends of its own accord after a request was dropped is not covered.
+//! the service: 30 seconds for Azure Table Storage, nothing for a store in the process, which does what was
+//! dropped before anything that is asked for later, or not at all. What a lower layer sends of its own accord
+//! after a request was dropped is not covered.
 //!
 //! # What must be the same in every process
 //! The definitions of the indexes, which the [catalog](crate::index) checks, the name of the store in tickets

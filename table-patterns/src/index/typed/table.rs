@@ -12,9 +12,10 @@ use crate::index::indexed::{IndexOptions, IndexedEntities};
 /// A table of entities with declared indexes: every write keeps their entries in step, and every index
 /// can be read by.
 ///
-/// There is no way to write here that leaves an entry stale: a write knows the old value, because the
-/// caller has it or because it is read first, and a patch has no field that an index holds. A plain
-/// [`Table`] of such a type refuses to write.
+/// A write knows the old value, because it is read first or because the caller has it, and a patch has no
+/// field that an index holds. A plain [`Table`] of such a type refuses to write. One thing is left to the caller:
+/// what is given as the *old* value must be as it was read. Its ETag tells that nobody else changed the
+/// entity, not that its fields were left alone; [`update`](Self::update) reads and changes in one step.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -24,8 +24,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.upsert(entity.to_entity()?).await
     }
 
-    /// Replaces an entity that was read with its ETag: the old value decides which entries go. No request
-    /// more than the write's.
+    /// Replaces an entity that was read with its ETag: the old value decides which entries go, so change a
+    /// copy of it. No request more than the write's.
     ///
     /// # Errors
     /// It has no ETag; it was changed meanwhile; a unique value is taken; the keys differ.
@@ -138,7 +138,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Some(done).filter(|done| !done.written.is_empty()))
     }
 
-    /// Removes an entity that was read with its ETag. No request more than the write's.
+    /// Removes an entity as it was read, with its ETag. No request more than the write's.
     ///
     /// # Errors
     /// It has no ETag; it was changed meanwhile.
