@@ -1,5 +1,6 @@
 use std::fmt;
 
+use super::field::comparisons;
 use super::{Comparable, Condition, Field, Operand};
 use crate::model::EdmValue;
 use crate::query::{Comparison, Filter};
@@ -31,34 +32,8 @@ impl<E, V, C> Field<E, V, C> {
     }
 }
 
-macro_rules! comparisons {
-    ($($(#[$doc:meta])* $name:ident $comparison:ident;)*) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $name(self, value: impl Operand<V>) -> Condition<E>
-        where
-            C: Comparable<V>,
-        {
-            self.compare(Comparison::$comparison, value)
-        }
-    )*};
-}
-
 impl<E, V, C> AnyWidth<E, V, C> {
-    comparisons! {
-        /// The property equals the value.
-        eq Equal;
-        /// The property differs from the value.
-        ne NotEqual;
-        /// The property is greater than the value.
-        gt GreaterThan;
-        /// The property is the value or greater.
-        ge GreaterThanOrEqual;
-        /// The property is less than the value.
-        lt LessThan;
-        /// The property is the value or less.
-        le LessThanOrEqual;
-    }
+    comparisons!();
 
     /// A comparison with the operator as a value.
     #[must_use]

@@ -111,8 +111,25 @@ impl<E> EncryptedField<E> {
     no_comparisons! { eq ne gt ge lt le starts_with }
 }
 
+/// The operators, by a method `compare` of fields `E, V, C`.
 macro_rules! comparisons {
-    ($($(#[$doc:meta])* $name:ident $comparison:ident;)*) => {$(
+    () => {
+        comparisons! {
+            /// The property equals the value.
+            eq Equal;
+            /// The property differs from the value.
+            ne NotEqual;
+            /// The property is greater than the value.
+            gt GreaterThan;
+            /// The property is the value or greater.
+            ge GreaterThanOrEqual;
+            /// The property is less than the value.
+            lt LessThan;
+            /// The property is the value or less.
+            le LessThanOrEqual;
+        }
+    };
+    ($($(#[$doc:meta])* $name:ident $comparison:ident;)+) => {$(
         $(#[$doc])*
         #[must_use]
         pub fn $name(self, value: impl Operand<V>) -> Condition<E>
@@ -121,24 +138,12 @@ macro_rules! comparisons {
         {
             self.compare(Comparison::$comparison, value)
         }
-    )*};
+    )+};
 }
+pub(super) use comparisons;
 
 impl<E, V, C> Field<E, V, C> {
-    comparisons! {
-        /// The property equals the value.
-        eq Equal;
-        /// The property differs from the value.
-        ne NotEqual;
-        /// The property is greater than the value.
-        gt GreaterThan;
-        /// The property is the value or greater.
-        ge GreaterThanOrEqual;
-        /// The property is less than the value.
-        lt LessThan;
-        /// The property is the value or less.
-        le LessThanOrEqual;
-    }
+    comparisons!();
 
     /// A comparison with the operator as a value.
     #[must_use]

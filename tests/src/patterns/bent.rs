@@ -27,7 +27,13 @@ impl Bent {
     /// Answers so many rows at a time.
     pub(super) fn in_pages_of(rows: usize, store: Arc<dyn TableStore>) -> Self {
         let profile = store.profile().clone();
-        Self { store, profile, page: Some(rows) }
+        Self { store, profile, page: None }.with_pages_of(rows)
+    }
+
+    /// Answers so many rows at a time, too.
+    pub(super) const fn with_pages_of(mut self, rows: usize) -> Self {
+        self.page = Some(rows);
+        self
     }
 }
 

@@ -107,6 +107,11 @@ macro_rules! pattern_tests {
                 are_built_while_writers_go_on
                 are_repaired_by_a_scrub
             }
+            index_order {
+                that_is_missing_is_refused_or_made_by_the_client
+                that_is_missing_leaves_nothing_to_merge
+                that_is_missing_costs_a_build_no_further_pages (virtual_time)
+            }
             index_reads {
                 a_stream_reads_what_is_taken
                 merged_partitions_share_the_concurrency

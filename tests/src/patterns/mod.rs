@@ -16,6 +16,7 @@ pub mod declared_shapes;
 pub mod denormalization;
 pub mod heterogeneous;
 pub mod index_lists;
+pub mod index_order;
 pub mod index_reads;
 pub mod index_shapes;
 pub mod index_upkeep;

@@ -4,7 +4,6 @@ mod copies;
 mod declared;
 mod entities;
 mod lists;
-mod order;
 mod refused;
 mod reserved;
 mod slow;

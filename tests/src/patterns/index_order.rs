@@ -1,0 +1,107 @@
+//! Indexes on a store without order, as Cosmos DB is.
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+use table_core::query::AccessPath;
+use table_core::store::{Error, GroupTransaction};
+use table_patterns::index::{Index, IndexQuery, IndexedEntities, IndexedTable, Placement, Trust};
+
+use super::bent::Bent;
+use super::index_lists::{changing, options};
+use crate::Harness;
+
+#[derive(Debug, TableEntity)]
+#[entity(type = "Person", rename_all = "PascalCase")]
+#[index(name, partition_key = "names", row_key = "{name}_{city}_{id}")]
+struct Person {
+    #[partition_key]
+    city: String,
+    #[row_key(format = "person_{}")]
+    id: u32,
+    name: String,
+}
+
+fn names(people: Vec<Person>) -> Vec<String> {
+    people.into_iter().map(|person| person.name).collect()
+}
+
+async fn people(harness: &Harness) -> IndexedTable<Person> {
+    let store = Arc::new(Bent::unsorted(harness.store().clone()).with_pages_of(3));
+    let table = harness.table().await.name().clone();
+    let people = IndexedTable::open(store, table.as_str(), options()).await.expect("an empty table");
+    for (id, name) in ["eva", "ann", "dan", "bob", "cyd", "fay", "gus"].into_iter().enumerate() {
+        let person = Person { city: "oslo".to_owned(), id: id as u32, name: name.to_owned() };
+        people.insert(&person).await.expect("a person");
+    }
+    people
+}
+
+fn assert_refused(error: &Error) {
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("sorted_on_client"), "{error}");
+}
+
+/// The first of no order is any: a lookup refuses to pick it, or reads them all.
+pub async fn that_is_missing_is_refused_or_made_by_the_client(harness: &Harness) {
+    let people = people(harness).await;
+    let all = || people.by(Person::by_name());
+    assert_refused(&all().first().await.unwrap_err());
+    assert_refused(&all().limit(2).all().await.unwrap_err());
+    assert_eq!(all().limit(2).count().await.expect("a number"), 2, "a number has no order");
+    let first = all().sorted_on_client().first().await.expect("the first");
+    assert_eq!(first.map(|person| person.name).as_deref(), Some("ann"));
+    let three = all().sorted_on_client().limit(3).all().await.expect("the first three");
+    assert_eq!(names(three), ["ann", "bob", "cyd"]);
+    assert!(names(all().sorted_on_client().all().await.expect("all")).is_sorted());
+    assert_eq!(all().all().await.expect("all").len(), 7);
+}
+
+/// Partitions that are not read in order cannot be merged.
+pub async fn that_is_missing_leaves_nothing_to_merge(harness: &Harness) {
+    let people = people(harness).await;
+    let entities = people.entities();
+    let (parts, query) = (["names".to_owned()], IndexQuery::partition(""));
+    assert_refused(&entities.all_merged("name", &parts, &query, Trust::Entry).await.unwrap_err());
+    let query = query.sorted_on_client();
+    let found: Vec<_> =
+        entities.merged("name", &parts, &query, Trust::Entry).try_collect().await.expect("the entries");
+    let found = found.into_iter().map(Person::from_entity).collect::<table_core::Result<Vec<_>>>();
+    assert_eq!(names(found.expect("people")), ["ann", "bob", "cyd", "dan", "eva", "fay", "gus"]);
+}
+
+/// Entities of so many bytes that a build has two windows of them.
+async fn insert_large(store: &dyn TableStore, table: &TableName) {
+    for first in (0..400).step_by(50) {
+        let partition = PartitionKey::new("p").expect("a legal key");
+        let mut group = GroupTransaction::new(partition, store.profile());
+        for id in first..first + 50 {
+            let entity = Entity::new("p", format!("{id:04}")).expect("a legal key");
+            let large = entity.with("City", "oslo").with("Face", vec![0u8; 60_000]);
+            group.push(Operation::Insert(large)).expect("a group within the limits");
+        }
+        store.transact(table, group).await.expect("people");
+    }
+}
+
+/// A window of a build is read twice, and no more of the table.
+pub async fn that_is_missing_costs_a_build_no_further_pages(harness: &Harness) {
+    let meter = RequestMeter::new();
+    let bent = Bent::unsorted(harness.store().clone()).with_pages_of(20);
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(bent, meter.clone()));
+    let (table, cities) = (harness.table().await.name().clone(), harness.table().await.name().clone());
+    insert_large(&*store, &table).await;
+    let by_city = Index::keyed("city", Placement::OtherTable(cities), "{City}", "{RowKey}");
+    let indexes = vec![by_city.expect("a template")];
+    let people = IndexedEntities::open(store, table.clone(), indexes, changing()).await.expect("a table");
+    let before = meter.snapshot();
+    let built = people.build("city").expect("an index").run().await.expect("a build");
+    assert_eq!(built.entries, 400);
+    let scans = meter
+        .since(&before)
+        .sum(|request| request.table.as_ref() == Some(&table) && request.path == Some(AccessPath::TableScan));
+    // Two windows, in 14 and 6 pages of entities, and at the end of the table the page of the catalog.
+    assert_eq!(scans.requests, 2 * 20 + 1);
+}
