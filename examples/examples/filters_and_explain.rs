@@ -14,17 +14,20 @@ struct Employee {
     id: u32,
     last_name: String,
     age: i32,
+    salary: i64,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
     employees.create_if_missing().await?;
-    for (department, id, last_name, age) in
-        [("Sales", 1, "Jones", 47), ("Sales", 2, "Kim", 29), ("Marketing", 3, "Smith", 52)]
-    {
+    for (department, id, last_name, age, salary) in [
+        ("Sales", 1, "Jones", 47, 71_000),
+        ("Sales", 2, "Kim", 29, 52_000),
+        ("Marketing", 3, "Smith", 52, 88_000),
+    ] {
         let (department, last_name) = (department.to_owned(), last_name.to_owned());
-        employees.insert(&Employee { department, id, last_name, age }).await?;
+        employees.insert(&Employee { department, id, last_name, age, salary }).await?;
     }
 
     // A typed condition can only compare a field with what it holds.
@@ -38,6 +41,11 @@ async fn main() -> table_core::Result<()> {
     let query = employees.query().filter(Employee::AGE.gt(40));
     assert_eq!(query.access_path()?, AccessPath::TableScan);
     assert_eq!(query.all().await?.len(), 2);
+
+    // An `i64` reads an Int32 as well, which Node or Python store for a small number: the filter finds both.
+    let paid = Employee::SALARY.gt(70_000);
+    assert_eq!(format!("{paid:?}"), "Condition(Salary gt 70000L or Salary gt 70000)");
+    assert_eq!(employees.query().filter(paid).count().await?, 2);
 
     // The service's text parses to the same, and prints back.
     let parsed: Filter = "PartitionKey eq 'Sales' and Age gt 40".parse()?;

@@ -2,7 +2,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::property::written;
-use super::{Comparable, Operand, Plain, Text};
+use super::width::widened;
+use super::{Comparable, ExactWidth, Operand, Plain, Text};
 use crate::query::{Comparison, Filter};
 use crate::store::{Error, Result};
 
@@ -10,8 +11,14 @@ use crate::store::{Error, Result};
 ///
 /// The derive macro makes one constant per stored field. An encrypted field gets an
 /// [`EncryptedField`] instead, which has no comparisons. An absent property matches no comparison
-/// but [`ne`](Self::ne) where the service says so. An Int64 is compared with an Int64 literal, which finds no
-/// Int32 that another client wrote: see [`any_width`](Self::any_width).
+/// but [`ne`](Self::ne) where the service says so.
+///
+/// # Integers of both widths
+/// A field of `i64`, `u32` or `u64` is stored as an Int64 and reads Int32s too: those that other clients write for
+/// small numbers, as Node and Python do, and those of rows from when the field was an `i32`. To the service an Int64
+/// literal equals no Int32. So that a filter finds whatever a read would take, each comparison of such a field
+/// becomes two, `Age gt 40L or Age gt 40`, which both count towards the service's 15 in a filter.
+/// [`exact_width`](Self::exact_width) makes it one, of Int64s alone.
 ///
 /// ```
 /// use table_core::typed::Field;
@@ -19,7 +26,7 @@ use crate::store::{Error, Result};
 /// const AGE: Field<Employee, u32> = Field::new("Age");
 /// const CITY: Field<Employee, String> = Field::new("City");
 /// let filter = AGE.gt(30).and(CITY.starts_with("New")).into_filter()?;
-/// assert_eq!(filter.comparisons(), 3);
+/// assert_eq!(filter.to_string(), "(Age gt 30L or Age gt 30) and (City ge 'New' and City lt 'Nex')");
 /// # Ok::<(), table_core::Error>(())
 /// ```
 pub struct Field<E, V, C = Plain> {
@@ -148,6 +155,36 @@ impl<E, V, C> Field<E, V, C> {
     /// A comparison with the operator as a value.
     #[must_use]
     pub fn compare(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
+    where
+        C: Comparable<V>,
+    {
+        self.compare_stored(comparison, value).map(widened)
+    }
+
+    /// The field for comparisons of the width that its type is stored with, one each.
+    ///
+    /// For `i64`, `u32` and `u64` where every row has an Int64, as all that this library writes for such a field do, and a
+    /// filter comes near the limit of comparisons. An Int32 is not found. Of other fields the comparisons stay as
+    /// they are.
+    ///
+    /// ```
+    /// use table_core::model::Entity;
+    /// use table_core::typed::Field;
+    /// struct Employee;
+    /// const AGE: Field<Employee, u32> = Field::new("Age");
+    /// let theirs = Entity::new("Sales", "223")?.with("Age", 41);
+    /// assert!(AGE.gt(40).into_filter()?.matches(&theirs));
+    /// let filter = AGE.exact_width().gt(40).into_filter()?;
+    /// assert!(!filter.matches(&theirs));
+    /// assert_eq!(filter.to_string(), "Age gt 40L");
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    pub const fn exact_width(self) -> ExactWidth<E, V, C> {
+        ExactWidth(self)
+    }
+
+    /// A comparison with the value as it is stored.
+    pub(super) fn compare_stored(self, comparison: Comparison, value: impl Operand<V>) -> Condition<E>
     where
         C: Comparable<V>,
     {

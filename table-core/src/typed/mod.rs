@@ -1,6 +1,5 @@
 //! Typed mapping: structs as entities, typed keys, fields, patches and the [`Table`] handle.
 
-mod any_width;
 mod codec;
 #[doc(hidden)]
 pub mod derived;
@@ -16,8 +15,8 @@ mod record;
 mod row_prefix;
 mod schema;
 mod table;
+mod width;
 
-pub use any_width::AnyWidth;
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
@@ -35,6 +34,7 @@ pub use schema::{Discriminator, PropertySchema, Schema, Spread};
 pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};
 #[cfg(feature = "derive")]
 pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};
+pub use width::ExactWidth;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use crate::typed::{Condition, Field, Padded};
 struct Employee;
 
 const AGE: Field<Employee, u32> = Field::new("Age");
+const SMALL: Field<Employee, u16> = Field::new("Small");
 const NAME: Field<Employee, String> = Field::new("Name");
 const BADGE: Field<Employee, u64> = Field::new("Badge");
 const SERIAL: Field<Employee, u64, Padded> = Field::new("Serial");
@@ -16,19 +17,20 @@ fn filter(condition: Condition<Employee>) -> Filter {
 #[test]
 fn a_comparison_has_the_stored_type() {
     let zed = String::from("Z");
-    assert_eq!(filter(AGE.gt(30)), Filter::gt("Age", 30i64));
+    assert_eq!(filter(AGE.exact_width().gt(30)), Filter::gt("Age", 30i64));
     assert_eq!(filter(NAME.le(&zed)), Filter::le("Name", "Z"));
     assert_eq!(filter(NAME.eq("Ken")), Filter::eq("Name", "Ken"));
     assert_eq!(filter(NAME.ne(String::from("Ken"))), Filter::ne("Name", "Ken"));
     assert_eq!(filter(SERIAL.lt(7)), Filter::lt("Serial", "00000000000000000007"));
-    assert_eq!(filter(AGE.compare(Comparison::LessThan, 3)), Filter::lt("Age", 3i64));
+    assert_eq!(filter(AGE.exact_width().compare(Comparison::LessThan, 3)), Filter::lt("Age", 3i64));
+    assert_eq!(filter(SMALL.gt(30)), Filter::gt("Small", 30));
     assert_eq!(filter(NAME.starts_with("K")), Filter::starts_with("Name", "K"));
 }
 
 #[test]
 fn conditions_combine() {
-    let both = filter(AGE.ge(30).and(!NAME.eq("Ken")).or(BADGE.eq(1)));
-    let expected = Filter::ge("Age", 30i64).and(!Filter::eq("Name", "Ken")).or(Filter::eq("Badge", 1i64));
+    let both = filter(SMALL.ge(30).and(!NAME.eq("Ken")).or(BADGE.exact_width().eq(1)));
+    let expected = Filter::ge("Small", 30).and(!Filter::eq("Name", "Ken")).or(Filter::eq("Badge", 1i64));
     assert_eq!(both, expected);
 }
 
@@ -52,7 +54,7 @@ fn holds(comparison: Comparison, value: i64, literal: i64) -> bool {
 
 /// Typed reads of these fields accept an Int32, which other clients write for small numbers.
 #[test]
-fn a_wide_number_finds_narrow_ones() {
+fn a_wide_number_finds_what_reads_accept() {
     const BALANCE: Field<Employee, i64> = Field::new("Balance");
     const COMPARISONS: [Comparison; 6] = [
         Comparison::Equal,
@@ -66,7 +68,7 @@ fn a_wide_number_finds_narrow_ones() {
     let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
     for literal in [i64::MIN, low - 1, low, -1, 0, 41, high, high + 1, i64::MAX] {
         for comparison in COMPARISONS {
-            let found = filter(BALANCE.any_width().compare(comparison, literal));
+            let found = filter(BALANCE.compare(comparison, literal));
             for value in stored {
                 let holds = holds(comparison, i64::from(value), literal);
                 let row = Entity::new("p", "r").unwrap();
@@ -84,7 +86,9 @@ fn a_wide_number_finds_narrow_ones() {
             }
         }
     }
-    assert_eq!(filter(BALANCE.any_width().lt(high + 1)).comparisons(), 2);
-    assert_eq!(filter(BALANCE.any_width().gt(high + 1)).comparisons(), 1);
-    assert_eq!(filter(NAME.any_width().eq("Ken")), filter(NAME.eq("Ken")));
+    assert_eq!(filter(BALANCE.lt(high + 1)).comparisons(), 2);
+    assert_eq!(filter(BALANCE.gt(high + 1)).comparisons(), 1);
+    assert_eq!(filter(AGE.ne(40)).to_string(), "Age ne 40L and Age ne 40");
+    assert_eq!(filter(!AGE.le(40)).to_string(), "not (Age le 40L or Age le 40)");
+    assert_eq!(filter(NAME.exact_width().eq("Ken")), filter(NAME.eq("Ken")));
 }

@@ -65,7 +65,8 @@ fn an_unknown_text_is_an_error_that_lists_the_known() {
 #[test]
 fn they_are_compared_and_prefixed_as_what_they_hold() {
     let filter = Account::LAST_KIND.eq(Kind::PartTime).and(Account::BOSS.eq(Id { inner: 1 }));
-    let expected = Filter::eq("last_kind", "part-time").and(Filter::eq("boss", 1i64));
+    let boss = Filter::eq("boss", 1i64).or(Filter::eq("boss", 1));
+    let expected = Filter::eq("last_kind", "part-time").and(boss);
     assert_eq!(filter.into_filter().unwrap(), expected);
     let prefix: RowPrefix<Account> = Account::row_prefix().id(Id { inner: 7 }).email_starting("a_").into();
     assert_eq!(prefix.into_text().unwrap(), "000007_a_");

@@ -5,34 +5,10 @@ use super::{Comparable, Condition, Field, Operand};
 use crate::model::EdmValue;
 use crate::query::{Comparison, Filter};
 
-/// A field whose property is an Int64 in some rows and an Int32 in others: see [`Field::any_width`].
-pub struct AnyWidth<E, V, C>(Field<E, V, C>);
+/// A field whose integers all have the width that its type is stored with: see [`Field::exact_width`].
+pub struct ExactWidth<E, V, C>(pub(super) Field<E, V, C>);
 
-impl<E, V, C> Field<E, V, C> {
-    /// The field for comparisons that find an Int32 as well as an Int64, in two comparisons each.
-    ///
-    /// For fields of `i64`, `u32` and `u64` in tables that other clients write too: Node and Python store small
-    /// numbers as Int32, which such a field reads, but to the service an Int64 literal equals no Int32. Of
-    /// other fields the comparisons stay as they are.
-    ///
-    /// ```
-    /// use table_core::model::Entity;
-    /// use table_core::typed::Field;
-    /// struct Employee;
-    /// const AGE: Field<Employee, u32> = Field::new("Age");
-    /// let theirs = Entity::new("Sales", "223")?.with("Age", 41);
-    /// assert!(!AGE.gt(40).into_filter()?.matches(&theirs));
-    /// let filter = AGE.any_width().gt(40).into_filter()?;
-    /// assert!(filter.matches(&theirs));
-    /// assert_eq!(filter.to_string(), "Age gt 40L or Age gt 40");
-    /// # Ok::<(), table_core::Error>(())
-    /// ```
-    pub const fn any_width(self) -> AnyWidth<E, V, C> {
-        AnyWidth(self)
-    }
-}
-
-impl<E, V, C> AnyWidth<E, V, C> {
+impl<E, V, C> ExactWidth<E, V, C> {
     comparisons!();
 
     /// A comparison with the operator as a value.
@@ -41,12 +17,12 @@ impl<E, V, C> AnyWidth<E, V, C> {
     where
         C: Comparable<V>,
     {
-        self.0.compare(comparison, value).map(widened)
+        self.0.compare_stored(comparison, value)
     }
 }
 
-/// The same comparison, of Int32s too.
-fn widened(filter: Filter) -> Filter {
+/// The same comparison, of Int32s too: a typed read takes an Int32 for an Int64, so a filter must find it.
+pub(super) fn widened(filter: Filter) -> Filter {
     let Filter::Compare { property, comparison, value: EdmValue::Int64(value) } = &filter else {
         return filter;
     };
@@ -66,16 +42,16 @@ fn narrow(property: &str, comparison: Comparison, value: i64) -> Option<Filter> 
     }
 }
 
-impl<E, V, C> Clone for AnyWidth<E, V, C> {
+impl<E, V, C> Clone for ExactWidth<E, V, C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E, V, C> Copy for AnyWidth<E, V, C> {}
+impl<E, V, C> Copy for ExactWidth<E, V, C> {}
 
-impl<E, V, C> fmt::Debug for AnyWidth<E, V, C> {
+impl<E, V, C> fmt::Debug for ExactWidth<E, V, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AnyWidth({:?})", self.0)
+        write!(f, "ExactWidth({:?})", self.0)
     }
 }
