@@ -9,6 +9,8 @@ use crate::store::{Error, ErrorKind, Result, ServiceProfile, limits};
 /// Rows looked at for one page, at most: a filter that matches little answers a short page with a
 /// continuation rather than hold the store for long, as the service does after 5 seconds.
 const MAX_VISITED: usize = 10_000;
+/// And bytes of rows: some rows are as large as a thousand others.
+const MAX_VISITED_BYTES: usize = 16 * limits::PAGE_BYTES;
 
 /// One page of a query over ordered rows: tells which rows to visit, takes them, makes the page.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub struct Scan<'a> {
     filter: Option<Filter>,
     limit: usize,
     visited: usize,
+    visited_bytes: usize,
     rows: PageRows,
     next: Option<Key>,
 }
@@ -60,8 +63,20 @@ impl<'a> Scan<'a> {
         }
         let filter = rest.unwrap_or_default();
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
-        let rows = PageRows::new();
-        Ok(Self { profile, table, query, from: start, to: end, filter, limit, visited: 0, rows, next: None })
+        let (visited, visited_bytes, rows, next) = (0, 0, PageRows::new(), None);
+        Ok(Self {
+            profile,
+            table,
+            query,
+            from: start,
+            to: end,
+            filter,
+            limit,
+            visited,
+            visited_bytes,
+            rows,
+            next,
+        })
     }
 
     /// The sortable keys to visit, in order; `None` if there can be none.
@@ -85,6 +100,7 @@ impl<'a> Scan<'a> {
             return Ok(ScanStep::Done);
         }
         self.visited += 1;
+        self.visited_bytes += key.len() + record.len();
         let pending = self.rows.key(key).ok_or_else(damaged_key)?;
         let record = RecordRef::parse(record)?;
         let (partition, row) = self.rows.texts(pending);
@@ -100,7 +116,10 @@ impl<'a> Scan<'a> {
     /// Whether a row of so many bytes is for the next page. One row always fits.
     const fn is_full(&self, bytes: usize) -> bool {
         let (rows, taken) = (self.rows.len(), self.rows.bytes());
-        rows == self.limit || self.visited == MAX_VISITED || rows > 0 && taken + bytes > limits::PAGE_BYTES
+        rows == self.limit
+            || self.visited == MAX_VISITED
+            || self.visited > 0 && self.visited_bytes + bytes > MAX_VISITED_BYTES
+            || rows > 0 && taken + bytes > limits::PAGE_BYTES
     }
 
     /// The page.

@@ -80,6 +80,29 @@ fn large_entities_make_short_pages() {
     assert_eq!(found(&rows, &select).len(), 200);
 }
 
+/// How many of endless rows like this one, of which none matches, are visited for a page that then goes on.
+fn visited_for_nothing(text: &str) -> usize {
+    let table = TableName::new("Flights").unwrap();
+    let query = Query::new().with_filter("Missing eq 1".parse().unwrap());
+    let (_, properties) = Entity::new("a", "").unwrap().with("A", text).with("B", text).into_parts();
+    let record = Record { stamp: Stamp { version: 1, time: Ticks::MIN }, properties }.to_bytes();
+    let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
+    let key = |n: &usize| Key::new("a", format!("{n:07}")).unwrap().to_sortable();
+    let visited = (0..1_000_000).take_while(|n| scan.offer(&key(n), &record).unwrap() == ScanStep::Continue);
+    let visited = visited.count();
+    let page = scan.finish();
+    assert!(page.items.is_empty() && page.continuation.is_some());
+    visited
+}
+
+#[test]
+fn rows_that_do_not_match_are_visited_up_to_a_number_and_up_to_so_many_bytes() {
+    assert_eq!(visited_for_nothing("x"), 10_000);
+    let text = "x".repeat(30_000);
+    let visited = visited_for_nothing(&text);
+    assert!((1_100..1_120).contains(&visited), "64 MiB of rows of 60,034 bytes, and {visited} were visited");
+}
+
 #[test]
 fn what_the_range_implies_is_not_asked_of_each_row() {
     let table = TableName::new("Flights").unwrap();
