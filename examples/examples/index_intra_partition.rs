@@ -18,8 +18,6 @@ struct Employee {
     last_name: String,
     /// Without an address there is no entry.
     email: Option<String>,
-    #[etag]
-    etag: Option<ETag>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -32,7 +30,6 @@ async fn main() -> table_core::Result<()> {
         id: 152,
         last_name: "Jones".to_owned(),
         email: Some("jones@contoso.com".to_owned()),
-        etag: None,
     };
 
     let before = meter.total();
@@ -58,6 +55,13 @@ async fn main() -> table_core::Result<()> {
     };
     employees.update(&key, no_address).await?;
     assert_eq!(employees.by(by_email()).get().await?, None);
+
+    // Who has read him knows which entries he has: one request, under his ETag.
+    let jones = employees.get_existing(&key).await?;
+    let with_address = Employee { email: Some("jones@contoso.com".to_owned()), ..(*jones).clone() };
+    let before = meter.total();
+    employees.replace(&jones, &with_address).await?;
+    assert_eq!(meter.total() - before, 1);
 
     // A table that knows nothing of entries does not write.
     let plain = Table::<Employee>::new(employees.table().store().clone(), "Employees")?;

@@ -13,7 +13,7 @@ use super::catalog::{CatalogEntry, Loaded};
 use super::definition::{Index, Placement, Uniqueness};
 use super::entry::{Entry, Maintainer as _};
 use super::indexed::IndexedEntities;
-use super::lookup::is_entity;
+use super::resolve::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::state::IndexState;
@@ -123,7 +123,7 @@ impl IndexedEntities {
     /// Those of some entities that are in another version now. One request for each.
     async fn changed_of(&self, versions: HashMap<&Key, Option<&ETag>>) -> Result<Vec<Entity>> {
         let reads = versions.into_iter().map(|(key, before)| async move {
-            let now = self.get(key).await?;
+            let now = self.read(key).await?;
             Ok(now.filter(|now| now.etag() != before))
         });
         let reads = stream::iter(reads.collect::<Vec<_>>()).buffered(self.at_once());

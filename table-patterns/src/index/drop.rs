@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep};
 use super::build::IndexBuild;
 use super::catalog::{CatalogEntry, Loaded};
 use super::definition::Index;
-use super::indexed::{IndexOptions, IndexedEntities};
+use super::indexed::IndexedEntities;
+use super::options::IndexOptions;
 use super::shared::is_conflict;
 use super::state::IndexState;
 

@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 
 use super::definition::Index;
 use super::indexed::IndexedEntities;
-use super::lookup::{IndexQuery, Trust};
+use super::lookup::Trust;
+use super::query::IndexQuery;
 
 /// A partition that is being read.
 struct Part {

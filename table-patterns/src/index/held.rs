@@ -6,7 +6,9 @@ use table_core::store::Result;
 
 use super::definition::Index;
 use super::indexed::IndexedEntities;
-use super::lookup::{IndexQuery, Trust, payload};
+use super::lookup::Trust;
+use super::query::IndexQuery;
+use super::resolve::payload;
 use crate::journal::is_pending;
 
 impl IndexedEntities {

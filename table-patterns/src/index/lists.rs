@@ -10,7 +10,7 @@ use table_core::store::{Error, Result, TableStoreExt as _};
 use super::definition::Index;
 use super::entry::Location;
 use super::indexed::IndexedEntities;
-use super::lookup::IndexQuery;
+use super::query::IndexQuery;
 use super::shape::Shape;
 use super::shared::Summary;
 
@@ -135,7 +135,7 @@ impl IndexedEntities {
     /// Reads entities of a list and keeps those that are still to be in it.
     async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
         let reads = stream::iter(keys).map(|key| async move {
-            let Some(entity) = self.get(&key).await? else { return Ok(None) };
+            let Some(entity) = self.read(&key).await? else { return Ok(None) };
             Ok(self.is_at(index, &entity, at)?.then_some(entity))
         });
         reads.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await

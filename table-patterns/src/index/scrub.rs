@@ -9,7 +9,7 @@ use table_core::store::{Error, Operation, Result};
 use super::definition::Index;
 use super::entry::Entry;
 use super::indexed::IndexedEntities;
-use super::lookup::is_entity;
+use super::resolve::is_entity;
 use super::shape::Shape;
 use crate::journal::{Rule, is_pending, is_unique_row_property};
 
@@ -175,7 +175,7 @@ impl IndexedEntities {
             return Ok(false);
         }
         let at = self.location(index, entry.key());
-        let owner = self.get(&Entry::owner_of(&entry)?).await?;
+        let owner = self.read(&Entry::owner_of(&entry)?).await?;
         let wanted = owner.as_ref().map(|e| index.entry(self.table(), e)).transpose()?.flatten();
         if wanted.is_some_and(|w| w.location == at) {
             return Ok(false);
@@ -237,7 +237,7 @@ impl IndexedEntities {
 
     /// Unless the entity has changed since it was read, its entry is missing.
     async fn add_missing(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
-        let again = self.get(entity.key()).await?;
+        let again = self.read(entity.key()).await?;
         let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
         if mode == ScrubMode::Report {
             return Ok(Found::Missing);

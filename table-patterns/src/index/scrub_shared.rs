@@ -73,7 +73,7 @@ impl IndexedEntities {
     /// Those whose entry is not at a location.
     async fn not_at(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<Vec<Key>> {
         let checks = stream::iter(owners).map(|owner| async move {
-            let entity = self.get(&owner).await?;
+            let entity = self.read(&owner).await?;
             let there = entity.map_or(Ok(false), |entity| self.is_at(index, &entity, at))?;
             Ok((!there).then_some(owner))
         });

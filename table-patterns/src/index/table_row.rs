@@ -8,7 +8,7 @@ use table_core::store::{Error, ErrorKind, Operation, Result};
 use uuid::Uuid;
 
 use super::catalog::{Catalog, partition};
-use super::indexed::IndexOptions;
+use super::options::IndexOptions;
 
 const CACHE: &str = "LongestCache";
 const REQUEST: &str = "LongestRequest";

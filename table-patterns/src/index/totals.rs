@@ -11,7 +11,7 @@ use table_core::store::{Error, GroupTransaction, KeyOrder, Operation, Result, Ta
 use super::definition::Index;
 use super::entry::Entry;
 use super::indexed::IndexedEntities;
-use super::lookup::is_entity;
+use super::resolve::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shared::{Summary, is_conflict, put, unchanged};
 

@@ -2,10 +2,16 @@ use table_core::model::{Entity, IfMatch};
 use table_core::store::{Error, Operation, Result};
 
 /// A change of one entity, with what it was: the old state decides which entries go.
+///
+/// That the old state is what was read is the caller's word: its ETag tells that nobody else has changed the
+/// entity. If the caller has, the entries of the stored state that the given one has not stay, and those that both
+/// the given and the new one have are not written, until the next
+/// [scrub](crate::index::IndexedEntities::scrub). A [`Stored`](crate::index::Stored) cannot be changed:
+/// [`IndexedTable`](crate::index::IndexedTable) and [`IndexedEntities`](crate::index::IndexedEntities) take that.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub(super) old: Option<Entity>,
-    pub(super) new: Option<Entity>,
+    pub(crate) new: Option<Entity>,
     /// Whether entries are written although they do not change.
     pub(super) all_entries: bool,
 }

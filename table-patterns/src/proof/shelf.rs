@@ -18,7 +18,7 @@ use super::store::{MARK, StagedStore};
 use super::told::Told;
 use super::world::{CLIENT, LEASE, SERVER};
 use crate::index::{
-    Index, IndexOptions, IndexedEntities, Location, Payload, Placement, ScrubMode, ScrubReport, Shape,
+    Index, IndexOptions, IndexedEntities, Location, Payload, Placement, ScrubMode, ScrubReport, Shape, Stored,
 };
 use crate::journal::{Change, Recovery, Timing};
 
@@ -215,7 +215,7 @@ impl Shelf {
 async fn changes(people: &IndexedEntities, group: &[Write], mark: &str) -> Result<Vec<Change>> {
     let mut changes = Vec::with_capacity(group.len());
     for (id, value) in group {
-        let old = people.get(&key(id)).await?;
+        let old = people.get(&key(id)).await?.map(Stored::into_inner);
         let new = value.map(|value| entity(id, value).with(MARK, mark));
         match (old, new) {
             (None, None) => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::index::{IndexOptions, IndexedTable, Stored};
 use table_patterns::journal::{Committed, Entries};
 
 use crate::Harness;
@@ -24,8 +24,6 @@ pub(super) struct Employee {
     pub(super) hired: u32,
     pub(super) email: Option<String>,
     pub(super) badge: Option<u32>,
-    #[etag]
-    pub(super) etag: Option<ETag>,
 }
 
 #[derive(Debug, PartialEq, TableEntity)]
@@ -43,7 +41,7 @@ pub(super) struct Id {
 
 pub(super) fn employee(id: u32, last_name: &str) -> Employee {
     let (department, last_name) = ("Sales".to_owned(), last_name.to_owned());
-    Employee { department, id, last_name, hired: 2000 + id, email: None, badge: None, etag: None }
+    Employee { department, id, last_name, hired: 2000 + id, email: None, badge: None }
 }
 
 pub(super) fn with_email(id: u32, email: &str) -> Employee {
@@ -92,8 +90,8 @@ impl Company {
         }
     }
 
-    pub(super) async fn read(&self, id: u32) -> Employee {
-        self.employees.table().get_existing(key(id)).await.expect("the employee")
+    pub(super) async fn read(&self, id: u32) -> Stored<Employee> {
+        self.employees.get_existing(key(id)).await.expect("the employee")
     }
 
     pub(super) async fn ids_by_surname(&self, name: &str) -> Vec<u32> {

@@ -72,8 +72,8 @@ pub async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
     renamed.expect("an update");
     assert_eq!(cost.of_kind(table_core::store::OperationKind::Transact), 1);
     assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 2, 200));
-    let kim = table.existing(employee(2, "Kim", false).key()).await;
-    company.delete(kim).await.expect("a delete");
+    let kim = company.get_existing(employee(2, "Kim", false).key()).await.expect("the employee");
+    company.delete(&kim).await.expect("a delete");
     assert_eq!(facts(&table).await, (Some("Kenneth".to_owned()), 1, 100));
 }
 

@@ -145,7 +145,7 @@ pub async fn cost_what_is_documented(harness: &Harness) {
         assert_eq!(cost(before), 2);
         let old = people.get_existing(&key(3)).await.expect("an entity");
         let before = world.meter.total();
-        people.replace(old, person(3, "rome")).await.expect("a replace");
+        people.replace(&old, person(3, "rome")).await.expect("a replace");
         assert_eq!(cost(before), change, "{placement:?}");
     }
 }

@@ -61,6 +61,12 @@ macro_rules! pattern_tests {
                 lists_overflow_as_declared
                 shards_are_looked_up_by_their_value
             }
+            declared_stored {
+                entries_follow_what_was_read
+                entries_of_unknown_properties_follow
+                edits_follow_each_other_without_a_read
+                what_lookups_and_queries_read_can_be_replaced
+            }
             heterogeneous {
                 rows_are_read_as_what_they_are
                 rows_are_read_by_closures

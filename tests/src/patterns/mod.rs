@@ -13,6 +13,7 @@ pub mod declared_indexes;
 pub mod declared_lookups;
 pub mod declared_merges;
 pub mod declared_shapes;
+pub mod declared_stored;
 pub mod denormalization;
 pub mod heterogeneous;
 pub mod index_lists;

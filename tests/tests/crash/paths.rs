@@ -138,8 +138,10 @@ fn delete<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Resul
 fn group<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, Result<()>> {
     Box::pin(async {
         let old = process.people.get_existing(&Key::new("p", "1")?).await?;
-        let changes =
-            [Change::replace(old, person("1", "kai", "rome")?), Change::insert(person("3", "kay", "oslo")?)];
+        let changes = [
+            Change::replace(old.into_inner(), person("1", "kai", "rome")?),
+            Change::insert(person("3", "kay", "oslo")?),
+        ];
         process.people.write(&changes).await.map(drop)
     })
 }

@@ -256,7 +256,7 @@ async fn act(people: &IndexedEntities, path: Path) -> Result<()> {
         Path::Shrink => {
             let mut changes = Vec::new();
             for id in 3..MANY {
-                changes.push(Change::delete(people.get_existing(&key(id)?).await?));
+                changes.push(Change::delete(people.get_existing(&key(id)?).await?.into_inner()));
             }
             people.write(&changes).await.map(drop)
         }

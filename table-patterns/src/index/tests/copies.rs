@@ -48,7 +48,7 @@ async fn copies_follow_their_source_and_survive_writers_of_the_target() -> Resul
         }
         let name = || async {
             Ok::<_, table_core::Error>(
-                text(&people.get_existing(&target).await?, "ManagerName").map(str::to_owned),
+                text(people.get_existing(&target).await?.entity(), "ManagerName").map(str::to_owned),
             )
         };
         assert_eq!(name().await?.as_deref(), Some("ann"));
@@ -79,15 +79,15 @@ async fn copies_are_built_scrubbed_and_dropped() -> Result<()> {
         people.insert(boss("1", "ann", Some("sales"))?).await?;
         let people = world.open(vec![manager(placement)]).await?;
         people.build("manager")?.run().await?;
-        assert_eq!(text(&people.get_existing(&target).await?, "ManagerName"), Some("ann"));
-        let wrong = people.get_existing(&target).await?.with("ManagerName", "eve");
+        assert_eq!(text(people.get_existing(&target).await?.entity(), "ManagerName"), Some("ann"));
+        let wrong = people.get_existing(&target).await?.into_inner().with("ManagerName", "eve");
         world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(wrong)).await?;
         assert_eq!(people.scrub("manager", ScrubMode::Repair).await?.missing, 1);
-        assert_eq!(text(&people.get_existing(&target).await?, "ManagerName"), Some("ann"));
+        assert_eq!(text(people.get_existing(&target).await?.entity(), "ManagerName"), Some("ann"));
         let gone = table_core::store::Operation::Delete(Key::new("p", "1")?, table_core::model::IfMatch::Any);
         world.store.write(people.table(), gone).await?;
         assert_eq!(people.scrub("manager", ScrubMode::Repair).await?.dangling, 1);
-        assert_eq!(text(&people.get_existing(&target).await?, "ManagerName"), None);
+        assert_eq!(text(people.get_existing(&target).await?.entity(), "ManagerName"), None);
         people.insert(boss("3", "cy", Some("sales"))?).await?;
         people.drop_index("manager").await?;
         let left = people.get_existing(&target).await?;

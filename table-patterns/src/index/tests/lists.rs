@@ -34,7 +34,7 @@ async fn lists_are_maintained_with_the_entity() -> Result<()> {
         assert_eq!(world.meter.total() - before, 2);
 
         let old = people.get_existing(&Key::new("p", "00002")?).await?;
-        assert_eq!(world.cost(people.replace(old, person(2, "rome")?)).await?, change);
+        assert_eq!(world.cost(people.replace(&old, person(2, "rome")?)).await?, change);
         assert_eq!(rows(&people.list("city", &list_of(&index, "oslo")).await?), ["00001", "00003"]);
         assert_eq!(rows(&people.list("city", &list_of(&index, "rome")).await?), ["00002"]);
         let all = IndexQuery::partition(list_of(&index, "oslo").partition());

@@ -32,7 +32,7 @@ async fn summaries_count_and_sum_in_the_group() -> Result<()> {
     assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2000));
     let old = people.get_existing(&Key::new("p", "00001")?).await?;
     let older = person(1, "oslo")?.with("Age", 50i64);
-    assert_eq!(world.cost(people.replace(old, older)).await?, 2);
+    assert_eq!(world.cost(people.replace(&old, older)).await?, 2);
     assert_eq!(people.summary("ages", &oslo).await?, summary(50, 2010));
     people
         .modify(&Key::new("p", "00001")?, |_| Ok(Some(Entity::new("p", "00001")?.with("City", "rome"))))

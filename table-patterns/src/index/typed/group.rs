@@ -1,11 +1,11 @@
 use std::fmt;
 
-use table_core::model::PartitionKey;
+use table_core::model::{Key, PartitionKey};
 use table_core::store::{Error, Result};
 use table_core::typed::{IndexedEntity, PartitionIn};
 
 use super::table::IndexedTable;
-use super::write::versioned;
+use crate::index::stored::Stored;
 use crate::journal::{Change, Committed};
 
 /// Changes of several entities of one partition, committed together with their entries.
@@ -24,15 +24,14 @@ use crate::journal::{Change, Committed};
 /// #     #[partition_key] department: String,
 /// #     #[row_key(format = "empid_{:06}")] id: u32,
 /// #     email: String,
-/// #     #[etag] etag: Option<ETag>,
 /// # }
 /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
-/// # let ken = Employee { department: "Sales".into(), id: 1, email: "ken@x".into(), etag: None };
+/// # let ken = Employee { department: "Sales".into(), id: 1, email: "ken@x".into() };
 /// # employees.insert(&ken).await?;
-/// let ken = employees.table().get_existing(Employee::key("Sales", 1)?).await?;
+/// let ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
 /// let mut group = employees.group(Employee::partition("Sales")?);
 /// group.delete(&ken)?;
-/// group.insert(&Employee { id: 2, etag: None, ..ken })?; // takes over the address
+/// group.insert(&Employee { id: 2, ..ken.into_inner() })?; // takes over the address
 /// group.commit().await?; // 1 request
 /// # Ok(())
 /// # }
@@ -58,23 +57,27 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// See above; a key or a value cannot be stored.
     pub fn insert(&mut self, entity: &T) -> Result<&mut Self> {
-        self.add(entity, Change::insert(entity.to_entity()?))
+        let entity = entity.to_entity()?;
+        self.check(entity.key())?;
+        Ok(self.add(Change::insert(entity)))
     }
 
-    /// Adds the replacement of an entity that was read with its ETag.
+    /// Adds the replacement of an entity that was read, in that version.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); the old one carries no ETag.
-    pub fn replace(&mut self, old: &T, new: &T) -> Result<&mut Self> {
-        self.add(old, Change::replace(versioned(old)?, new.to_entity()?))
+    /// As [`insert`](Self::insert).
+    pub fn replace(&mut self, old: &Stored<T>, new: &T) -> Result<&mut Self> {
+        self.check(old.key())?;
+        Ok(self.add(Change::replace(old.entity().clone(), new.to_entity()?)))
     }
 
-    /// Adds the removal of an entity that was read with its ETag.
+    /// Adds the removal of an entity that was read, in that version.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); it carries no ETag.
-    pub fn delete(&mut self, old: &T) -> Result<&mut Self> {
-        self.add(old, Change::delete(versioned(old)?))
+    /// See above.
+    pub fn delete(&mut self, old: &Stored<T>) -> Result<&mut Self> {
+        self.check(old.key())?;
+        Ok(self.add(Change::delete(old.entity().clone())))
     }
 
     /// How many changes there are.
@@ -97,16 +100,17 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.table.entities.write(&self.changes).await
     }
 
-    fn add(&mut self, entity: &T, change: Change) -> Result<&mut Self> {
-        let key = entity.entity_key()?;
-        if key.key().partition() != self.partition.as_str() {
-            return Err(Error::invalid_group(format!(
-                "{key} is not in the partition '{}' of the group",
-                self.partition
-            )));
-        }
+    fn add(&mut self, change: Change) -> &mut Self {
         self.changes.push(change);
-        Ok(self)
+        self
+    }
+
+    fn check(&self, key: &Key) -> Result<()> {
+        if key.partition() == self.partition.as_str() {
+            return Ok(());
+        }
+        let reason = format!("{key} is not in the partition '{}' of the group", self.partition);
+        Err(Error::invalid_group(reason))
     }
 }
 

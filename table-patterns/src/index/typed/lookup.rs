@@ -7,9 +7,13 @@ use table_core::query::{Continuation, Page};
 use table_core::store::{Error, Result};
 use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, ManyEntries, OneEntry};
 
+use super::found::Found;
+use super::found::sealed::Followed;
 use super::read::{Reading, counting, list_of, query, reading};
 use super::table::IndexedTable;
-use crate::index::lookup::{IndexQuery, Trust};
+use crate::index::lookup::Trust;
+use crate::index::query::IndexQuery;
+use crate::index::stored::Stored;
 
 /// A lookup of entities of `T` by an index, as `R`: made by [`IndexedTable::by`], then run.
 ///
@@ -66,7 +70,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
+impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// Reads every entity, which must still have the entry: one request more for each, never stale.
     pub fn verified(mut self) -> Self {
         self.trust = Trust::Entity;
@@ -78,6 +82,13 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
     pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
         let Self { table, entries, trust, limit, page_size, sorts, .. } = self;
         Lookup { table, entries, trust, limit, page_size, sorts, of: PhantomData }
+    }
+
+    /// Returns entities as they are [`Stored`], to be replaced or removed: each is read, and must still have the
+    /// entry. One request more for each, and none more where the entries are references.
+    pub fn stored(self) -> Lookup<'a, T, Stored<T>, K> {
+        let Self { table, entries, limit, page_size, sorts, .. } = self;
+        Lookup { table, entries, trust: Trust::Entity, limit, page_size, sorts, of: PhantomData }
     }
 
     /// Returns at most this many: the first in the order of the entries. Of a list no
@@ -189,7 +200,7 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
             page.items.truncate(limit);
             page.continuation = None;
         }
-        page.try_map(R::from_entity)
+        page.try_map(|entity| R::decode(Followed(entity)))
     }
 
     fn query(&self, entries: &IndexEntries<T>, left: Option<usize>) -> IndexQuery {
@@ -203,7 +214,7 @@ impl<'a, T: IndexedEntity, R: FromEntity, K> Lookup<'a, T, R, K> {
     }
 }
 
-impl<T: IndexedEntity, R: FromEntity> Lookup<'_, T, R, OneEntry> {
+impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
     /// The entity, or `None`. One request where the entry holds what `R` needs, otherwise two.
     ///
     /// # Errors
@@ -217,7 +228,7 @@ impl<T: IndexedEntity, R: FromEntity> Lookup<'_, T, R, OneEntry> {
             Reading::Entry => self.table.entities.find(entries.index(), &key, Trust::Entry).await?,
             Reading::Entity => self.table.entities.find(entries.index(), &key, Trust::Entity).await?,
         };
-        found.map(R::from_entity).transpose()
+        found.map(|entity| R::decode(Followed(entity))).transpose()
     }
 }
 

@@ -2,12 +2,16 @@
 
 mod bulk;
 mod declared;
+mod found;
 mod group;
 mod lookup;
 mod read;
+mod stored;
 mod table;
 mod write;
 
+pub use found::Found;
 pub use group::IndexedGroup;
 pub use lookup::Lookup;
+pub use stored::StoredQuery;
 pub use table::IndexedTable;

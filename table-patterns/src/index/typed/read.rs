@@ -3,12 +3,12 @@
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page};
 use table_core::store::Result;
-use table_core::typed::{
-    Discriminator, FromEntity, IndexEntries, IndexPayload, IndexShape, IndexedEntity, Schema,
-};
+use table_core::typed::{Discriminator, IndexEntries, IndexPayload, IndexShape, IndexedEntity, Schema};
 
+use super::found::Found;
 use super::table::IndexedTable;
-use crate::index::lookup::{IndexQuery, Trust};
+use crate::index::lookup::Trust;
+use crate::index::query::IndexQuery;
 
 /// What a lookup reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
 }
 
 /// What to read for an `R`.
-pub(super) fn reading<T: IndexedEntity, R: FromEntity>(index: &str, trust: Trust) -> Reading {
+pub(super) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
     let Some(schema) = schema.filter(|_| trust == Trust::Entry) else { return Reading::Entity };
     match schema.payload {
@@ -42,17 +42,17 @@ pub(super) fn reading<T: IndexedEntity, R: FromEntity>(index: &str, trust: Trust
 }
 
 /// Whether a projection needs nothing beside these properties.
-fn holds<T: IndexedEntity, R: FromEntity>(names: &[&str]) -> bool {
+fn holds<T: IndexedEntity, R: Found>(names: &[&str]) -> bool {
     let told = |name: &str| match T::SCHEMA.discriminator {
         Discriminator::Property(property) => name == property,
         _ => false,
     };
     let known = |name: &str| names.contains(&name) || told(name) || name == Schema::VERSION_PROPERTY;
-    R::select().is_some_and(|select| select.names().all(known))
+    R::needs().is_some_and(|select| select.names().all(known))
 }
 
 /// Whether a projection needs nothing beside the key. A later schema version is told by a property.
-fn is_of_key<T: IndexedEntity, R: FromEntity>() -> bool {
+fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
     T::SCHEMA.version == 1 && holds::<T, R>(&[])
 }
 

@@ -7,15 +7,15 @@ use table_core::typed::{IndexedEntity, Table};
 
 use super::declared::declared;
 use crate::index::definition::{Index, Placement};
-use crate::index::indexed::{IndexOptions, IndexedEntities};
+use crate::index::indexed::IndexedEntities;
+use crate::index::options::IndexOptions;
 
 /// A table of entities with declared indexes: every write keeps their entries in step, and every index
 /// can be read by.
 ///
-/// A write knows the old value, because it is read first or because the caller has it, and a patch has no
-/// field that an index holds. A plain [`Table`] of such a type refuses to write. One thing is left to the caller:
-/// what is given as the *old* value must be as it was read. Its ETag tells that nobody else changed the
-/// entity, not that its fields were left alone; [`update`](Self::update) reads and changes in one step.
+/// A write knows the old value, because it is read first or because the caller has it as it is
+/// [`Stored`](crate::index::Stored), which nobody can change, and a patch has no field that an index holds. A plain
+/// [`Table`] of such a type refuses to write. So no write leaves an entry stale.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -121,7 +121,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         IndexedEntities::drop_outdated(store, name, all_indexes::<T>(more)?, options).await
     }
 
-    /// The table, to read by key and to query; it refuses to write.
+    /// The table, to read by key and to query values that are not to be replaced; it refuses to write.
     pub const fn table(&self) -> &Table<T> {
         &self.table
     }

@@ -5,6 +5,7 @@ use table_core::store::{Error, ErrorKind, Result};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
 
 use super::table::IndexedTable;
+use crate::index::stored::Stored;
 use crate::journal::{Change, Committed, Entries};
 
 impl<T: IndexedEntity> IndexedTable<T> {
@@ -24,13 +25,66 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.upsert(entity.to_entity()?).await
     }
 
-    /// Replaces an entity that was read with its ETag: the old value decides which entries go, so change a
-    /// copy of it. No request more than the write's.
+    /// Replaces an entity that was read, in that version: the old value decides which entries go. No request more
+    /// than the write's.
     ///
     /// # Errors
-    /// It has no ETag; it was changed meanwhile; a unique value is taken; the keys differ.
-    pub async fn replace(&self, old: &T, new: &T) -> Result<Committed> {
-        self.entities.replace(versioned(old)?, new.to_entity()?).await
+    /// It was changed meanwhile; a unique value is taken; the keys differ.
+    pub async fn replace(&self, old: &Stored<T>, new: &T) -> Result<Committed> {
+        let change = Change::replace(old.entity().clone(), new.to_entity()?);
+        self.entities.write(&[change]).await
+    }
+
+    /// Changes an entity that was read, in that version, and keeps what is stored then: so that one who works with
+    /// an entity for long reads it once. No request more than the write's, and a read where the table has indexes
+    /// that copy into entities.
+    ///
+    /// Where the new version is not known, because the answer was lost, `stored` stays as it was: its next write
+    /// is refused, and it is to be read again.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use table_core::prelude::*;
+    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # #[derive(Debug, TableEntity)]
+    /// # #[entity(type = "Job", rename_all = "PascalCase")]
+    /// # #[index(state, row_key = "state_{state}_{id:06}")]
+    /// # struct Job { #[partition_key] queue: String, #[row_key(format = "job_{:06}")] id: u32, state: String }
+    /// # let jobs = IndexedTable::<Job>::open(MemoryStore::new(), "Jobs", IndexOptions::local()).await?;
+    /// # jobs.insert(&Job { queue: "mail".into(), id: 1, state: "new".into() }).await?;
+    /// let mut job = jobs.get_existing(Job::key("mail", 1)?).await?;
+    /// for state in ["running", "done"] {
+    ///     let set = |job: &mut Job| {
+    ///         job.state = state.to_owned();
+    ///         Ok(())
+    ///     };
+    ///     jobs.edit(&mut job, set).await?; // one request
+    /// }
+    /// assert_eq!(jobs.by(Job::by_state("mail").state("done")).count().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What `change` returns; it was changed meanwhile by another; a unique value is taken; the key differs.
+    /// `stored` stays as it was.
+    pub async fn edit(
+        &self,
+        stored: &mut Stored<T>,
+        change: impl FnOnce(&mut T) -> Result<()> + Send,
+    ) -> Result<Committed> {
+        let mut value = T::from_entity(stored.entity().clone())?;
+        change(&mut value)?;
+        let changes = [Change::replace(stored.entity().clone(), value.to_entity()?)];
+        let committed = self.entities.write(&changes).await?;
+        let [Change { new, .. }] = changes;
+        if let Some((new, etag)) = new.zip(committed.written.first().and_then(|w| w.etag.clone()))
+            && let Some(now) = self.entities.as_stored(new.with_system(Some(etag), None)).await
+        {
+            *stored = Stored::read(now)?;
+        }
+        Ok(committed)
     }
 
     /// Reads, changes and writes an entity, again when others interfere, as often as the options say. One
@@ -119,7 +173,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .await
     }
 
-    fn missing(&self, key: &Key) -> Error {
+    pub(super) fn missing(&self, key: &Key) -> Error {
         ErrorKind::EntityNotFound { table: self.entities.table().to_string(), key: key.to_string() }.into()
     }
 
@@ -138,12 +192,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Some(done).filter(|done| !done.written.is_empty()))
     }
 
-    /// Removes an entity as it was read, with its ETag. No request more than the write's.
+    /// Removes an entity that was read, in that version. No request more than the write's.
     ///
     /// # Errors
-    /// It has no ETag; it was changed meanwhile.
-    pub async fn delete_entity(&self, old: &T) -> Result<Committed> {
-        self.entities.delete(versioned(old)?).await
+    /// It was changed meanwhile.
+    pub async fn delete_entity(&self, old: &Stored<T>) -> Result<Committed> {
+        self.entities.write(&[Change::delete(old.entity().clone())]).await
     }
 
     /// Adds entities of one partition, in one group transaction with their entries there.
@@ -154,17 +208,4 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let changes = entities.iter().map(|e| e.to_entity().map(Change::insert));
         self.entities.write(&changes.collect::<Result<Vec<_>>>()?).await
     }
-}
-
-/// An entity that was read, as it was.
-pub(super) fn versioned<T: IndexedEntity>(entity: &T) -> Result<Entity> {
-    let etag = entity.etag().cloned();
-    if etag.is_none() {
-        let (name, key) = (T::SCHEMA.rust_name, entity.entity_key()?);
-        return Err(Error::invalid_request(format!(
-            "the {name} {key} carries no ETag: read it into a type with an #[etag] field, or change it with \
-             `update`"
-        )));
-    }
-    Ok(entity.to_entity()?.with_system(etag, None))
 }

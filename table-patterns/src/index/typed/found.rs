@@ -1,0 +1,51 @@
+//! What lookups return.
+
+use table_core::query::Select;
+use table_core::store::Result;
+use table_core::typed::{FromEntity, IndexedEntity};
+
+use self::sealed::{Decode, Followed};
+use crate::index::stored::Stored;
+
+/// What a lookup returns: whatever can be [read from an entity](FromEntity), and entities as they are
+/// [`Stored`].
+pub trait Found: Decode {}
+
+impl<R: Decode> Found for R {}
+
+pub(super) mod sealed {
+    use super::{Result, Select};
+    use table_core::model::Entity;
+
+    /// What an index led to; nothing outside makes one.
+    #[derive(Debug)]
+    pub struct Followed(pub(in crate::index::typed) Entity);
+
+    pub trait Decode: Sized + Send + 'static {
+        /// The properties that it needs; `None` for all.
+        fn needs() -> Option<Select>;
+
+        fn decode(found: Followed) -> Result<Self>;
+    }
+}
+
+impl<R: FromEntity> Decode for R {
+    fn needs() -> Option<Select> {
+        R::select()
+    }
+
+    fn decode(Followed(entity): Followed) -> Result<Self> {
+        R::from_entity(entity)
+    }
+}
+
+/// Lookups for it read every entity, whatever the entries hold.
+impl<T: IndexedEntity> Decode for Stored<T> {
+    fn needs() -> Option<Select> {
+        None
+    }
+
+    fn decode(Followed(entity): Followed) -> Result<Self> {
+        Self::read(entity)
+    }
+}

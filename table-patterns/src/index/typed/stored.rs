@@ -1,0 +1,144 @@
+//! Reads of entities as they are stored, to be replaced.
+
+use std::fmt;
+
+use futures_util::{Stream, TryStreamExt as _};
+use table_core::model::Entity;
+use table_core::query::{Continuation, Filter, Page, Select};
+use table_core::store::Result;
+use table_core::typed::{FromEntity, IndexSchema, IndexedEntity, KeyOf, Spread, TableQuery};
+
+use super::table::IndexedTable;
+use crate::index::stored::Stored;
+
+impl<T: IndexedEntity> IndexedTable<T> {
+    /// The entity as it is stored, or `None`. One request.
+    ///
+    /// # Errors
+    /// The row is not a `T`; the storage's.
+    pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Stored<T>>> {
+        self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
+    }
+
+    /// The entity as it is stored, or an error if there is none. One request.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get), and entity not found.
+    pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<Stored<T>> {
+        let key = key.into_key();
+        self.get(&key).await?.ok_or_else(|| self.missing(&key))
+    }
+
+    /// The entities that a query of this [`table`](Self::table) finds, as they are stored. Its cost is that of the
+    /// query; whole entities are read.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use table_core::prelude::*;
+    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # #[derive(Clone, Debug, TableEntity)]
+    /// # #[entity(type = "Employee", rename_all = "PascalCase")]
+    /// # #[index(email, row_key = "email_{email}", unique = "partition")]
+    /// # struct Employee {
+    /// #     #[partition_key] department: String,
+    /// #     #[row_key(format = "empid_{:06}")] id: u32,
+    /// #     email: Option<String>,
+    /// # }
+    /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
+    /// # for id in 1..4 {
+    /// #     employees.insert(&Employee { department: "Sales".into(), id, email: Some(format!("{id}@x")) }).await?;
+    /// # }
+    /// let sales = employees.table().query().partition(Employee::partition("Sales")?);
+    /// for employee in employees.stored(sales).all().await? {
+    ///     employees.replace(&employee, &Employee { email: None, ..(*employee).clone() }).await?;
+    /// }
+    /// assert_eq!(employees.by(Employee::by_email("Sales")).count().await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stored(&self, query: TableQuery<T>) -> StoredQuery<T> {
+        StoredQuery { query: query.project() }
+    }
+}
+
+/// A query that returns entities as they are stored: made by [`IndexedTable::stored`], then run.
+#[must_use = "a query does nothing until it is run"]
+pub struct StoredQuery<T> {
+    query: TableQuery<T, Whole<T>>,
+}
+
+impl<T: IndexedEntity> StoredQuery<T> {
+    /// The results one after another; see [`TableQuery::stream`].
+    ///
+    /// # Errors
+    /// The storage's, or a row is not a `T`: as an item, the last.
+    pub fn stream(&self) -> impl Stream<Item = Result<Stored<T>>> + Send + Unpin + use<T> {
+        self.query.stream().map_ok(|whole| whole.0)
+    }
+
+    /// All results; see [`TableQuery::all`].
+    ///
+    /// # Errors
+    /// As for [`stream`](Self::stream).
+    pub async fn all(&self) -> Result<Vec<Stored<T>>> {
+        Ok(self.query.all().await?.into_iter().map(|whole| whole.0).collect())
+    }
+
+    /// The first result; see [`TableQuery::first`].
+    ///
+    /// # Errors
+    /// As for [`stream`](Self::stream).
+    pub async fn first(&self) -> Result<Option<Stored<T>>> {
+        Ok(self.query.first().await?.map(|whole| whole.0))
+    }
+
+    /// One page, from the start or from where another ended; see [`TableQuery::page`].
+    ///
+    /// # Errors
+    /// As for [`stream`](Self::stream).
+    pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Stored<T>>> {
+        let Page { items, continuation } = self.query.page(from).await?;
+        Ok(Page { items: items.into_iter().map(|whole| whole.0).collect(), continuation })
+    }
+}
+
+impl<T> fmt::Debug for StoredQuery<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.query.fmt(f)
+    }
+}
+
+/// What a query decodes. It cannot be named outside: whoever can decode an entity of his own making would have a
+/// [`Stored`] that was never read.
+struct Whole<T>(Stored<T>);
+
+impl<T: IndexedEntity> FromEntity for Whole<T> {
+    fn select() -> Option<Select> {
+        None
+    }
+
+    fn type_filter() -> Option<Filter> {
+        T::type_filter()
+    }
+
+    fn encrypted() -> Vec<&'static str> {
+        T::encrypted()
+    }
+
+    fn large() -> Vec<&'static str> {
+        T::large()
+    }
+
+    fn spread() -> Option<Spread> {
+        T::spread()
+    }
+
+    fn indexes() -> Vec<&'static IndexSchema> {
+        T::indexes()
+    }
+
+    fn from_entity(entity: Entity) -> Result<Self> {
+        Stored::read(entity).map(Self)
+    }
+}
