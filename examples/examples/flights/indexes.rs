@@ -37,10 +37,10 @@ pub(crate) async fn open<T: IndexedEntity>(
 ) -> Result<IndexedTable<T>> {
     let mut options = IndexOptions::local();
     let local = store.profile().name == ServiceProfile::LOCAL.name;
-    let (client, server) = if local { (300, 0) } else { (5000, 500) };
-    let (client, server) = (Duration::from_millis(client), Duration::from_millis(server));
+    let (client, server, cache) = if local { (300, 0, 400) } else { (5000, 500, 2000) };
+    let [client, server, cache] = [client, server, cache].map(Duration::from_millis);
     options.timing = Timing::new(Duration::from_secs(30), client, server)?;
-    options.cache = Duration::from_millis(400);
+    options.cache = cache;
     options.built_later = vec![DELAY.to_owned()];
     Ok(IndexedTable::open_with(Arc::clone(store), table, more, options).await?)
 }

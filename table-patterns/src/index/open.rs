@@ -22,7 +22,7 @@ impl IndexedEntities {
     /// before it.
     ///
     /// # Errors
-    /// An index makes no sense, two have one name, or one needs blobs and has no store for them; the table or one for entries is
+    /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; the table or one for entries is
     /// missing, or that has the entries of another table; the catalog has an index that is not given here,
     /// or another definition: see [`drop_outdated`](Self::drop_outdated).
     pub async fn open(
@@ -90,6 +90,7 @@ impl IndexedEntities {
 
 /// Refuses indexes that make no sense.
 fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
+    options.check()?;
     indexes.iter().try_for_each(Index::validate)?;
     for (n, index) in indexes.iter().enumerate() {
         let name = index.name();

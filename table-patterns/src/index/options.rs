@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use object_store::ObjectStore;
 use table_core::queue::WorkQueue;
+use table_core::store::{Error, Result};
 
 use crate::journal::{Acknowledge, Timing};
 
@@ -13,7 +14,9 @@ pub struct IndexOptions {
     /// The durations of the cross-partition protocol.
     pub timing: Timing,
     /// For how long the states of indexes may be cached; a change of state waits this long, and the
-    /// longest life of a request: the longest of any process that has opened the table.
+    /// longest life of a request: the longest of any process that has opened the table. A write reads states that
+    /// hold for less than a quarter of it anew, and sends its tickets and reservations before it commits by them: at
+    /// least a quarter of the time that a request is given, and a dozen times what one takes.
     pub cache: Duration,
     /// How often a read-modify-write is tried when others write the same entity.
     pub attempts: u32,
@@ -53,7 +56,7 @@ impl IndexOptions {
     /// Short durations, for a store in this process: what is dropped there is done before anything that is
     /// asked for later, or never, so that state changes and recovery need not wait minutes. Leases of a
     /// second, a quarter of it for a request, states cached for a tenth. Not for a service, where a write takes longer
-    /// than states are cached.
+    /// than states are cached: it is refused then, with what to do.
     ///
     /// # Panics
     /// Never: the durations are consistent.
@@ -61,5 +64,18 @@ impl IndexOptions {
         let timing = Timing::new(Duration::from_secs(1), Duration::from_millis(250), Duration::ZERO);
         let timing = timing.expect("a lease of four requests is long enough");
         Self { timing, cache: Duration::from_millis(100), ..Self::default() }
+    }
+
+    /// Refuses durations by which no write could be relied on.
+    pub(super) fn check(&self) -> Result<()> {
+        let (cache, client) = (self.cache, self.timing.client());
+        if !cache.is_zero() && cache >= client / 4 {
+            return Ok(());
+        }
+        Err(Error::invalid_request(format!(
+            "states of indexes cached for {cache:?} are too old before a write commits by them, where a request is \
+             given {client:?}: let `IndexOptions::cache` be at least a quarter of that, or give requests less \
+             time by `IndexOptions::timing`"
+        )))
     }
 }

@@ -83,7 +83,7 @@ use table_core::typed::FromEntity;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Stored<T> {
     value: T,
     entity: Entity,
@@ -127,6 +127,13 @@ impl<T> Deref for Stored<T> {
 
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+/// The same version of the same entity.
+impl<T: PartialEq> PartialEq for Stored<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key() && self.etag == other.etag && self.value == other.value
     }
 }
 

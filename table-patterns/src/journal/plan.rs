@@ -32,6 +32,7 @@ pub(super) struct Plan {
     pub(super) lost: Vec<Location>,
     /// Until when the states of indexes that it was made from may be used.
     pub(super) valid_until: Option<Instant>,
+    pub(super) made: Instant,
 }
 
 impl Plan {
@@ -61,7 +62,20 @@ impl Journal {
         touched.extend(remote_shared.iter().flat_map(Merge::each).map(Touched::shared));
         let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
         let gained = gained(remote);
-        Ok(Plan { id, partition, owners, operations, local, shared, touched, gained, lost, valid_until })
+        let made = Instant::now();
+        Ok(Plan {
+            id,
+            partition,
+            owners,
+            operations,
+            local,
+            shared,
+            touched,
+            gained,
+            lost,
+            valid_until,
+            made,
+        })
     }
 
     /// What copy indexes have written into an entity stays, whatever its writer knows of it.

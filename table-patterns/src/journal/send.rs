@@ -1,5 +1,7 @@
 //! Step 4: the group transaction that commits a write.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt as _, stream};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
 use tokio::time::{Instant, sleep};
@@ -16,9 +18,20 @@ use crate::index::shared::{Merge, Prepared, is_conflict};
 /// What a group transaction came to.
 pub(super) enum Sent {
     Committed(Vec<Written>),
-    /// The journal row's key is taken by an abort row: start over under a new id.
-    GivenUp,
+    /// Start over under a new id.
+    GivenUp(Cause),
     Failed(Error),
+}
+
+/// Why a write is to start over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The journal row's key is taken by an abort row.
+    Others,
+    /// So long after it was planned, the states of indexes were too old.
+    States(Duration),
+    /// So long after it was planned, what it had reserved might have been given away.
+    Lease(Duration),
 }
 
 /// A group as it is to be sent.
@@ -98,8 +111,11 @@ impl Journal {
             // States of indexes may have moved on twice since the plan was made; a blob that is named after
             // its time may have been collected; the abort row that stopped a slow writer may be gone, and what
             // it had reserved another entity's.
-            if !plan.is_valid() || (self.is_leased(plan, draft) && !lease.may_send()) {
-                return Sent::GivenUp;
+            if !plan.is_valid() {
+                return Sent::GivenUp(Cause::States(plan.made.elapsed()));
+            }
+            if self.is_leased(plan, draft) && !lease.may_send() {
+                return Sent::GivenUp(Cause::Lease(plan.made.elapsed()));
             }
             let until = self.last_moment(plan, draft, lease);
             let error = match self.send_once(plan, draft, until).await {
@@ -172,7 +188,7 @@ impl Journal {
         }
         let Some(failed) = error.failed_index() else { return Err(Sent::Failed(error)) };
         match draft.part(failed) {
-            Part::Journal if error.is_already_exists() => Err(Sent::GivenUp),
+            Part::Journal if error.is_already_exists() => Err(Sent::GivenUp(Cause::Others)),
             Part::Shared(n) if is_conflict(&error) => {
                 self.shared().refused(draft.shared[n].take()).await;
                 Ok(())

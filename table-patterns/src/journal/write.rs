@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use table_core::model::ETag;
 use table_core::queue::Receipt;
-use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
+use table_core::store::{Error, Outcome, Result, Written};
 use tokio::time::sleep;
 
 use super::Journal;
@@ -14,7 +14,7 @@ use super::lease::Lease;
 use super::plan::{Plan, violation};
 use super::row::JournalRow;
 use super::rules::Rule;
-use super::send::Sent;
+use super::send::{Cause, Sent};
 use super::state::States;
 use super::ticket::Ticket;
 use super::touched::Touched;
@@ -32,6 +32,12 @@ pub enum Acknowledge {
     Applied,
     /// When it is committed: a worker or sweep applies the remote entries.
     Committed,
+}
+
+/// What one attempt came to.
+enum Attempt {
+    Committed(Committed),
+    GivenUp(Cause),
 }
 
 /// A committed write.
@@ -58,17 +64,22 @@ impl Journal {
     /// the first has given it up.
     ///
     /// # Errors
-    /// A precondition failed, a unique value is taken, a limit; nothing was applied then. An ambiguous
+    /// A precondition failed, a unique value is taken, a limit; nothing was applied then, nor where what comes
+    /// before the commit took too long ten times, as the error says. An ambiguous
     /// error where it could not be found out whether the write was committed.
     pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
-        for attempt in 0..ATTEMPTS {
+        let mut attempt = 0;
+        loop {
             let (plan, turn) = self.plan_in_turn(changes).await?;
-            if let Some(committed) = self.attempt(&plan, turn, changes, acknowledge).await? {
-                return Ok(committed);
+            match self.attempt(&plan, turn, changes, acknowledge).await? {
+                Attempt::Committed(committed) => return Ok(committed),
+                Attempt::GivenUp(cause) if attempt + 1 == ATTEMPTS => {
+                    return Err(self.always_given_up(&plan, cause));
+                }
+                Attempt::GivenUp(_) => sleep(pause(attempt)).await,
             }
-            sleep(pause(attempt)).await;
+            attempt += 1;
         }
-        Err(self.always_given_up(changes))
     }
 
     /// A plan; if it changes shared rows of the partition, with the turn to do so. While that was waited for,
@@ -84,14 +95,14 @@ impl Journal {
         Ok((plan, turn))
     }
 
-    /// One attempt under one id; `None` if others gave it up. The turn ends with the commit.
+    /// One attempt under one id. The turn ends with the commit.
     async fn attempt(
         &self,
         plan: &Plan,
         turn: Option<Turn>,
         changes: &[Change],
         acknowledge: Acknowledge,
-    ) -> Result<Option<Committed>> {
+    ) -> Result<Attempt> {
         let lease = Lease::start(self.timing);
         let mut ticket = None;
         if self.keeps(Rule::TicketFirst) {
@@ -106,9 +117,9 @@ impl Journal {
         match sent {
             Sent::Failed(error) if error.is_ambiguous() => Err(error),
             Sent::Failed(error) => Err(self.withdraw(plan, ticket.as_ref(), error).await),
-            Sent::GivenUp => {
+            Sent::GivenUp(cause) => {
                 self.release(plan, ticket.as_ref()).await;
-                Ok(None)
+                Ok(Attempt::GivenUp(cause))
             }
             Sent::Committed(mut written) => {
                 if !self.keeps(Rule::TicketFirst) {
@@ -122,7 +133,7 @@ impl Journal {
                     self.drop_ticket(ticket.as_ref()).await;
                 }
                 written.truncate(changes.len());
-                Ok(Some(Committed { written, entries }))
+                Ok(Attempt::Committed(Committed { written, entries }))
             }
         }
     }
@@ -238,10 +249,24 @@ impl Journal {
         }
     }
 
-    fn always_given_up(&self, changes: &[Change]) -> Error {
-        let key = changes.iter().find_map(|c| c.new.as_ref().or(c.old.as_ref()));
-        let key = key.map_or_else(String::new, |e| e.key().to_string());
-        ErrorKind::PreconditionFailed { table: self.table.to_string(), key }.into()
+    /// No conflict: read again and written again, it would end as it did.
+    fn always_given_up(&self, plan: &Plan, cause: Cause) -> Error {
+        let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
+        let why = match cause {
+            Cause::Others => "another process gave it up: sweeps and workers come before it can commit, or who \
+                              wants a value that it reserves does; write less at once, or let `Timing` give more time"
+                .to_owned(),
+            Cause::States(took) => format!(
+                "the states of indexes were too old at the commit, {took:?} after they were read: raise \
+                 `IndexOptions::cache`, which was made for quicker requests"
+            ),
+            Cause::Lease(took) => format!(
+                "the lease of what it had reserved was over at the commit, {took:?} after its start: raise the lease \
+                 of `Timing`, or write less at once"
+            ),
+        };
+        let table = &self.table;
+        Error::invalid_request(format!("the write of {key} in '{table}' began {ATTEMPTS} times, and {why}"))
     }
 }
 

@@ -49,6 +49,15 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     let error =
         IndexedEntities::open(world.store.clone(), table, blob, IndexOptions::local()).await.unwrap_err();
     assert!(error.to_string().contains("object store"), "{error}");
+    for (cache, what) in [(0, "0ns"), (62, "250ms")] {
+        let mut options = IndexOptions::local();
+        options.cache = std::time::Duration::from_millis(cache);
+        let (store, table) = (world.store.clone(), TableName::new("People")?);
+        let before = world.meter.total();
+        let error = IndexedEntities::open(store, table, vec![here()], options).await.unwrap_err().to_string();
+        assert!(error.contains("IndexOptions::cache") && error.contains(what), "{error}");
+        assert_eq!(world.meter.total(), before);
+    }
     let twins = vec![here(), by_city(Placement::OtherPartition, Shape::LIST)];
     let error = world.open(twins).await.unwrap_err().to_string();
     assert!(error.contains("two indexes") && error.contains("'city'"), "{error}");

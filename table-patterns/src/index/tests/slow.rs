@@ -16,17 +16,27 @@ const CACHE: Duration = Duration::from_millis(100);
 
 /// Entities whose groups, and reads, take so long.
 async fn people(index: Index, group: Duration, read: Duration) -> Result<(IndexedEntities, RequestMeter)> {
+    slow(index, &[(OperationKind::Transact, group), (OperationKind::Get, read)]).await
+}
+
+/// Entities of which some requests take so long.
+async fn slow(
+    index: Index,
+    requests: &[(OperationKind, Duration)],
+) -> Result<(IndexedEntities, RequestMeter)> {
     let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
-    faults.add(FaultRule::new(Fault::Delay(group)).on(OperationKind::Transact));
-    faults.add(FaultRule::new(Fault::Delay(read)).on(OperationKind::Get));
     let store: Arc<dyn TableStore> =
-        Arc::new(Metered::new(Faulty::new(MemoryStore::new(), faults), meter.clone()));
+        Arc::new(Metered::new(Faulty::new(MemoryStore::new(), faults.clone()), meter.clone()));
     let table = TableName::new("People")?;
     store.create_table_if_missing(&table).await?;
     let mut options = IndexOptions::local();
     options.timing = Timing::new(Duration::from_secs(60), Duration::from_millis(100), Duration::ZERO)?;
     options.cache = CACHE;
-    Ok((IndexedEntities::open(store, table, vec![index], options).await?, meter))
+    let people = IndexedEntities::open(store, table, vec![index], options).await?;
+    for (kind, time) in requests {
+        faults.add(FaultRule::new(Fault::Delay(*time)).on(*kind));
+    }
+    Ok((people, meter))
 }
 
 fn person(n: usize) -> Result<Entity> {
@@ -62,5 +72,25 @@ async fn groups_at_once_take_turns_at_a_summary() -> Result<()> {
     assert_eq!((cost.of_kind(OperationKind::Get), cost.of_kind(OperationKind::Transact)), (10, 10));
     let key = Key::new("p", "all")?;
     assert_eq!(people.summary("all", &key).await?.count, 980);
+    Ok(())
+}
+
+/// States that are always too old at the commit are no conflict: nothing is written, and the error says what to do.
+#[tokio::test(start_paused = true)]
+async fn states_that_are_too_old_at_the_commit_are_named() -> Result<()> {
+    let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "")?.unique_within_table();
+    let (people, meter) = slow(by_city, &[(OperationKind::Insert, CACHE * 2)]).await?;
+    let before = meter.snapshot();
+    let error = people.upsert(person(1)?).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("IndexOptions::cache") && text.contains("200ms") && text.contains("0001"),
+        "{text}"
+    );
+    assert!(!error.is_precondition_failed() && !error.is_ambiguous(), "{error:?}");
+    let cost = meter.since(&before);
+    assert_eq!(cost.of_kind(OperationKind::Insert), 10, "each attempt reserves, and is not repeated itself");
+    assert_eq!(cost.of_kind(OperationKind::Transact), 0);
+    assert!(people.get(person(1)?.key()).await?.is_none());
     Ok(())
 }
