@@ -17,7 +17,7 @@ impl IndexedEntities {
     /// caller's word.
     ///
     /// # Errors
-    /// See [`Journal::write`].
+    /// See [`Journal::write`](crate::journal::Journal::write).
     pub async fn write(&self, changes: &[Change]) -> Result<Committed> {
         self.journal.write(changes, self.options.acknowledge).await
     }
