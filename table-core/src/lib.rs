@@ -1,5 +1,41 @@
 //! Typed entities over partition-key/row-key tables: the model, the queries, the semantics of the
 //! service, one async storage trait, and an in-memory store with the whole of them.
+//!
+//! ```
+//! use table_core::prelude::*;
+//!
+//! #[derive(TableEntity)]
+//! struct Employee {
+//!     #[partition_key]
+//!     department: String,
+//!     #[row_key(format = "empid_{:06}")]
+//!     id: u32,
+//!     age: i32,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> table_core::Result<()> {
+//! let employees = Table::<Employee>::new(MemoryStore::new(), "Employees")?;
+//! employees.create_if_missing().await?;
+//! employees.insert(&Employee { department: "Sales".into(), id: 223, age: 41 }).await?;
+//! let sales = employees.query().partition(Employee::partition("Sales")?);
+//! assert_eq!(sales.filter(Employee::AGE.gt(40)).count().await?, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`typed`] | structs as entities: [`Table`](typed::Table) and the derive macros, where every attribute is described |
+//! | [`model`] | keys, values, entities, names, limits, key encoding |
+//! | [`query`] | filters, access paths, pages and continuations |
+//! | [`store`] | the trait, operations, group transactions, errors, what a service supports |
+//! | [`engine`] | the semantics of the service, shared by the local stores |
+//! | [`memory`] | the store in memory |
+//! | [`adapter`] | retry, meter, limit, scan guard, traces, faults, and a builder that stacks them |
+//! | [`queue`] | the contract of work queues |
+//!
+//! The feature `derive`, on by default, brings the derive macros.
 
 pub mod adapter;
 pub mod engine;

@@ -66,6 +66,15 @@ pub trait Codec<T> {
 )]
 pub trait Comparable<T>: Codec<T> {}
 
+/// A [`Comparable`] codec that stores a text which starts with another as one that starts with the other's, so that
+/// filters may ask for prefixes.
+#[diagnostic::on_unimplemented(
+    message = "a property stored by `{Self}` has no prefixes in a filter",
+    note = "its text in the store need not start as the value does; implement `PrefixComparable` for your own \
+            codec if it does"
+)]
+pub trait PrefixComparable<T>: Comparable<T> {}
+
 /// Stores a [`Property`] as it is: the codec of a field without another.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
@@ -91,8 +100,12 @@ impl<T: Property> Codec<T> for Plain {
 }
 
 impl<T: Property> Comparable<T> for Plain {}
+impl<T: Property> PrefixComparable<T> for Plain {}
 
 /// Stores a value as JSON text: `#[entity(json)]`. A value that is `null` in JSON is absent.
+///
+/// JSON has no NaN and no infinity. A value that comes to hold `null` where its type takes none is refused before it is
+/// written; an `Option` of such a number reads as `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Json;
 
@@ -102,6 +115,12 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec<T> for Json 
     fn write(value: &T, sink: PropertySink<'_>) -> Result<(), ValueError> {
         let json =
             serde_json::to_string(value).map_err(|e| ValueError::new("a value with a JSON form", e))?;
+        // A NaN is written as `null`, which a number cannot be read from.
+        if json.contains("null") {
+            serde_json::from_str::<T>(&json).map_err(|e| {
+                ValueError::new("a value whose JSON can be read back (no NaN, no infinity)", e)
+            })?;
+        }
         if json != "null" {
             sink.put(ValueRef::String(&json));
         }

@@ -64,7 +64,7 @@ impl FromEntity for Entity {
     }
 }
 
-/// A struct stored as an entity. Derive it.
+/// A struct stored as an entity. Derive it: the derive macro of this name describes every attribute.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a table entity",
     note = "derive it: `#[derive(TableEntity)]`, with `#[partition_key]` and `#[row_key]` fields"

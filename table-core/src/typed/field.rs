@@ -3,15 +3,19 @@ use std::marker::PhantomData;
 
 use super::property::written;
 use super::width::widened;
-use super::{Comparable, ExactWidth, Operand, Plain, Text};
+use super::{Comparable, ExactWidth, Operand, Plain, PrefixComparable, Text};
 use crate::query::{Comparison, Filter};
 use crate::store::{Error, Result};
 
 /// A property of `E` that holds a `V`, for filters: `Employee::AGE.gt(30)`.
 ///
 /// The derive macro makes one constant per stored field. An encrypted field gets an
-/// [`EncryptedField`] instead, which has no comparisons. An absent property matches no comparison
-/// but [`ne`](Self::ne) where the service says so.
+/// [`EncryptedField`] instead, and a field of a key a [`KeyField`](super::KeyField), which have no comparisons. An
+/// absent property matches no comparison, [`ne`](Self::ne) included: `!AGE.eq(30)` finds it, `AGE.ne(30)` does not.
+///
+/// A filter sees what is stored. Of a type with a `previous` version it sees older rows as they are, under the names
+/// and types of their version, though a read converts them:
+/// [`Table::upgrade_all`](super::Table::upgrade_all) brings them up to date.
 ///
 /// # Integers of both widths
 /// A field of `i64`, `u32` or `u64` is stored as an Int64 and reads Int32s too: those that other clients write for
@@ -202,6 +206,7 @@ impl<E, V, C> Field<E, V, C> {
     pub fn starts_with(self, prefix: &str) -> Condition<E>
     where
         V: Text,
+        C: PrefixComparable<V>,
     {
         Condition::new(Filter::starts_with(self.name, prefix))
     }

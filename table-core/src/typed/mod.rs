@@ -6,6 +6,7 @@ pub mod derived;
 mod entity;
 mod field;
 mod index;
+mod key_field;
 mod large_field;
 mod operand;
 mod prefix_builder;
@@ -17,7 +18,7 @@ mod schema;
 mod table;
 mod width;
 
-pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain};
+pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGroup};
@@ -25,6 +26,7 @@ pub use index::{
     EntriesOf, IndexEntries, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness,
     IndexedEntity, ListOverflow, ManyEntries, OneEntry, PartEncoding, PartRange,
 };
+pub use key_field::{ComparesWithKey, KeyField};
 pub use large_field::LargeField;
 pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};

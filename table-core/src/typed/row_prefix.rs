@@ -1,6 +1,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::EntityKey;
 use crate::store::Result;
 
 /// The start of the row keys of type `T`: made by `T::row_prefix()` and the key parts that follow.
@@ -42,6 +43,13 @@ impl<T> RowPrefix<T> {
     /// A key part does not fit its width.
     pub fn into_text(self) -> Result<String> {
         self.text
+    }
+}
+
+/// The whole row key, for ranges whose last part has no fixed width, as one of a newtype.
+impl<T> From<EntityKey<T>> for RowPrefix<T> {
+    fn from(key: EntityKey<T>) -> Self {
+        Self::new(key.key().row())
     }
 }
 

@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 
 use super::model::Entity;
 use crate::fields::{Field, Role};
+use crate::template::plain;
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let name = &entity.input.ident;
@@ -69,6 +70,14 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
                 #vis const #ident: #typed::Field<Self, #value> = #typed::Field::new("Timestamp");
             }
         }
-        Role::Key | Role::Rest | Role::Skip(_) | Role::ETag => return None,
+        Role::Key => {
+            let name = plain(&field.ident);
+            let doc = format!("The field `{name}` of the key: it cannot be compared, ask for keys.");
+            quote! {
+                #[doc = #doc]
+                #vis const #ident: #typed::KeyField<Self> = #typed::KeyField::new(#name);
+            }
+        }
+        Role::Rest | Role::Skip(_) | Role::ETag => return None,
     })
 }

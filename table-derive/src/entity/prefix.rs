@@ -74,7 +74,8 @@ fn one_step(entity: &Entity<'_>, step: usize, index: usize, part: &Part, last: u
     let name = name(entity);
     let is_last = index + 1 == entity.row.segments.len();
     let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
-    let whole = (!is_last).then(|| whole(entity, step, index, part));
+    // Nothing ends a last part of any length: what starts with "ann" may be "anna".
+    let whole = (!is_last || is_fixed(&field.ty)).then(|| whole(entity, step, index, part));
     let starting = (!is_fixed(&field.ty)).then(|| starting(entity, index, part, last));
     quote! {
         #[automatically_derived]

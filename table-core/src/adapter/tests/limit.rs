@@ -1,12 +1,16 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{key, table};
 use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty, Limited};
 use crate::memory::MemoryStore;
-use crate::store::{OperationKind, TableStore};
+use crate::model::Entity;
+use crate::store::{Operation, OperationKind, TableStore};
+use crate::typed::Table;
 
 /// A store with a table, whose reads take a second.
 async fn slow() -> Faulty<MemoryStore> {
@@ -36,4 +40,50 @@ async fn a_cancelled_operation_gives_its_place_back() {
     let cancelled = tokio::time::timeout(Duration::ZERO, store.get(&table(), &key("a"), None)).await;
     assert!(cancelled.is_err());
     store.get(&table(), &key("a"), None).await.unwrap();
+}
+
+/// What a stream reads ahead is polled by nobody while its consumer waits for a place.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_nobody_drives_gives_its_place_to_others() {
+    let store = Limited::new(slow().await, 1);
+    let (name, key) = (table(), key("a"));
+    let mut ahead = store.get(&name, &key, None);
+    assert!(futures_util::poll!(&mut ahead).is_pending());
+    let start = Instant::now();
+    assert_eq!(store.get(&name, &key, None).await.unwrap(), None);
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    assert_eq!(ahead.await.unwrap(), None);
+    store.get(&name, &key, None).await.unwrap();
+}
+
+/// One that waits for its answer keeps it, however long.
+#[tokio::test(start_paused = true)]
+async fn a_request_under_way_keeps_its_place() {
+    let store = Limited::new(slow().await, 1);
+    let (name, key) = (table(), key("a"));
+    let start = Instant::now();
+    let both = futures_util::future::join(store.get(&name, &key, None), store.get(&name, &key, None));
+    both.await.0.unwrap();
+    assert_eq!(start.elapsed().as_secs(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_reads_ahead_does_not_stop_the_writes_of_its_consumer() {
+    let rows = MemoryStore::new();
+    rows.create_table(&table()).await.unwrap();
+    for n in 0..30 {
+        let entity = Entity::new("p", format!("{n:02}")).unwrap();
+        rows.write(&table(), Operation::Insert(entity)).await.unwrap();
+    }
+    let faults = FaultInjector::new(0);
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_millis(1))));
+    let store: Arc<dyn TableStore> = Arc::new(Limited::new(Faulty::new(rows, faults), 1));
+    let all = Table::<Entity>::new(store.clone(), table()).unwrap();
+    let mut ahead = all.query().page_size(10).prefetch().stream();
+    let mut seen = 0;
+    while let Some(entity) = ahead.try_next().await.unwrap() {
+        store.write(&table(), Operation::InsertOrReplace(entity)).await.unwrap();
+        seen += 1;
+    }
+    assert_eq!(seen, 30);
 }

@@ -132,7 +132,7 @@ impl<'a, const N: usize> Slots<'a, N> {
         if !self.is_older(place, version)? {
             return Ok(());
         }
-        Err(self.mismatch(place, format!("version {version}"), "an older one that this type cannot read"))
+        Err(self.mismatch(place, format!("version {version}"), "an older one that this type cannot read: `upgrade_all` of the table of whole entities rewrites such rows"))
     }
 
     /// The properties that are neither of this type nor of its flattened groups.

@@ -11,6 +11,10 @@ impl<T: TableEntity> Table<T> {
     /// Writes the fields that the patch sets over those of the entity, if it is in this version;
     /// [`IfMatch::Any`] asks for any. What the patch does not set stays.
     ///
+    /// A type in version 1 and [`IfMatch::Any`] is the one write that does not look: what a newer program has stored
+    /// in a later version, or another type under the same key, gets the fields as well. Give the ETag that was read, or
+    /// use [`update`](Self::update), where the key may be another's.
+    ///
     /// A merge cannot clear a property: [`update`](Self::update) the entity to make a field `None`.
     ///
     /// One request for a type in schema version 1. From version 2 on two: a merge must not write into
@@ -129,12 +133,7 @@ impl Schema {
     /// It is one.
     pub fn check_patchable(&self, entity: &Entity) -> Result<()> {
         check_type(self, entity)?;
-        let stored = match entity.get(Self::VERSION_PROPERTY) {
-            None => 1,
-            Some(ValueRef::Int32(version)) => i64::from(version),
-            Some(ValueRef::Int64(version)) => version,
-            Some(other) => return Err(unexpected(self, entity, "a version", other.edm_type().name())),
-        };
+        let stored = self.stored_version(entity)?;
         if stored == i64::from(self.version) {
             return Ok(());
         }
@@ -144,6 +143,18 @@ impl Schema {
              read and replace the entity (`update`), which converts an older one",
             entity.key()
         )))
+    }
+}
+
+impl Schema {
+    /// The version of the schema that an entity is stored in.
+    pub(super) fn stored_version(&self, entity: &Entity) -> Result<i64> {
+        match entity.get(Self::VERSION_PROPERTY) {
+            None => Ok(1),
+            Some(ValueRef::Int32(version)) => Ok(version.into()),
+            Some(ValueRef::Int64(version)) => Ok(version),
+            Some(other) => Err(unexpected(self, entity, "a version", other.edm_type().name())),
+        }
     }
 }
 

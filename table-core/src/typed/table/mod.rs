@@ -11,6 +11,7 @@ mod row_bounds;
 mod run;
 mod steps;
 mod update;
+mod upgrade;
 mod versioned;
 mod write;
 

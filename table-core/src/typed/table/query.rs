@@ -117,9 +117,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # let ken = Employee { department: "Sales".into(), id: 223, name: "Ken".into(), age: None, etag: None };
     /// # employees.insert(&ken).await?;
     /// use table_core::query::AccessPath;
-    /// use table_core::typed::RowPrefix;
     /// let sales = employees.query().partition(Employee::partition("Sales")?);
-    /// let hundreds = sales.clone().rows(RowPrefix::new("empid_000100")..RowPrefix::new("empid_000300"));
+    /// let hundreds = sales.clone().rows(Employee::row_prefix().id(100)..Employee::row_prefix().id(300));
     /// assert_eq!(hundreds.access_path()?, AccessPath::RowRange);
     /// assert_eq!(hundreds.count().await?, 1);
     /// assert_eq!(sales.rows(Employee::row_prefix()).count().await?, 1);

@@ -140,6 +140,9 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
             ));
         }
         let mut query = self.to_query()?;
+        if self.options.limit == Some(0) {
+            return Ok(Page { items: Vec::new(), continuation: None });
+        }
         query.top = self.options.limit.into_iter().chain(self.options.page_size).min();
         let table = &self.table;
         let mut page = table.store().query(table.name(), &query, from).await?;

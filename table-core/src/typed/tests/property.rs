@@ -91,6 +91,17 @@ fn json_null_is_absent() {
     assert_eq!(<Json as Codec<Vec<i32>>>::missing(), None);
     let error = <Json as Codec<Vec<i32>>>::read(ValueRef::String("[1,")).unwrap_err().to_string();
     assert!(error.starts_with("expected JSON for alloc::vec::Vec<i32>, found EOF"), "{error}");
+    assert_eq!(store(Json, &vec![1.5, 2.0]), Some("[1.5,2.0]".into()));
+}
+
+/// JSON has no NaN: what it would become could not be read.
+#[test]
+fn what_json_cannot_give_back_is_refused() {
+    let refused = |value: Vec<f64>| written(|sink| Json::write(&value, sink)).unwrap_err().to_string();
+    assert!(refused(vec![1.0, f64::NAN]).contains("no NaN"));
+    assert!(refused(vec![f64::INFINITY]).contains("no NaN"));
+    assert!(written(|sink| Json::write(&f64::NAN, sink)).is_err());
+    assert_eq!(store(Json, &vec![Some(1.0), None]), Some("[1.0,null]".into()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
+use crate::memory::MemoryStore;
 use crate::model::{ETag, Entity, Ticks, ValueRef};
-use crate::typed::{FromEntity, TableEntity};
+use crate::typed::{FromEntity, Table, TableEntity};
 
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Employee")]
@@ -83,4 +84,22 @@ fn a_newer_row_is_refused() {
 fn a_conversion_must_keep_the_key() {
     let error = Employee::from_entity(first_version("Moved Away")).unwrap_err().to_string();
     assert!(error.contains("a conversion from the previous version that keeps the key"), "{error}");
+}
+
+#[tokio::test]
+async fn older_rows_are_upgraded_once() {
+    let table = Table::<Employee>::new(MemoryStore::new(), "Employees").unwrap();
+    table.create_if_missing().await.unwrap();
+    let first = table.view::<EmployeeV1>().unwrap();
+    let second = table.view::<EmployeeV2>().unwrap();
+    for id in 0..3 {
+        first.insert(&EmployeeV1 { department: "Sales".into(), id, name: "Ken Kwok".into() }).await.unwrap();
+    }
+    let (department, first_name) = ("Sales".to_owned(), "Ann".to_owned());
+    second.insert(&EmployeeV2 { department, id: 9, first: first_name, last: "Lee".into() }).await.unwrap();
+    let kens = table.query().filter(Employee::FULL.eq("Ken Kwok"));
+    assert_eq!(kens.count().await.unwrap(), 0);
+    assert_eq!(table.upgrade_all().await.unwrap(), 4);
+    assert_eq!(table.upgrade_all().await.unwrap(), 0);
+    assert_eq!(kens.count().await.unwrap(), 3);
 }

@@ -12,6 +12,8 @@ struct Employee {
     national_id: String,
     #[entity(json)]
     skills: Vec<String>,
+    #[entity(json)]
+    note: String,
 }
 
 #[derive(table_core::model::KeyPart)]
@@ -22,6 +24,9 @@ fn main() {
     let _ = Employee::NATIONAL_ID.eq("7");
     // Nor has JSON.
     let _ = Employee::SKILLS.eq(vec![]);
+    let _ = Employee::NOTE.starts_with("a");
+    // Nor a field of a key.
+    let _ = Employee::DEPARTMENT.eq("Sales");
     // Text has prefixes, numbers do not.
     let _ = Employee::AGE.starts_with("4");
     // A value of another type.
