@@ -1,5 +1,6 @@
 use std::fmt;
 
+use azure_core::http::Url;
 use table_core::{Error, Result};
 
 use super::SharedKey;
@@ -36,7 +37,8 @@ const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 impl Connection {
-    /// Reads what the documented forms say of a service (`Table` or `Queue`): account key or SAS, by account name or by endpoints, and the emulator.
+    /// Reads what the documented forms say of a service (`Table` or `Queue`): account key or SAS, by account name or
+    /// by endpoints, and the emulator.
     ///
     /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
     pub(crate) fn parse(text: &str, service: &'static str) -> Result<Self> {
@@ -62,9 +64,20 @@ impl Connection {
 
 fn emulator(host: &str, service: &str) -> Result<Connection> {
     let port = if service == "Queue" { 10001 } else { 10002 };
-    let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", host.trim_end_matches('/'));
+    let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", without_port(host)?);
     let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, EMULATOR_KEY)?);
     Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
+}
+
+/// Scheme and host of the emulator's proxy: the port is the service's.
+fn without_port(proxy: &str) -> Result<String> {
+    let url = Url::parse(proxy).ok().filter(|url| url.has_host());
+    let url = url.ok_or_else(|| {
+        Error::invalid_request(
+            "DevelopmentStorageProxyUri is no URL; it is like http://127.0.0.1, without a port",
+        )
+    })?;
+    Ok(format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
 /// `Name=value;…`; names without case.
@@ -194,6 +207,15 @@ mod tests {
         assert_eq!(parse("UseDevelopmentStorage=true").endpoint, "http://127.0.0.1:10002/devstoreaccount1");
         let proxied = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://box");
         assert_eq!(proxied.secondary.as_deref(), Some("http://box:10002/devstoreaccount1-secondary"));
+        for proxy in ["http://box/", "http://box:8888", "http://box:8888/path"] {
+            let text = format!("UseDevelopmentStorage=true;DevelopmentStorageProxyUri={proxy}");
+            assert_eq!(parse(&text).endpoint, "http://box:10002/devstoreaccount1", "{proxy}");
+        }
+        let v6 = parse("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://[::1]:8888");
+        assert_eq!(v6.endpoint, "http://[::1]:10002/devstoreaccount1");
+        let text = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=box";
+        let error = Connection::parse(text, "Table").unwrap_err().to_string();
+        assert!(error.contains("DevelopmentStorageProxyUri"), "{error}");
     }
 
     proptest! {

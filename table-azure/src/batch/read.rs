@@ -3,7 +3,7 @@ use table_core::model::{ETag, TableName};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written};
 use table_core::{Error, Result};
 
-use crate::rest::{Answer, Failure, Subject, no_etag};
+use crate::rest::{Answer, Failure, Subject, no_etag, pause};
 
 /// What became of a group: the outer status says nothing, every inner one counts.
 ///
@@ -35,9 +35,11 @@ fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
 }
 
 fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &GroupTransaction) -> Error {
-    let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(answer);
-    let index = failure.take_index();
-    let Some(operation) = group.operations().get(index) else {
+    let wait = pause(part.wait_millis, part.wait);
+    let mut failure = Failure::of_body(part.status, part.body.as_bytes()).within(part.code, wait, answer);
+    let index = failure.take_index().or_else(|| (group.len() == 1).then_some(0));
+    let named = index.and_then(|index| Some((index, group.operations().get(index)?)));
+    let Some((index, operation)) = named else {
         return failure.into_error(&Subject::Table(table), true);
     };
     let error = failure.into_error(&Subject::Entity(table, operation.key()), true);
@@ -65,6 +67,9 @@ fn unreadable(reason: &str) -> Error {
 pub(crate) struct Response<'a> {
     status: u16,
     etag: Option<&'a str>,
+    code: Option<&'a str>,
+    wait: Option<&'a str>,
+    wait_millis: Option<&'a str>,
     body: &'a str,
 }
 
@@ -100,7 +105,9 @@ fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
     let from = lines.at;
     let (to, _) = lines.seek_delimiter(boundary)?;
     lines.at = to;
-    Some(Response { status, etag: head.etag, body: &lines.text[from..to] })
+    let body = &lines.text[from..to];
+    let Head { etag, code, wait, wait_millis, .. } = head;
+    Some(Response { status, etag, code, wait, wait_millis, body })
 }
 
 /// A body, read line by line.
@@ -121,6 +128,20 @@ struct Head<'a> {
     first: &'a str,
     content_type: Option<&'a str>,
     etag: Option<&'a str>,
+    code: Option<&'a str>,
+    wait: Option<&'a str>,
+    wait_millis: Option<&'a str>,
+}
+
+impl<'a> Head<'a> {
+    #[inline]
+    fn take(&mut self, line: &'a str) {
+        self.content_type = self.content_type.or_else(|| field(line, "content-type"));
+        self.etag = self.etag.or_else(|| field(line, "etag"));
+        self.code = self.code.or_else(|| field(line, "x-ms-error-code"));
+        self.wait = self.wait.or_else(|| field(line, "retry-after"));
+        self.wait_millis = self.wait_millis.or_else(|| field(line, "x-ms-retry-after-ms"));
+    }
 }
 
 impl<'a> Lines<'a> {
@@ -159,8 +180,7 @@ impl<'a> Lines<'a> {
                 (_, "") => head.first = line,
                 _ => {}
             }
-            head.content_type = head.content_type.or_else(|| field(line, "content-type"));
-            head.etag = head.etag.or_else(|| field(line, "etag"));
+            head.take(line);
         }
     }
 }

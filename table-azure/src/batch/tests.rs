@@ -143,6 +143,27 @@ fn without_an_index_it_is_the_first_operation() {
 }
 
 #[test]
+fn a_refusal_that_says_nothing_blames_nobody() {
+    let error = outcome(&["HTTP/1.1 409 Conflict\r\n\r\n"]).unwrap_err();
+    assert_eq!((error.failed_index(), error.outcome()), (None, Outcome::NotApplied));
+}
+
+#[test]
+fn a_part_says_in_its_own_head_when_to_come_back() {
+    for wait in ["Retry-After: 7", "x-ms-retry-after-ms: 7000"] {
+        let part =
+            format!("HTTP/1.1 429 Too Many Requests\r\n{wait}\r\nx-ms-error-code: TooManyRequests\r\n\r\n");
+        let error = outcome(&[&part]).unwrap_err();
+        let after = Some(std::time::Duration::from_secs(7));
+        assert!(
+            matches!(error.kind(), ErrorKind::Throttled { retry_after } if *retry_after == after),
+            "{error}"
+        );
+        assert_eq!(error.answer().unwrap().code.as_deref(), Some("TooManyRequests"));
+    }
+}
+
+#[test]
 fn a_missing_table_is_the_groups_error_not_an_operations() {
     let error = refused("TableNotFound", "404 Not Found", "0:The table specified does not exist.");
     assert!(matches!(error.kind(), ErrorKind::TableNotFound { table } if table == "Orders"));

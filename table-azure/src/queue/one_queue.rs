@@ -12,7 +12,7 @@ use azure_storage_queue::models::{
 };
 use azure_storage_queue::{QueueClient, QueueClientOptions};
 use table_core::queue::{MessageId, Receipt};
-use table_core::store::ErrorKind;
+use table_core::store::{ErrorKind, Outcome};
 use table_core::{Error, Result};
 
 use super::message::{receipt, unreadable};
@@ -81,9 +81,9 @@ impl OneQueue {
         let message = QueueMessage { message_text: Some(text) };
         let content = message.try_into().map_err(|e| of_client(&e, false))?;
         let sent = self.timed(true, self.client.send_message(content, Some(options))).await?;
-        let sent = sent.into_model().map_err(|_| unreadable())?.items.unwrap_or_default().pop();
-        let sent = sent.ok_or_else(unreadable)?;
-        receipt(sent.message_id, sent.pop_receipt)
+        let sent = sent.into_model().ok().and_then(|sent| sent.items.unwrap_or_default().pop());
+        let receipt = sent.ok_or_else(unreadable).and_then(|sent| receipt(sent.message_id, sent.pop_receipt));
+        receipt.map_err(done)
     }
 
     pub(super) async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<ReceivedMessage>> {
@@ -109,7 +109,7 @@ impl OneQueue {
         let update = self.client.update_message(id.as_str(), token, seconds, None);
         let answer = self.timed(true, update).await.map_err(|e| self.void(id, e))?;
         let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
-        token.map(str::to_owned).ok_or_else(unreadable)
+        token.map(str::to_owned).ok_or_else(unreadable).map_err(done)
     }
 
     pub(super) async fn delete(&self, id: &MessageId, token: &str) -> Result<()> {
@@ -128,6 +128,11 @@ impl OneQueue {
             None => Error::new(kind),
         }
     }
+}
+
+/// An error of reading the answer: what it answers was done.
+fn done(error: Error) -> Error {
+    error.with_outcome(Outcome::Applied)
 }
 
 /// The queue that a URL names.

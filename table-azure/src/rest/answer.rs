@@ -22,6 +22,16 @@ impl Answer {
         text(&self.headers, &HeaderName::from_static(name))
     }
 
+    /// A part of where the next page starts. To leave out one that cannot be read would end the query too soon.
+    pub(crate) fn continuation(&self, name: &'static str) -> Result<Option<String>> {
+        match self.header(name) {
+            Some(text) if text.contains(char::REPLACEMENT_CHARACTER) => {
+                Err(ErrorKind::Service(format!("a continuation that is no text, in {name}")).into())
+            }
+            text => Ok(text.map(str::to_owned)),
+        }
+    }
+
     /// The new version of an entity that was written.
     pub(crate) fn written(&self) -> Result<Written> {
         let etag = text(&self.headers, &ETAG).map(ETag::from);

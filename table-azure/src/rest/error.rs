@@ -56,18 +56,22 @@ impl Failure {
         }
     }
 
-    /// The index in front of a group's message, `N:`, taken off; absent means the first operation.
-    pub(crate) fn take_index(&mut self) -> usize {
-        let Some((index, message)) = self.message.split_once(':') else { return 0 };
-        let Ok(index) = index.parse() else { return 0 };
+    /// The index in front of a group's message, `N:`, taken off; absent means the first operation, as long as there is
+    /// a message.
+    pub(crate) fn take_index(&mut self) -> Option<usize> {
+        let Some((index, message)) = self.message.split_once(':') else {
+            return (!self.message.is_empty()).then_some(0);
+        };
+        let Ok(index) = index.parse() else { return Some(0) };
         self.message = message.trim_start().to_owned();
-        index
+        Some(index)
     }
 
-    /// Takes over what only the outer answer of a group says.
-    pub(crate) fn within(mut self, outer: &Answer) -> Self {
+    /// Takes over what a part of a group's answer says in its own head, and then what only the outer answer says.
+    pub(crate) fn within(mut self, code: Option<&str>, wait: Option<Duration>, outer: &Answer) -> Self {
+        self.code = code.map(str::to_owned).or(self.code);
         self.request_id = outer.header("x-ms-request-id").map(str::to_owned);
-        self.retry_after = retry_after(outer);
+        self.retry_after = wait.or_else(|| retry_after(outer));
         self
     }
 
@@ -103,11 +107,13 @@ impl Failure {
             "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => ErrorKind::InvalidRequest(
                 format!("{}: check the account in the endpoint", self.explanation()),
             ),
-            "ResourceNotFound" | "EntityNotFound" => entity(subject, not_found),
-            "EntityAlreadyExists" => {
-                entity(subject, |table, key| ErrorKind::EntityAlreadyExists { table, key })
+            "ResourceNotFound" | "EntityNotFound" => {
+                self.of_entity(subject, |table, key| ErrorKind::EntityNotFound { table, key })
             }
-            "UpdateConditionNotSatisfied" | "ConditionNotMet" => precondition(subject),
+            "EntityAlreadyExists" => {
+                self.of_entity(subject, |table, key| ErrorKind::EntityAlreadyExists { table, key })
+            }
+            "UpdateConditionNotSatisfied" | "ConditionNotMet" => self.precondition(subject),
             "ServerBusy" => ErrorKind::Throttled { retry_after: self.retry_after },
             "OperationTimedOut" => ErrorKind::Timeout { after: self.elapsed },
             "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
@@ -122,13 +128,31 @@ impl Failure {
             401 => ErrorKind::Unauthorized(self.explanation()),
             403 => ErrorKind::Forbidden(self.explanation()),
             408 => ErrorKind::Timeout { after: self.elapsed },
-            412 => precondition(subject),
+            412 => self.precondition(subject),
             429 | 503 => ErrorKind::Throttled { retry_after: self.retry_after },
             400..=499 if self.code.is_some() => ErrorKind::InvalidRequest(self.explanation()),
             501 => ErrorKind::Unsupported { service: "the service", what: self.explanation() },
             500.. => ErrorKind::Transport(format!("the service failed: {}", self.explanation())),
-            status => ErrorKind::Service(format!("status {status}: {}", self.explanation())),
+            _ => self.unexpected(),
         }
+    }
+
+    fn precondition(self, subject: &Subject<'_>) -> ErrorKind {
+        self.of_entity(subject, |table, key| ErrorKind::PreconditionFailed { table, key })
+    }
+
+    /// What is about an entity. Of another subject only a 404 says something: that the table, which is deleted or
+    /// asked about, is itself what was not found.
+    fn of_entity(self, subject: &Subject<'_>, kind: impl FnOnce(String, String) -> ErrorKind) -> ErrorKind {
+        match subject {
+            Subject::Entity(table, key) => kind(table.to_string(), key.to_string()),
+            _ if self.status == 404 => table(subject, |table| ErrorKind::TableNotFound { table }),
+            _ => self.unexpected(),
+        }
+    }
+
+    fn unexpected(&self) -> ErrorKind {
+        ErrorKind::Service(format!("status {}: {}", self.status, self.explanation()))
     }
 
     fn advice(&self) -> &'static str {
@@ -165,28 +189,21 @@ fn table(subject: &Subject<'_>, kind: impl FnOnce(String) -> ErrorKind) -> Error
     })
 }
 
-fn entity(subject: &Subject<'_>, kind: impl FnOnce(String, String) -> ErrorKind) -> ErrorKind {
-    match subject {
-        Subject::Entity(table, key) => kind(table.to_string(), key.to_string()),
-        // A table that is deleted or asked about is itself the resource that was not found.
-        _ => table(subject, |table| ErrorKind::TableNotFound { table }),
-    }
-}
-
-const fn not_found(table: String, key: String) -> ErrorKind {
-    ErrorKind::EntityNotFound { table, key }
-}
-
-fn precondition(subject: &Subject<'_>) -> ErrorKind {
-    entity(subject, |table, key| ErrorKind::PreconditionFailed { table, key })
-}
-
-/// `x-ms-retry-after-ms`, or `Retry-After` in seconds.
 fn retry_after(answer: &Answer) -> Option<Duration> {
-    let number = |name| answer.header(name)?.trim().parse().ok();
-    number("x-ms-retry-after-ms")
-        .map(Duration::from_millis)
-        .or_else(|| number("retry-after").map(Duration::from_secs))
+    pause(answer.header("x-ms-retry-after-ms"), answer.header("retry-after"))
+}
+
+/// `x-ms-retry-after-ms`, or `Retry-After` in seconds or as a time
+/// (<https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>).
+pub(crate) fn pause(millis: Option<&str>, after: Option<&str>) -> Option<Duration> {
+    let millis = millis.and_then(|millis| millis.trim().parse().ok()).map(Duration::from_millis);
+    millis.or_else(|| {
+        let after = after?.trim();
+        after.parse().map(Duration::from_secs).ok().or_else(|| {
+            let at = DateTime::parse_from_rfc2822(after).ok()?.to_utc();
+            Some((at - Utc::now()).to_std().unwrap_or_default())
+        })
+    })
 }
 
 /// How far this machine's clock is from the service's, if that is more than a signature may be off.

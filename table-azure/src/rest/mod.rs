@@ -10,4 +10,4 @@ pub(crate) use answer::{Answer, no_etag, text};
 pub(crate) use client::{Call, Client, JSON};
 #[cfg(feature = "queue")]
 pub(crate) use client::{of_client, timed_out};
-pub(crate) use error::{Failure, Subject};
+pub(crate) use error::{Failure, Subject, pause};

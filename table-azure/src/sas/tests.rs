@@ -17,7 +17,8 @@ fn table() -> TableName {
     TableName::new("MyTable").unwrap()
 }
 
-/// The fields and their order: <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#version-2018-11-09-and-later>
+/// The fields and their order:
+/// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#version-2018-11-09-and-later>
 #[test]
 fn a_tables_signature_is_over_its_documented_text() {
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());

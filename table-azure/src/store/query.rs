@@ -48,7 +48,7 @@ impl Client {
         let answer = self.send(call).await?;
         let items = wire::decode_entities(&answer.body)?;
         let continued = |position| Continuation::new(&self.profile, table, query, position);
-        let continuation = next(&answer).map(continued);
+        let continuation = next(&answer)?.map(continued);
         Ok(Page { items, continuation })
     }
 }
@@ -59,10 +59,8 @@ fn names(select: &Select) -> String {
     Select::new(names).names().collect::<Vec<_>>().join(",")
 }
 
-fn next(answer: &Answer) -> Option<Position> {
-    let header = |name| answer.header(name).map(str::to_owned);
-    Some(Position {
-        first: header("x-ms-continuation-nextpartitionkey")?,
-        second: header("x-ms-continuation-nextrowkey"),
-    })
+fn next(answer: &Answer) -> Result<Option<Position>> {
+    let first = answer.continuation("x-ms-continuation-nextpartitionkey")?;
+    let second = answer.continuation("x-ms-continuation-nextrowkey")?;
+    Ok(first.map(|first| Position { first, second }))
 }

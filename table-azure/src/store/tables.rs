@@ -41,8 +41,8 @@ impl Client {
             self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
         let mut items = wire::decode_table_names(&answer.body)?;
         items.retain(|name| self.starts_with(name, prefix));
-        let continuation = answer.header("x-ms-continuation-nexttablename").map(|next| {
-            let position = Position { first: next.to_owned(), second: None };
+        let continuation = answer.continuation("x-ms-continuation-nexttablename")?.map(|first| {
+            let position = Position { first, second: None };
             Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
         });
         Ok(Page { items, continuation })

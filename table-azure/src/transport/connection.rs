@@ -6,7 +6,7 @@ use std::time::Duration;
 use azure_core::Bytes;
 use azure_core::http::Url;
 use http::{HeaderMap, Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
@@ -17,6 +17,9 @@ use super::relay::Relay;
 
 pub(super) type Message = Request<Full<Bytes>>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+/// Bytes of an answer, at most: a page has about 4 MiB, so more is no answer of the service and not kept in memory.
+const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 /// A connection to one server, with at most one request on it.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ struct Wire {
 /// Why there is no answer, with the request if nothing of it was sent.
 #[derive(Debug)]
 pub(super) struct Unanswered {
-    pub(super) cause: hyper::Error,
+    pub(super) cause: Box<dyn std::error::Error + Send + Sync>,
     pub(super) unsent: Option<Message>,
 }
 
@@ -71,14 +74,13 @@ impl Connection {
     /// Sends a request and reads the whole answer.
     pub(super) async fn exchange(&mut self, message: Message) -> Result<Response<Bytes>, Unanswered> {
         let answer = self.requests.try_send_request(message);
-        let answer = self
-            .wire
-            .driven_for(answer)
-            .await
-            .map_err(|mut error| Unanswered { unsent: error.take_message(), cause: error.into_error() })?;
+        let answer = self.wire.driven_for(answer).await.map_err(|mut error| Unanswered {
+            unsent: error.take_message(),
+            cause: error.into_error().into(),
+        })?;
         let (head, body) = answer.into_parts();
         self.kept = kept(&head.headers);
-        let body = self.wire.driven_for(body.collect()).await;
+        let body = self.wire.driven_for(Limited::new(body, LONGEST_ANSWER).collect()).await;
         let body = body.map_err(|cause| Unanswered { cause, unsent: None })?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }

@@ -80,7 +80,7 @@ fn unreachable(url: &Url, cause: impl Into<Box<dyn std::error::Error + Send + Sy
     Error::with_error(ErrorKind::Connection, cause, format!("no connection to {}", host(url)))
 }
 
-fn broken_off(cause: hyper::Error, unsent: bool) -> Error {
+fn broken_off(cause: Box<dyn std::error::Error + Send + Sync>, unsent: bool) -> Error {
     let kind = if unsent { ErrorKind::Connection } else { ErrorKind::Io };
     Error::with_error(kind, cause, "the exchange broke off")
 }

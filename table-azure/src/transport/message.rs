@@ -107,14 +107,13 @@ fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
 }
 
-/// The answer as policies see it. Headers that are not text are left out.
+/// The answer as policies see it. A header that is not UTF-8 is there all the same, with U+FFFD for what it has instead.
 pub(super) fn answer(answer: http::Response<Bytes>) -> AsyncRawResponse {
     let (head, body) = answer.into_parts();
     let mut headers = HashMap::with_capacity(head.headers.len());
     for (name, value) in &head.headers {
-        if let Ok(value) = value.to_str() {
-            headers.insert(received(name.as_str()), HeaderValue::from(value.to_owned()));
-        }
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        headers.insert(received(name.as_str()), HeaderValue::from(value));
     }
     AsyncRawResponse::from_bytes(head.status.as_u16().into(), Headers::from(headers), body)
 }

@@ -4,7 +4,7 @@ use table_core::model::{ETag, ValueRef};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Operation, OperationKind, TableStore, TableStoreExt};
 
-use super::server::{Server, answer};
+use super::server::{Answer, Server, answer};
 use super::{entity, group, key, query, run, store, table};
 
 const EMPTY: &str = r#"{"odata.metadata":"m","value":[]}"#;
@@ -45,6 +45,26 @@ async fn a_continuation_survives_a_web_client_and_belongs_to_its_query() {
     assert!(server.asked()[1].line.contains("&NextPartitionKey=1%218%21b%2F%2Bx%3D&NextRowKey=1%214%21MQ--"));
     assert!(store.query(&table(), &Query::new(), Some(&back)).await.is_err());
     assert_eq!(server.asked().len(), 2);
+}
+
+/// Not of the service, which encodes it; of a server that gives the key as it is.
+#[tokio::test]
+async fn a_continuation_is_utf_8_or_an_error_and_never_the_end() {
+    let letters = ("x-ms-continuation-NextPartitionKey", "\u{E9}");
+    let server = Server::start([answer("200 OK", &[letters], TWO), answer("200 OK", &[], EMPTY)]).await;
+    assert_eq!(store(&server).query_all(&table(), &Query::new()).await.unwrap().len(), 2);
+    assert!(server.asked()[1].line.contains("NextPartitionKey=%C3%A9 "));
+
+    for name in ["NextPartitionKey", "NextRowKey", "NextTableName"] {
+        let head =
+            format!("HTTP/1.1 200 OK\r\nx-ms-continuation-NextPartitionKey: 1\r\nx-ms-continuation-{name}: ");
+        let rest = format!("\r\ncontent-length: {}\r\n\r\n{EMPTY}", EMPTY.len());
+        let bytes = [head.as_bytes(), b"\xE9", rest.as_bytes()].concat();
+        let server = Server::start([Answer::Bytes(bytes)]).await;
+        let kind = if name == "NextTableName" { OperationKind::ListTables } else { OperationKind::Query };
+        let error = run(&store(&server), kind).await.unwrap_err().to_string();
+        assert!(error.contains("a continuation that is no text"), "{name}: {error}");
+    }
 }
 
 #[tokio::test]

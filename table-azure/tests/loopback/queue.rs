@@ -51,6 +51,20 @@ async fn a_lost_answer_leaves_open_what_changes_something() {
     }
 }
 
+/// The message is there, or hidden on: only its receipt is unknown.
+#[tokio::test]
+async fn a_success_that_cannot_be_read_was_done() {
+    for (call, status) in [(Call::Send, "201 Created"), (Call::Renew, "204 No Content")] {
+        for body in ["", "<QueueMessagesList></QueueMessagesList>", "rubbish"] {
+            let body = if call == Call::Renew { "" } else { body };
+            let server = Server::start([answer(status, &[("content-type", "application/xml")], body)]).await;
+            let error = call.run(&server).await.unwrap_err();
+            assert_eq!(error.outcome(), Outcome::Applied, "{call:?} {body}: {error}");
+            server.only();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_busy_service_says_when_to_come_back_and_is_asked_once() {
     let body = "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>Busy.</Message></Error>";

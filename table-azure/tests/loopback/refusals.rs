@@ -70,6 +70,22 @@ async fn codes_have_meanings() {
     }
 }
 
+/// A refusal of the whole group, or of a table, with the code of an entity does not say that the table is missing.
+#[tokio::test]
+async fn conflicts_are_not_missing_tables() {
+    for (status, code) in
+        [("412 x", "UpdateConditionNotSatisfied"), ("409 x", "EntityAlreadyExists"), ("412 x", "Other")]
+    {
+        for kind in [OperationKind::Transact, OperationKind::CreateTable] {
+            let error = refused(kind, answer(status, &[], &json(code, "Why."))).await;
+            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind} {code}: {error}");
+            assert!(error.to_string().contains(code) && !error.is_transient(), "{kind}: {error}");
+        }
+    }
+    let missing = answer("404 x", &[], &json("ResourceNotFound", "Why."));
+    assert!(refused(OperationKind::Transact, missing).await.is_table_not_found());
+}
+
 /// What a first program meets.
 #[tokio::test]
 async fn refusals_say_what_to_do() {
@@ -132,6 +148,19 @@ async fn a_busy_service_says_when_to_come_back() {
             assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
             assert!(error.is_transient());
         }
+    }
+}
+
+#[tokio::test]
+async fn a_busy_service_may_name_the_time_to_come_back() {
+    let at =
+        (chrono::Utc::now() + chrono::TimeDelta::hours(2)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    let past = "Fri, 09 Oct 2015 21:04:30 GMT";
+    for (time, hours) in [(at.as_str(), 1..2), (past, 0..1)] {
+        let busy = answer("503 Server Busy", &[("Retry-After", time)], &json("ServerBusy", "Busy."));
+        let error = refused(OperationKind::Get, busy).await;
+        let ErrorKind::Throttled { retry_after: Some(after) } = error.kind() else { panic!("{error}") };
+        assert!(hours.contains(&(after.as_secs() / 3600)), "{time}: {after:?}");
     }
 }
 

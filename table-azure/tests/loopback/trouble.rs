@@ -63,6 +63,15 @@ async fn no_connection_means_nothing_was_sent() {
     }
 }
 
+/// A page has about 4 MiB; what goes on and on is not kept in memory.
+#[tokio::test]
+async fn an_answer_without_an_end_is_given_up() {
+    let endless = "x".repeat((64 << 20) + 1);
+    let server = Server::start([answer("200 OK", &[], &endless)]).await;
+    let error = run(&store(&server), OperationKind::Query).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Transport(_)), "{error}");
+}
+
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     for kind in OPERATIONS {
