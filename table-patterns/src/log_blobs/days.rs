@@ -19,19 +19,14 @@ const FEW: usize = 31;
 /// The first moments of days, in their order.
 pub(super) type Found = BoxStream<'static, Result<DateTime<Utc>>>;
 
-/// The days that the range touches; of many, those that have blobs.
+/// The days that the range touches; of many, and of the future, those that have blobs.
 pub(super) fn days(blobs: Arc<dyn ObjectStore>, service: &str, range: &Range<Ticks>) -> Found {
-    let range = until_tomorrow(range);
+    let range = range.start.to_datetime()..range.end.to_datetime();
     let few: Vec<_> = calendar(&range).take(FEW + 1).collect();
-    if few.len() <= FEW {
+    if few.len() <= FEW && range.end <= Utc::now() + Days::new(1) {
         return stream::iter(few).map(Ok).boxed();
     }
     below(blobs, service.to_owned(), Vec::new(), range)
-}
-
-/// Nobody writes later than tomorrow by any clock.
-fn until_tomorrow(range: &Range<Ticks>) -> Range<DateTime<Utc>> {
-    range.start.to_datetime()..range.end.to_datetime().min(Utc::now() + Days::new(1))
 }
 
 fn calendar(range: &Range<DateTime<Utc>>) -> impl Iterator<Item = DateTime<Utc>> + use<> {

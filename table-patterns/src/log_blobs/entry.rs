@@ -52,9 +52,10 @@ pub struct LogEntry {
     delimiter: Option<char>,
 }
 
-/// The part of a JSON line after its time.
+/// The part of a JSON line after its time. Only raw JSON has line breaks, between its tokens.
 pub(super) fn json_record<R: Serialize>(record: &R) -> Result<String> {
-    serde_json::to_string(record).map_err(|e| unwritable(&e))
+    let text = serde_json::to_string(record).map_err(|e| unwritable(&e))?;
+    Ok(if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text })
 }
 
 /// Fields with a delimiter between them.

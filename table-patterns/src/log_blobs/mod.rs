@@ -17,16 +17,20 @@
 //! # Guarantees
 //! - Blobs are created, never changed and never overwritten: of two processes with the same number in mind,
 //!   one takes the next. A flush whose answer was lost is recognized by its header and not written twice.
-//! - The records of one [`LogWriter`] have times that never go back, and are read in their order. Those of
-//!   several writers come blob by blob within a directory.
+//! - The records of one [`LogWriter`] have times that do not go back, and are read in their order. Those of
+//!   several writers come blob by blob within a directory. Where the clock is set back by more than a minute, the log
+//!   goes back with it, in a new blob.
 //! - Nothing is dropped silently: what could not be stored stays in memory, is tried again, and makes
-//!   [`append`](LogWriter::append) fail once four buffers have gathered.
+//!   [`append`](LogWriter::append) fail once four buffers have gathered. Appends go on while a flush is under way,
+//!   however long that takes.
 //!
 //! # Failure windows
 //! A process that dies loses what it has not stored: with [`LogSync::Buffered`] at most [`LogOptions::max_age`] of
-//! records, or [`LogOptions::max_bytes`], whichever is reached first; with [`LogSync::Every`]`(n)`, fewer than `n` that
+//! records, or [`LogOptions::max_bytes`], whichever is reached first, and what comes while that is being stored, up to
+//! four buffers; with [`LogSync::Every`]`(n)`, fewer than `n` that
 //! were acknowledged; with `Every(1)` none. So does a machine that dies, if the blob store has on disk what it
-//! acknowledged: **open local files with** `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`. A record whose append failed or was cancelled may still be stored.
+//! acknowledged: **open local files with** `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`. At the end of a
+//! program, [`close`](LogWriter::close) tries for a few seconds; [`flush`](LogWriter::flush) until it succeeds loses nothing. A record whose append failed or was cancelled may still be stored.
 //!
 //! # Cost in requests
 //!
@@ -34,18 +38,21 @@
 //! |---|---|
 //! | append | 0; 1 per flush; in a new directory 1 more, to find the next number |
 //! | a number that another process took | 2 more each: it is looked at, and the next tried |
-//! | read a range | 1 list per day or page of names, 1 per blob; of more than 31 days 1, 1 per year and 1 per month more, and none for days without blobs |
+//! | read a range | 1 list per day or page of names, 1 per blob; of more than 31 days or days to come 1, 1 per year and 1 per month more, and none for days without blobs |
 //!
 //! # Limits, and when not to use it
-//! Times are those of the writer's clock. A reader holds one blob in memory, of the size of a buffer. Blob stores
+//! Times are those of the writer's clock. A writer holds four buffers at most, and one record; a reader one blob, of the
+//! size of a buffer. Blob stores
 //! without conditional creation cannot be used. Sorting the records of several writers by time is left to the reader.
 
 mod actor;
+mod buffer;
 mod days;
 mod entry;
 mod name;
 mod options;
 mod reader;
+mod saver;
 mod writer;
 
 pub use entry::LogEntry;

@@ -45,9 +45,8 @@ pub(super) fn number(path: &Path) -> Option<u32> {
     path.filename()?.strip_suffix(".log")?.parse().ok()
 }
 
-/// The first minute of a blob's directory, `(day, minute of the day, minutes)`.
+/// The first minute of the day of a blob's directory.
 pub(super) fn minutes(path: &Path) -> Option<u32> {
-    number(path)?;
     let hhmm = path.as_ref().rsplit('/').nth(1)?;
     let (hour, minute) = hhmm.split_at_checked(2)?;
     Some(hour.parse::<u32>().ok()? * 60 + minute.parse::<u32>().ok()?)

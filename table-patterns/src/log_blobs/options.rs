@@ -25,7 +25,7 @@ pub enum LogPeriod {
 /// When an append is answered, which says what a crash can lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogSync {
-    /// At once; stored when the buffer is full or old.
+    /// At once, also while others are being stored; stored when the buffer is full or old.
     Buffered,
     /// Every so many records the append waits until all are stored; 1 waits for each, together with
     /// those that come at the same time.

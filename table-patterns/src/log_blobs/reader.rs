@@ -12,21 +12,21 @@ use table_core::store::{Error, Result};
 use super::LogEntry;
 use super::days::days;
 use super::entry::Header;
-use super::name::{check_service, day, minutes};
+use super::name::{check_service, day, minutes, number};
 use crate::blob::{self, blob_error};
 
 /// The records of a service in a range of time: the first moment included, the last not.
 ///
 /// One list request for each day (or page of names), one request for each blob of the directories that the
-/// range touches; one blob and the names of a day are in memory. Where the range touches more than 31 days, those that
+/// range touches; one blob and the names of a day are in memory. Where the range touches more than 31 days, or ends
+/// more than a day in the future by the clock of this machine, the days that
 /// have blobs are looked for first: one request, and one for each year and each month that has any; so everything of a
-/// service may be asked for, `Ticks::MIN..Ticks::MAX`. Records of one writer come in their order;
-/// within a directory, those of several come blob by blob. Works for both formats and periods.
-///
-/// The range may end in the future: days are read up to the last that has blobs, at most to tomorrow.
+/// service may be asked for, `Ticks::MIN..Ticks::MAX`, whatever the clocks of its writers. Records of one writer come
+/// in their order; within a directory, those of several come blob by blob. Works for both formats and periods.
 ///
 /// # Errors
-/// As items, after which the stream goes on with the next blob: the blob store's, a damaged blob.
+/// As items, after which the stream goes on: the blob store's; a damaged blob, after those of its records that can
+/// be read.
 pub fn read_logs(
     blobs: Arc<dyn ObjectStore>,
     service: &str,
@@ -52,7 +52,7 @@ pub fn read_logs(
         async move { entries(&*blobs, &path?).await }
     });
     let entries = entries.flat_map(|found| match found {
-        Ok(found) => stream::iter(found).map(Ok).left_stream(),
+        Ok(found) => stream::iter(found).left_stream(),
         Err(error) => stream::iter([Err(error)]).right_stream(),
     });
     Box::pin(entries.try_filter(move |entry| std::future::ready(range.contains(&entry.time))))
@@ -66,18 +66,21 @@ async fn names(
     range: &Range<Ticks>,
 ) -> Result<Vec<Path>> {
     let all = blobs.list(Some(&day(service, of)?)).map_ok(|blob| blob.location);
-    let mut found: Vec<Path> = all.try_collect().await.map_err(blob_error)?;
+    let all: Vec<Path> = all.try_collect().await.map_err(blob_error)?;
     let end = Ticks::new(range.end.get() - 1).unwrap_or(Ticks::MIN);
     let (from, to) = (range.start.to_datetime(), end.to_datetime());
     // A directory may hold the hour after its name: one of minutes is looked at too often, never too rarely.
     let first = if from > of { from.hour() * 60 } else { 0 };
     let last = if to.date_naive() == of.date_naive() { to.hour() * 60 + to.minute() } else { u32::MAX };
-    found.retain(|path| minutes(path).is_some_and(|minute| (first..=last).contains(&minute)));
-    found.sort();
-    Ok(found)
+    let place = |path: Path| Some(((minutes(&path)?, number(&path)?), path));
+    let mut found: Vec<_> = all.into_iter().filter_map(place).collect();
+    found.retain(|((minute, _), _)| (first..=last).contains(minute));
+    found.sort_by_key(|(place, _)| *place);
+    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<LogEntry>> {
+/// The records of a blob; at their end an error if some cannot be read.
+async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogEntry>>> {
     // Nobody deletes one log blob of a day alone; where it is gone, the log was cleared.
     let Some(content) = blob::open(blobs, path).await? else { return Ok(Vec::new()) };
     let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
@@ -88,9 +91,10 @@ async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<LogEntry>> 
     let text = String::from_utf8(bytes.await?).map_err(|_| damaged())?;
     let (header, lines) = text.split_once('\n').ok_or_else(damaged)?;
     let (header, is_json) = Header::parse(header).ok_or_else(damaged)?;
-    let found: Vec<_> = lines
-        .lines()
-        .map(|line| LogEntry::parse(line, is_json).ok_or_else(damaged))
-        .collect::<Result<_>>()?;
-    if found.len() as u64 == header.records { Ok(found) } else { Err(damaged()) }
+    let found = lines.lines().filter_map(|line| LogEntry::parse(line, is_json));
+    let mut found: Vec<_> = found.map(Ok).collect();
+    if (found.len(), lines.lines().count()) != (header.records as usize, header.records as usize) {
+        found.push(Err(damaged()));
+    }
+    Ok(found)
 }

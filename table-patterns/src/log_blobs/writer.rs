@@ -99,10 +99,11 @@ impl LogWriter {
         self.ask(Command::Flush(done), answer).await
     }
 
-    /// Stores what is left and ends the log, for all clones.
+    /// Stores what is left and ends the log, for all clones. What fails is tried again for three seconds.
     ///
     /// # Errors
-    /// The blob store's: the records that were not stored are lost.
+    /// The blob store's: the records that were not stored are lost. To lose none, [`flush`](Self::flush)
+    /// until that succeeds.
     pub async fn close(self) -> Result<()> {
         let (done, answer) = oneshot::channel();
         self.ask(Command::Close(done), answer).await

@@ -23,7 +23,8 @@ impl<T: TableEntity> SpreadTable<T> {
     /// consumed. Two pages of each bucket are in memory. An error ends it.
     ///
     /// On a service without order it is an error, unless `narrow` asks for `sorted_on_client`, which reads
-    /// everything first. While a migration runs, an entity that it moves may be missed.
+    /// everything first. While a migration runs, an entity that is moved between the reads of its two buckets is
+    /// missed; points miss none.
     pub fn read<P, N>(&self, of: P, narrow: N) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T, P, N>
     where
         P: PartitionIn<T>,

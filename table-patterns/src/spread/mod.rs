@@ -32,12 +32,16 @@
 //! # Changing the number of buckets
 //! Change the number, the salt or both in the declaration and say [`SpreadTable::with_previous`] with what was there
 //! before; stop the writers that know only that; run [`SpreadTable::migrate`], **one at a time**; then leave `with_previous` out.
-//! Reads and writes work throughout, at more requests. To move an entity the migration marks the old row, which stops
-//! writers but not readers, inserts the new one and deletes the old. A reader looks at the new place first.
+//! Points work throughout, at more requests. To move an entity the migration marks the old row, which stops
+//! writers but not readers, inserts the new one and deletes the old. A reader looks at the new place first. A writer
+//! that meets an entity being moved waits and tries again, as for any conflict; a delete waits until
+//! the old row is gone, as it would be moved again. A version that was read before the move is not that after it.
+//!
+//! Only a read of a partition can miss an entity, which was moved behind its back; it has none twice.
 //!
 //! # Failure windows
-//! None without a previous number. A migration that dies leaves at most the entities it was moving marked: they are
-//! read as before, writing them fails with "being moved" until the migration is run again.
+//! None without a previous number. A migration that dies leaves at most the 16 entities it was moving marked: they are
+//! read as before; writing them fails with precondition failed, after the last attempt, until the migration is run again.
 //!
 //! # Cost in requests
 //!
@@ -45,8 +49,10 @@
 //! |---|---|---|
 //! | get | 1 | 1 if moved, 2 if not, 3 if missing |
 //! | insert | 1 | 2 |
-//! | replace, upsert, delete | 1 | 3 at most 5 |
-//! | update | 2 | 3 at most 5 |
+//! | replace | 1 | 2 if moved, 3 if not, and more for each conflict |
+//! | delete | 1 | 3, and more for each conflict |
+//! | upsert | 1 | 2 if moved, 3 if not, 5 if missing, and more for each conflict |
+//! | update | 2 | 2 if moved, 3 if not, and more for each conflict |
 //! | read a partition | 1 per bucket at least, in parallel | the larger number of buckets |
 //! | migrate | | 1 per page of the table, 3 per entity moved |
 //!

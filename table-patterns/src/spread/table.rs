@@ -8,9 +8,7 @@ use table_core::typed::{Discriminator, KeyOf, Spread, Table, TableEntity};
 use super::SpreadRow;
 use super::place::stored;
 use super::row::MOVING;
-
-/// Times that an operation without a version tries when others are faster.
-pub(super) const ATTEMPTS: u32 = 10;
+use crate::conflict::ATTEMPTS;
 
 /// A table whose logical partitions are spread over buckets. See the [module](super).
 ///
@@ -47,6 +45,7 @@ pub struct SpreadTable<T> {
     pub(super) table: Table<SpreadRow<T>>,
     pub(super) spread: Spread,
     pub(super) previous: Option<Spread>,
+    pub(super) attempts: u32,
 }
 
 impl<T: TableEntity> SpreadTable<T> {
@@ -72,7 +71,7 @@ impl<T: TableEntity> SpreadTable<T> {
         if !T::indexes().is_empty() {
             return refuse("it declares indexes, which a spread table does not maintain");
         }
-        Ok(Self { table: Table::new(store, name)?, spread, previous: None })
+        Ok(Self { table: Table::new(store, name)?, spread, previous: None, attempts: ATTEMPTS })
     }
 
     /// Also finds entities where they were with another number of buckets, or another salt, until
@@ -80,6 +79,14 @@ impl<T: TableEntity> SpreadTable<T> {
     #[must_use]
     pub fn with_previous(mut self, previous: impl Into<Spread>) -> Self {
         self.previous = Some(previous.into()).filter(|previous| *previous != self.spread);
+        self
+    }
+
+    /// Times that a write is tried when another writer, or a migration, is quicker: 10 unless told otherwise. It
+    /// pauses between them for a random time of up to half a second, one second in all with 10.
+    #[must_use]
+    pub const fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
         self
     }
 

@@ -3,9 +3,8 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::place::{logical, stored};
-use super::table::ATTEMPTS;
 use super::{SpreadRow, SpreadTable};
-use crate::conflict::{told_of, version_of};
+use crate::conflict::{Conflicts, told_of, version_of};
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Adds an entity that must not exist. One request; two while there is a previous number of buckets.
@@ -40,7 +39,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// while there is a previous number of buckets.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace); being moved: run the migration again.
+    /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (entity, version) = (value.to_entity()?, version.into());
         if self.previous_key(entity.key())?.is_none() {
@@ -56,22 +55,22 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Writes the entity, whatever was there. One request; more while there is a previous number of buckets.
     ///
     /// # Errors
-    /// A key or a value cannot be stored; being moved: run the migration again.
+    /// A key or a value cannot be stored; a conflict, after the last attempt.
     pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
         let entity = value.to_entity()?;
         if self.previous_key(entity.key())?.is_none() {
             return self.write(Operation::InsertOrReplace(self.here(entity)?)).await;
         }
-        let mut left = ATTEMPTS;
+        let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let done = match self.replace_if(value, IfMatch::Any).await {
                 Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => {
                     self.insert(value).await
                 }
-                done => done,
+                done => return done,
             };
             match done {
-                Err(error) if error.is_already_exists() && !error.is_ambiguous() && left > 1 => left -= 1,
+                Err(error) if error.is_already_exists() => conflicts.wait(error).await?,
                 done => return done,
             }
         }
@@ -82,18 +81,21 @@ impl<T: TableEntity> SpreadTable<T> {
     ///
     /// # Errors
     /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
-    /// last attempt; being moved.
+    /// last attempt.
     pub async fn update(
         &self,
         key: impl KeyOf<T>,
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<T> {
         let key = key.into_key();
-        let mut left = ATTEMPTS;
+        let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let row = self.existing(&key).await?;
+            if row.is_moving() {
+                conflicts.wait(self.moving(&key)).await?;
+                continue;
+            }
             let (place, version) = (self.place_of(&row)?, exact(&row)?);
-            self.check_moving(&row)?;
             let mut value = row.decode()?;
             change(&mut value)?;
             let entity = value.to_entity()?;
@@ -102,8 +104,7 @@ impl<T: TableEntity> SpreadTable<T> {
                 return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
             }
             match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
-                Err(error) if is_lost(&error) && left > 1 => left -= 1,
-                Err(error) => return Err(error),
+                Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {
                     let stored = T::from_entity(entity.with_system(written.etag, None));
                     return stored.map_err(|error| error.with_outcome(Outcome::Applied));
@@ -116,18 +117,11 @@ impl<T: TableEntity> SpreadTable<T> {
     /// there is a previous number of buckets.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. Being moved.
+    /// Precondition failed: another writer was faster, or it was moved. Entity not found.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version) = (key.into_key(), version.into());
-        let Some(previous) = self.previous_key(&key)? else {
+        if self.previous_key(&key)?.is_none() {
             return self.write(Operation::Delete(stored(&key, self.spread)?, version)).await.map(drop);
-        };
-        // What a migration left marked would come back once the new row is gone.
-        if let (Some(old), Some(_)) =
-            (self.table.get(&previous).await?, self.table.get(stored(&key, self.spread)?).await?)
-            && old.is_moving()
-        {
-            self.delete_if_there(previous, exact(&old)?).await?;
         }
         self.at_its_place(&key, &version, Operation::Delete).await.map(drop)
     }
@@ -146,31 +140,48 @@ impl<T: TableEntity> SpreadTable<T> {
         wanted: &IfMatch,
         operation: impl Fn(Key, IfMatch) -> Operation,
     ) -> Result<Written> {
-        let mut left = ATTEMPTS;
+        let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let row = self.existing(key).await?;
             let exactly = exact(&row)?;
-            if *wanted != IfMatch::Any && *wanted != exactly {
-                let (table, key) = (self.name().to_string(), key.to_string());
-                return Err(ErrorKind::PreconditionFailed { table, key }.into());
-            }
-            self.check_moving(&row)?;
-            match self.write(operation(self.place_of(&row)?, exactly)).await {
-                Err(error) if *wanted == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
-                done => return done,
-            }
+            let operation = operation(self.place_of(&row)?, exactly.clone());
+            let lost = if self.must_wait(&row, &operation).await? {
+                self.moving(key)
+            } else if *wanted != IfMatch::Any && *wanted != exactly {
+                return Err(self.changed(key));
+            } else {
+                match self.write(operation).await {
+                    Err(error) if *wanted == IfMatch::Any => error,
+                    done => return done,
+                }
+            };
+            conflicts.wait(lost).await?;
         }
     }
 
-    fn check_moving(&self, row: &SpreadRow<T>) -> Result<()> {
-        if !row.is_moving() {
-            return Ok(());
+    /// Whether a migration has begun to move the row and must come to an end before the operation. For a delete it is
+    /// not enough that the row is at its new place: what is left at the old one would be moved there again.
+    async fn must_wait(&self, row: &SpreadRow<T>, operation: &Operation) -> Result<bool> {
+        if row.is_moving() || !matches!(operation, Operation::Delete(..)) {
+            return Ok(row.is_moving());
         }
-        let text = format!(
-            "{} is being moved to another bucket: try again, or run `migrate` again",
-            row.entity.key()
-        );
-        Err(Error::invalid_request(text))
+        match self.previous_key(row.entity.key())? {
+            Some(previous) if previous.partition() != row.partition => {
+                self.table.get(previous).await.map(|left| left.is_some())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn changed(&self, key: &Key) -> Error {
+        let (table, key) = (self.name().to_string(), key.to_string());
+        ErrorKind::PreconditionFailed { table, key }.into()
+    }
+
+    fn moving(&self, key: &Key) -> Error {
+        self.changed(key).with_source(format!(
+            "{key} is being moved to another bucket: if no migration is under way, one died: run `migrate` again"
+        ))
     }
 
     pub(super) fn place_of(&self, row: &SpreadRow<T>) -> Result<Key> {
@@ -196,9 +207,4 @@ impl<T: TableEntity> SpreadTable<T> {
 /// The version that a row was read in.
 pub(super) fn exact<T>(row: &SpreadRow<T>) -> Result<IfMatch> {
     version_of(&row.entity)
-}
-
-/// Whether another writer, or a migration, was faster, for certain.
-fn is_lost(error: &Error) -> bool {
-    error.outcome() == Outcome::NotApplied && (error.is_precondition_failed() || error.is_entity_not_found())
 }

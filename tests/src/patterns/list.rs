@@ -16,6 +16,8 @@ macro_rules! pattern_tests {
             }
             log_blobs {
                 records_are_read_by_time
+                raw_json_is_one_record
+                any_clock_is_read
                 writers_share_the_numbers
                 cost_what_is_documented
             }
@@ -25,6 +27,10 @@ macro_rules! pattern_tests {
                 buckets_are_read_at_once
                 entities_keep_their_versions
                 the_number_of_buckets_changes
+            }
+            spread_moves {
+                readers_and_writers_go_on
+                what_is_deleted_stays_deleted (virtual_time)
             }
             large {
                 values_outgrow_their_rows

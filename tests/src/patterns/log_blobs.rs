@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use object_store::ObjectStore;
+use serde_json::value::RawValue;
 use table_core::model::Ticks;
 use table_patterns::clock::Clock;
 use table_patterns::log_blobs::{LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs};
@@ -89,6 +90,44 @@ pub async fn records_are_read_by_time(harness: &Harness) {
         assert_eq!(found.iter().map(text).collect::<Vec<_>>(), expected, "{format:?}");
         assert_eq!(found[0].time, time("2014-07-31T19:19:30Z"));
     }
+}
+
+/// JSON that somebody else has laid out is one record, with its numbers as they were written.
+pub async fn raw_json_is_one_record(harness: &Harness) {
+    let (blobs, watch) = (harness.blobs().await, Watch::new());
+    let log = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let text = "{\n  \"total\": 1.10,\r\n  \"lines\": [\"a\\nb\",\n12345678901234567890123]\r}";
+    let raw = RawValue::from_string(text.to_owned()).expect("JSON");
+    log.append(&raw).await.expect("a record");
+    log.append(&(1, &raw, "after")).await.expect("a record");
+    log.close().await.expect("stored");
+    let found = read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T19:00:00Z").await;
+    let expected = text.replace(['\n', '\r'], " ");
+    let texts: Vec<_> = found.iter().map(|entry| entry.text.as_str()).collect();
+    assert_eq!(texts, [expected.clone(), format!("[1,{expected},\"after\"]")]);
+}
+
+/// Records are found whatever the clock of their writer says, and a clock that was ahead and is set right is followed.
+pub async fn any_clock_is_read(harness: &Harness) {
+    let (blobs, watch) = (harness.blobs().await, Watch::new());
+    let log = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let centuries = 300 * 366 * 24 * 60;
+    for (n, minutes) in [0, centuries, -1, 2, -centuries].into_iter().enumerate() {
+        watch.advance(minutes);
+        log.append(&n).await.expect("a record");
+    }
+    log.close().await.expect("stored");
+    let numbers = |found: &[LogEntry]| -> Vec<u32> {
+        found.iter().map(|entry| entry.json().expect("a number")).collect()
+    };
+    let all = read_logs(Arc::clone(&blobs), "shop", Ticks::MIN..Ticks::MAX);
+    let all: Vec<_> = all.try_collect().await.expect("records");
+    assert_eq!(numbers(&all), [0, 4, 1, 2, 3]);
+    assert_eq!(all[2].time, all[3].time, "a clock that goes back by a minute is waited for");
+    assert_eq!(numbers(&read(&blobs, "2014-07-31T18:00:00Z", "2014-07-31T20:00:00Z").await), [0, 4]);
+    let start = format!("{}T00:00:00Z", &all[2].time.to_string()[..10]);
+    let end = Ticks::new(time(&start).get() + 24 * 60 * MINUTE).expect("a time").to_string();
+    assert_eq!(numbers(&read(&blobs, &start, &end).await), [1, 2, 3]);
 }
 
 /// Several writers of one service at once: no blob is overwritten, every acknowledged record is stored, and

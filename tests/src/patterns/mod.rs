@@ -2,6 +2,7 @@
 //! function for each behaviour. Give [`pattern_tests!`](crate::pattern_tests) a
 //! [`Backend`](crate::Backend), and it makes a test of each.
 
+mod before;
 mod bent;
 pub mod bulk;
 mod company;
@@ -30,6 +31,7 @@ pub mod models_in_time;
 pub mod relationship;
 pub mod series;
 pub mod spread;
+pub mod spread_moves;
 pub mod time_slice_trouble;
 pub mod time_slices;
 pub mod wide;

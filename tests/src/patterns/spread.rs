@@ -119,7 +119,7 @@ pub async fn entities_keep_their_versions(harness: &Harness) {
     assert!(events.delete(&key, IfMatch::Any).await.is_err_and(|error| error.is_entity_not_found()));
 }
 
-/// The number of buckets changes under readers and writers.
+/// The number of buckets changes, and everything is found before and after.
 pub async fn the_number_of_buckets_changes(harness: &Harness) {
     let (_events, table) = filled(harness, 60).await;
     let wider =

@@ -1,3 +1,5 @@
+mod trouble;
+
 use std::sync::Arc;
 use std::time::Duration;
 
