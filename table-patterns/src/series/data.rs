@@ -54,7 +54,7 @@ impl<S: SlotSet, V: Property> DataSeries<S, V> {
     /// Opens the series of a table. No request: the table must exist when it is used.
     ///
     /// # Errors
-    /// Two slots would share a property.
+    /// Two slots would share a property; more rows than a series has.
     pub fn new(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
         Self::with_codec(store, table, slots)
     }
@@ -64,7 +64,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// [`new`](DataSeries::new) with a codec that the type names: `DataSeries::<Hours, Wind, Grouped>::with_codec`.
     ///
     /// # Errors
-    /// Two slots would share a property.
+    /// As [`new`](DataSeries::new); a slot has no property, or can be larger than a row.
     pub fn with_codec(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
         let layout = Arc::new(Layout::new::<V, C>(slots)?);
         Ok(Self { store, table, layout, attempts: ATTEMPTS, of: PhantomData })
@@ -78,7 +78,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// row is full.
     ///
     /// # Errors
-    /// None, or slots of more properties than an entity has room for.
+    /// Slots of more properties than an entity has room for, or more rows than a series has.
     pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
         let layout = Arc::try_unwrap(self.layout);
         let layout = layout.map_err(|_| Error::invalid_request("set the slots per row before cloning"))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use table_core::model::Key;
 use table_core::query::Filter;
-use table_core::store::limits::{CUSTOM_PROPERTIES, ENTITY_BYTES};
+use table_core::store::limits::{CUSTOM_PROPERTIES, ENTITY_BYTES, PROPERTY_NAME_CHARS};
 use table_core::store::{Error, Result};
 
 use super::{SlotCodec, SlotSet};
@@ -13,6 +13,13 @@ use super::{SlotCodec, SlotSet};
 const SPARE_PROPERTIES: usize = 4;
 /// Bytes of a row that are left for its keys and for adapters.
 const SPARE_BYTES: usize = 8 * 1024;
+/// Bytes of a property of a row beside its value, with the longest name: the same for every set of slots, so that a set
+/// that grows stays where it is.
+const PROPERTY_BYTES: usize = 8 + 2 * PROPERTY_NAME_CHARS;
+/// Digits of a row's number.
+const DIGITS: usize = 6;
+/// The most rows of a series.
+const MOST_ROWS: usize = 1_000_000;
 
 #[derive(Debug)]
 pub(super) struct Layout<S> {
@@ -26,16 +33,25 @@ impl<S: SlotSet> Layout<S> {
     /// As many slots to a row as fit, whatever their values.
     pub(super) fn new<V, C: SlotCodec<V>>(slots: S) -> Result<Self> {
         check_names::<S, V, C>(&slots)?;
-        let suffixes = C::suffixes();
-        let properties = suffixes.len().max(1);
-        let name = (0..slots.count()).map(|i| slots.name(i).len()).max().unwrap_or(0);
-        let names: usize = suffixes.iter().map(|suffix| 8 + 2 * (name + suffix.len())).sum();
+        let properties = C::suffixes().len();
+        if properties == 0 {
+            return Err(Error::invalid_request(
+                "a slot without properties would never be set: give the type a field",
+            ));
+        }
         let by_count = most(properties);
-        let by_bytes = (ENTITY_BYTES - SPARE_BYTES) / (names + C::max_bytes());
+        let by_bytes = (ENTITY_BYTES - SPARE_BYTES) / (properties * PROPERTY_BYTES + C::max_bytes());
         match by_count.min(by_bytes) {
             0 => Err(Error::invalid_request("a slot that can be larger than a row: store it another way")),
-            per_row => Ok(Self { slots, per_row, properties }),
+            per_row => Self { slots, per_row, properties }.checked(),
         }
+    }
+
+    fn checked(self) -> Result<Self> {
+        if self.rows() > MOST_ROWS {
+            return Err(Error::limit("rows of a series", MOST_ROWS, self.rows()));
+        }
+        Ok(self)
     }
 
     pub(super) fn with_slots_per_row(self, slots: usize) -> Result<Self> {
@@ -43,7 +59,7 @@ impl<S: SlotSet> Layout<S> {
         if slots == 0 || slots > most {
             return Err(Error::limit("slots in a row of a series", most, slots));
         }
-        Ok(Self { per_row: slots, ..self })
+        Self { per_row: slots, ..self }.checked()
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -66,19 +82,20 @@ impl<S: SlotSet> Layout<S> {
         row * self.per_row..self.slots.count().min((row + 1) * self.per_row)
     }
 
+    /// The first row is the series' own; `!` sorts the others right behind it.
     pub(super) fn key(&self, series: &Key, row: usize) -> Result<Key> {
-        match self.rows() {
-            0 | 1 => Ok(series.clone()),
-            rows => {
-                let digits = digits(rows);
-                Key::new(series.partition(), format!("{}_{row:0digits$}", series.row()))
-            }
+        match row {
+            0 => Ok(series.clone()),
+            row => Key::new(series.partition(), format!("{}!{row:0DIGITS$}", series.row())),
         }
     }
 
     /// The row with this key, if it is one of the series.
     pub(super) fn row_at(&self, series: &Key, key: &Key) -> Option<usize> {
-        let number: usize = key.row().strip_prefix(series.row())?.strip_prefix('_')?.parse().ok()?;
+        let number = match key.row().strip_prefix(series.row())? {
+            "" => 0,
+            rest => rest.strip_prefix('!')?.parse().ok()?,
+        };
         (number < self.rows() && self.key(series, number).is_ok_and(|wanted| wanted == *key))
             .then_some(number)
     }
@@ -95,14 +112,6 @@ impl<S: SlotSet> Layout<S> {
 /// The most slots of so many properties that a row has room for.
 const fn most(properties: usize) -> usize {
     (CUSTOM_PROPERTIES - SPARE_PROPERTIES) / properties
-}
-
-/// The digits of a row's number: as many for each, so that keys sort as numbers do.
-const fn digits(rows: usize) -> usize {
-    match rows.saturating_sub(1) {
-        0..=999 => 3,
-        last => last.ilog10() as usize + 1,
-    }
 }
 
 /// Two properties of one name would be one value.

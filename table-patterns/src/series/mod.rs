@@ -10,11 +10,12 @@
 //! | series | PartitionKey | RowKey | properties |
 //! |---|---|---|---|
 //! | that fits one entity | the key's | the key's | one per slot: `H00` … `H23` |
-//! | that does not | the key's | the key's + `_000`, `_001`, …; of more than 1,000 rows `_0000`, … | the next slots in each |
+//! | that does not | the key's | the same; then the key's + `!000001`, `!000002`, … | the next slots in each |
 //!
-//! Which slots a row has follows from the type alone: at most 248 properties (four of the service's 252 are
-//! left for adapters, such as write ids) and 1 MiB of the largest values there can be. So a value is merged
-//! into its row without reading, whatever the row holds.
+//! Which slots a row has follows from the type of the values alone: at most 248 properties (four of the service's 252
+//! are left for adapters, such as write ids) and 1 MiB of the largest values there can be, with the longest names. So a
+//! value is merged into its row without reading, whatever the row holds; and a set of slots may
+//! grow at its end, also past an entity: what is stored stays where it is.
 //!
 //! # Guarantees
 //! - Setting a slot touches no other: concurrent updates of different slots never conflict, and of the same
@@ -39,7 +40,8 @@
 //! | delete | 1; where there are several rows 1 per 1,000 and 1 per 100 |
 //!
 //! # Limits, and when not to use it
-//! A `set_many` is one group transaction: 100 rows, 4 MiB. Many writers of one counter slow each other down: give
+//! A series has at most a million rows. A handle with fewer slots than there were reads and deletes those it knows. A
+//! `set_many` is one group transaction: 100 rows, 4 MiB. Many writers of one counter slow each other down: give
 //! each a slot and add up when reading. For a series without a fixed set of slots use a row per value: a log
 //! tail, or time slices.
 

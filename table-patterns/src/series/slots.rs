@@ -5,8 +5,8 @@ use table_core::store::{Error, Result};
 
 /// A fixed set of slots, in order: what a series has a value for.
 ///
-/// [`Hours`], [`Days`], [`Numbered`] and [`Enumerated`] are such sets; implement it for others. The name of a
-/// slot is its property's and must not change once data is stored.
+/// [`Hours`], [`Days`], [`Numbered`] and [`Enumerated`] are such sets; implement it for others. A set may grow at its
+/// end: the place and the name of a slot, which is its property's, must not change once data is stored.
 pub trait SlotSet: Debug + Send + Sync + 'static {
     /// A slot.
     type Slot: Debug + Send;
@@ -86,17 +86,33 @@ impl SlotSet for Days {
     }
 }
 
-/// Slots with numbers from 0: `M0000` … `M1439` for the minutes of a day.
+/// Slots with numbers from 0: `M0` … `M1439` for the minutes of a day. There may be more later, which changes the names
+/// of none.
+///
+/// ```
+/// use table_patterns::series::{Numbered, SlotSet};
+///
+/// assert_eq!(Numbered::new("M", 1440).name(7), "M7");
+/// assert_eq!(Numbered::new("M", 1440).with_digits(4).name(7), "M0007");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered {
     letter: &'static str,
     count: usize,
+    digits: usize,
 }
 
 impl Numbered {
     /// So many slots, whose names start with a text.
     pub const fn new(letter: &'static str, count: usize) -> Self {
-        Self { letter, count }
+        Self { letter, count, digits: 1 }
+    }
+
+    /// At least so many digits in each name, with zeros in front: for rows that other programs read. Never change it
+    /// once data is stored.
+    #[must_use]
+    pub const fn with_digits(self, digits: usize) -> Self {
+        Self { digits, ..self }
     }
 }
 
@@ -116,12 +132,12 @@ impl SlotSet for Numbered {
     }
 
     fn name(&self, index: usize) -> String {
-        let digits = self.count.saturating_sub(1).to_string().len();
+        let digits = self.digits;
         format!("{}{index:0digits$}", self.letter)
     }
 }
 
-/// The values of an enumeration, each with the name of its property.
+/// The values of an enumeration, each with the name of its property. Add new ones at the end.
 ///
 /// ```
 /// use table_patterns::series::{Enumerated, SlotSet};

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use table_core::model::{TableName, Ticks};
+use table_core::model::{Key, TableName, Ticks};
 use table_core::store::{Error, Result, TableStore, Written};
 use table_core::typed::{FromEntity, KeyOf, Table, TableEntity};
 use tokio::sync::OnceCell;
@@ -46,7 +46,7 @@ pub enum Reuse {
 /// let logins = TimeSlices::new(store, "Logins", Every::Day, |login: &Login| login.at)?;
 /// for day in ["2013-01-01", "2013-01-02", "2013-01-03"] {
 ///     let at = format!("{day}T08:00:00Z").parse()?;
-///     logins.insert(&Login { user: "ken".to_owned(), at }).await?; // 2 requests, then 1 for the same day
+///     logins.insert(&Login { user: "ken".to_owned(), at }).await?; // 3 requests, then 1 for the same day
 /// }
 /// let dropped = logins.drop_before("2013-01-03T00:00:00Z".parse()?).await?; // 1 to list, 1 per day
 /// assert_eq!(dropped.len(), 2);
@@ -119,7 +119,8 @@ impl<T: FromEntity> TimeSlices<T> {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What to do while a name is being deleted. Knows nothing of tables yet.
+    /// What to do while a name is being deleted. Knows nothing of tables yet. Handles that chose differently read and
+    /// write the same entities: each writes to the latest table of a slice that is there when it first asks.
     #[must_use]
     pub fn with_reuse(self, reuse: Reuse) -> Self {
         Self { shared: Arc::new(Shared { reuse, ..self.shared.fresh() }) }
@@ -150,28 +151,40 @@ impl<T: FromEntity> TimeSlices<T> {
         self.shared.table(&self.shared.slicing.name(at), 0)
     }
 
-    /// The entity of a moment with this key. One request; with generations, one to list the slice's tables and one for
-    /// each.
+    /// The entity of a moment with this key. One request where it is in the slice's first table; else one more to list
+    /// the slice's tables and one for each other. With [`Reuse::Generation`] they are listed first, and the latest is asked
+    /// first.
     ///
     /// # Errors
     /// The store's.
     pub async fn get(&self, at: Ticks, key: impl KeyOf<T>) -> Result<Option<T>> {
         let (name, key) = (self.shared.slicing.name(at), key.into_key());
-        let tables = match self.shared.reuse {
-            Reuse::Wait(_) => vec![self.shared.table(&name, 0)?],
-            Reuse::Generation => {
-                let of_name = self.list(&name).await?.into_iter().filter(|slice| slice.name == name);
-                of_name.map(|slice| slice.table).rev().collect()
-            }
+        let first = match self.shared.reuse {
+            Reuse::Wait(_) => Some(self.shared.table(&name, 0)?),
+            Reuse::Generation => None,
         };
-        for table in tables {
-            match Table::<T>::new(Arc::clone(&self.shared.store), table)?.get(&key).await {
-                Ok(None) => {}
-                Err(error) if is_gone(&error) => {}
-                found => return found,
+        if let Some(first) = &first
+            && let Some(found) = self.look(first, &key).await?
+        {
+            return Ok(Some(found));
+        }
+        for slice in
+            self.of_name(&name).await?.iter().rev().filter(|slice| Some(&slice.table) != first.as_ref())
+        {
+            if let Some(found) = self.look(&slice.table, &key).await? {
+                return Ok(Some(found));
             }
         }
         Ok(None)
+    }
+
+    /// An entity of a table that may be gone.
+    async fn look(&self, table: &TableName, key: &Key) -> Result<Option<T>> {
+        let table = Table::<T>::new(Arc::clone(&self.shared.store), table.clone())?;
+        match table.get(key).await {
+            Err(error) if is_gone(&error) => Ok(None),
+            found => found,
+        }
     }
 
     /// Everything in the family, until it is narrowed down.
@@ -193,7 +206,8 @@ impl<T: FromEntity> TimeSlices<T> {
 }
 
 impl<T: TableEntity> TimeSlices<T> {
-    /// Adds an entity to the slice of its time. One request; the first of a handle into a slice makes the table.
+    /// Adds an entity to the slice of its time. One request; the first of a handle into a slice looks for its tables,
+    /// and makes one.
     ///
     /// # Errors
     /// Entity already exists; the store's; the name is still being deleted.

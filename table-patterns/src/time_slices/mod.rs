@@ -17,21 +17,23 @@
 //! - An entity goes to the slice of its own time. Its table is made when it is needed: by one request of a
 //!   handle and its clones, however many insert at once; and remembered.
 //! - A query gives whole slices in the order of time, and exactly the entities of the period that was asked for.
-//! - [`TimeSlices::drop_before`] drops only slices that end by then. A slice dropped meanwhile is an empty one to
+//! - [`TimeSlices::drop_before`] drops only slices that end by then; a policy ([`Keep`]) only slices that have ended by the
+//!   time it is given, however many of the future wrong clocks have made. A slice dropped meanwhile is an empty one to
 //!   queries; an insert makes it again.
 //!
 //! # Failure windows
 //! Dropping stops where it fails; run it again. The service keeps a dropped name for a while (40 seconds and more).
 //! An insert into it waits ([`Reuse::Wait`]) or starts another generation ([`Reuse::Generation`]), by choice. With
 //! generations, while the old name becomes usable again, two processes can start different ones: queries read
-//! all, but one key can then be in both.
+//! all, but one key can then be in both. Handles that wait know generations of others: they read them, and write to the latest
+//! that is there.
 //!
 //! # Cost in requests
 //!
 //! | call | requests |
 //! |---|---|
-//! | insert | 1; the first of a handle into a slice 2, with generations up to 3 and 1 per name that cannot be used |
-//! | get | 1; with generations 1 to list the tables and 1 for each of the slice |
+//! | insert | 1; the first of a handle into a slice 3: it lists its tables and makes one; with generations 2 if there is one, 1 more per name that cannot be used |
+//! | get | 1 where it is in the first table, 2 if missing, 1 more for each generation; with generations 1 to list the tables and 1 for each of the slice |
 //! | query, count | 1 to list the tables, 1 per page of each slice; with a limit, of the slices until it is reached |
 //! | expired (a dry run) | 1 |
 //! | drop_before, retain | 1 to list, 1 per slice |

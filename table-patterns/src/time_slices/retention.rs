@@ -22,15 +22,15 @@ impl<T: FromEntity> TimeSlices<T> {
     /// What [`retain`](Self::retain) would drop: a dry run. One request.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; a negative age.
     pub async fn expired(&self, keep: Keep, now: Ticks) -> Result<Vec<Slice>> {
-        Ok(keep.expired(self.slices().await?, now))
+        keep.expired(self.slices().await?, now)
     }
 
     /// Drops what a policy does not keep. One request to list the tables, one for each slice.
     ///
     /// # Errors
-    /// As [`drop_before`](Self::drop_before).
+    /// As [`drop_before`](Self::drop_before) and [`expired`](Self::expired).
     pub async fn retain(&self, keep: Keep, now: Ticks) -> Result<Vec<Slice>> {
         self.drop_all(self.expired(keep, now).await?).await
     }

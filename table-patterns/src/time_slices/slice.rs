@@ -3,6 +3,7 @@ use std::ops::Range;
 
 use chrono::{DateTime, Datelike, Months, NaiveDate, TimeDelta, Timelike, Utc};
 use table_core::model::{TableName, Ticks};
+use table_core::store::{Error, Result};
 
 /// How time is cut into slices. Implement it for others than [`Every`].
 pub trait Slicing: Debug + Send + Sync + 'static {
@@ -92,28 +93,35 @@ impl Slice {
     }
 }
 
-/// What retention keeps.
+/// What retention keeps, of the slices that have begun and ended. It never drops the present slice, nor one of the future,
+/// which a clock that is ahead makes: drop those by [`drop_before`](super::TimeSlices::drop_before).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Everything that is younger than this, in whole slices.
+    /// Everything that is younger than this, in whole slices. Not negative.
     Younger(TimeDelta),
-    /// So many of the newest slices.
+    /// So many of the newest slices that are there, the present one among them, those of the future not.
     Newest(usize),
 }
 
 impl Keep {
     /// The slices to drop, of all there are in the order of time.
-    pub(super) fn expired(self, slices: Vec<Slice>, now: Ticks) -> Vec<Slice> {
+    pub(super) fn expired(self, slices: Vec<Slice>, now: Ticks) -> Result<Vec<Slice>> {
         let horizon = match self {
+            Self::Younger(age) if age < TimeDelta::zero() => {
+                return Err(Error::invalid_request(format!("an age of {age} would reach into the future")));
+            }
             Self::Younger(age) => now + -age,
-            Self::Newest(0) => Ticks::MAX,
+            Self::Newest(0) => now,
             Self::Newest(count) => {
-                let mut starts: Vec<Ticks> = slices.iter().map(|slice| slice.from).collect();
+                let begun = slices.iter().map(|slice| slice.from).filter(|from| *from <= now);
+                let mut starts: Vec<Ticks> = begun.collect();
                 starts.dedup();
                 starts.into_iter().rev().nth(count - 1).unwrap_or(Ticks::MIN)
             }
         };
-        slices.into_iter().filter(|slice| slice.before <= horizon).collect()
+        let mut expired = slices;
+        expired.retain(|slice| slice.before <= horizon.min(now));
+        Ok(expired)
     }
 }
 

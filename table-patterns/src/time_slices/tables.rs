@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use table_core::store::{Error, ErrorKind, Result, TableStoreExt};
 use table_core::typed::FromEntity;
+use tokio::sync::OnceCell;
 
 use super::family::Shared;
 use super::{Reuse, Slice, TimeSlices};
@@ -15,6 +16,8 @@ pub(super) const GENERATIONS: u32 = 100;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Slices that a handle remembers: more come only from clocks and data that are wrong.
+const KNOWN: usize = 10_000;
 
 impl<T: FromEntity> TimeSlices<T> {
     /// The tables of the family in the order of time. One request a page of 1000 tables.
@@ -34,24 +37,41 @@ impl<T: FromEntity> TimeSlices<T> {
         Ok(slices)
     }
 
+    /// The tables of a slice, in the order of generations.
+    pub(super) async fn of_name(&self, name: &str) -> Result<Vec<Slice>> {
+        let mut slices = self.list(name).await?;
+        slices.retain(|slice| slice.name == name);
+        Ok(slices)
+    }
+
     /// The slice's table, made at most once however many ask.
     pub(super) async fn made(&self, name: &str) -> Result<Slice> {
-        let cell = Arc::clone(self.shared.known().entry(name.to_owned()).or_default());
+        let cell = self.remembered(name);
         cell.get_or_try_init(|| self.make(name)).await.cloned()
     }
 
+    fn remembered(&self, name: &str) -> Arc<OnceCell<Slice>> {
+        let mut known = self.shared.known();
+        if known.len() >= KNOWN && !known.contains_key(name) {
+            known.clear();
+        }
+        Arc::clone(known.entry(name.to_owned()).or_default())
+    }
+
     async fn make(&self, name: &str) -> Result<Slice> {
-        match self.shared.reuse {
-            Reuse::Wait(at_most) => self.make_in_time(name, at_most).await,
-            Reuse::Generation => match self.list(name).await?.into_iter().rfind(|slice| slice.name == name) {
-                Some(latest) => Ok(latest),
-                None => self.make_generation(name).await,
-            },
+        let latest = self.of_name(name).await?.pop();
+        match (self.shared.reuse, latest) {
+            (Reuse::Wait(at_most), latest) => {
+                self.make_in_time(name, latest.map_or(0, |slice| slice.generation), at_most).await
+            }
+            (Reuse::Generation, Some(latest)) => Ok(latest),
+            (Reuse::Generation, None) => self.make_generation(name).await,
         }
     }
 
-    async fn make_in_time(&self, name: &str, at_most: Duration) -> Result<Slice> {
-        let table = self.shared.table(name, 0)?;
+    /// Asks for a table even if it was listed: it may be being deleted.
+    async fn make_in_time(&self, name: &str, generation: u32, at_most: Duration) -> Result<Slice> {
+        let table = self.shared.table(name, generation)?;
         let (started, mut pause) = (tokio::time::Instant::now(), FIRST_PAUSE);
         loop {
             match self.shared.store.create_table_if_missing(&table).await {

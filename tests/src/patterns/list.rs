@@ -100,6 +100,7 @@ macro_rules! pattern_tests {
             time_slice_trouble {
                 a_name_in_deletion_is_waited_for
                 or_another_generation_is_started
+                handles_of_either_choice_agree
                 a_drop_that_died_is_run_again
                 an_insert_that_died_is_run_again
             }
@@ -110,6 +111,7 @@ macro_rules! pattern_tests {
                 limits_bound_what_is_read
                 slices_are_cut_as_the_program_says
                 old_slices_are_dropped
+                the_future_drops_nothing
                 what_a_family_cannot_keep_is_refused
             }
             index_lists {
@@ -173,6 +175,8 @@ macro_rules! pattern_tests {
                 rows_never_grow_too_large
                 a_thousand_rows_and_one_keep_every_slot
                 slots_per_row_fit_a_row
+                of_a_set_that_grows_keep_all
+                values_are_booleans_and_times
                 what_dies_is_done_or_not
             }
             wide {

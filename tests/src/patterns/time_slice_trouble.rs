@@ -52,6 +52,30 @@ pub async fn or_another_generation_is_started(harness: &Harness) {
     assert_eq!(other.drop_before(at("2013-03-01T00:00:00Z")).await.expect("slices").len(), 2);
 }
 
+/// A handle that waits reads and writes the generations of one that does not.
+pub async fn handles_of_either_choice_agree(harness: &Harness) {
+    let family = family(harness);
+    let (hasty, faults) = faulty(harness, &family);
+    let hasty = hasty.with_reuse(Reuse::Generation);
+    let base = format!("{family}201302").parse().expect("a legal name");
+    faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).in_table(base));
+    let day = login("ken", "02-15T08:00");
+    hasty.insert(&day).await.expect("the next generation");
+
+    let patient = open(harness.store().clone(), &family);
+    let key = Login::key("ken", day.at).expect("a legal key");
+    assert_eq!(patient.get(day.at, &key).await.expect("an answer"), Some(day.clone()));
+    let again = patient.insert(&day).await.expect_err("it is there");
+    assert!(again.is_already_exists(), "{again}");
+    let other = login("kim", "02-16T08:00");
+    patient.insert(&other).await.expect("a new login");
+    let slices = patient.slices().await.expect("tables");
+    assert_eq!((slices.len(), slices[0].generation), (1, 1));
+    let key = Login::key("kim", other.at).expect("a legal key");
+    assert_eq!(hasty.get(other.at, &key).await.expect("an answer"), Some(other.clone()));
+    assert_eq!(hasty.query().all().await.expect("logins"), [day, other]);
+}
+
 /// An insert that died between making the table and using it is run again.
 pub async fn an_insert_that_died_is_run_again(harness: &Harness) {
     let mut crashes = 0;
@@ -73,7 +97,7 @@ pub async fn an_insert_that_died_is_run_again(harness: &Harness) {
             crashes += 1;
         }
     }
-    assert_eq!(crashes, 4);
+    assert_eq!(crashes, 6);
 }
 
 /// A drop that died is run again, and drops the rest.

@@ -76,16 +76,17 @@ pub async fn tables_are_made_when_needed(harness: &Harness) {
     let (logins, meter) = metered(harness, &family);
     let day = login("ken", "01-15T08:00");
     logins.insert(&day).await.expect("a new login");
-    assert_eq!(meter.total(), 2);
-    logins.insert(&login("ken", "01-31T23:59")).await.expect("a new login");
     assert_eq!(meter.total(), 3);
+    logins.insert(&login("ken", "01-31T23:59")).await.expect("a new login");
+    assert_eq!(meter.total(), 4);
     let error = logins.insert(&day).await.expect_err("it is there");
     assert!(error.is_already_exists(), "{error}");
     logins.insert_or_replace(&day).await.expect("an upsert");
     let key = Login::key("ken", day.at).expect("a legal key");
     let (found, cost) = meter.measure(logins.get(day.at, &key)).await;
     assert_eq!((found.expect("an answer"), cost.total()), (Some(day), 1));
-    assert_eq!(logins.get(at("2013-09-01T00:00:00Z"), &key).await.expect("no such slice"), None);
+    let (none, cost) = meter.measure(logins.get(at("2013-09-01T00:00:00Z"), &key)).await;
+    assert_eq!((none.expect("no such slice"), cost.total()), (None, 2));
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201301"]);
 }
 
@@ -98,7 +99,7 @@ pub async fn tables_are_made_once(harness: &Harness) {
     let written = join_all(many.iter().map(|login| logins.insert(login))).await;
     assert!(written.iter().all(Result::is_ok));
     assert_eq!(meter.snapshot().of_kind(OperationKind::CreateTable), 2);
-    assert_eq!(meter.total(), 42);
+    assert_eq!(meter.total(), 44);
     assert_eq!(logins.query().all().await.expect("logins").len(), 40);
 }
 
@@ -261,6 +262,29 @@ pub async fn old_slices_are_dropped(harness: &Harness) {
     logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("slices");
     other.insert(&login("late", "03-02T00:00")).await.expect("a new login");
     assert_eq!(names(&logins.slices().await.expect("tables")), ["201303", "201304"]);
+}
+
+/// What a clock that is ahead has made is not counted, and neither it nor the present slice is dropped by a policy.
+pub async fn the_future_drops_nothing(harness: &Harness) {
+    let family = family(harness);
+    let (logins, _) = metered(harness, &family);
+    fill(&logins).await;
+    for ahead in ["10-01T00:00", "11-01T00:00", "12-01T00:00"] {
+        logins.insert(&login("ahead", ahead)).await.expect("a new login");
+    }
+    let now = at("2013-04-20T00:00:00Z");
+    let plan = async |keep| logins.expired(keep, now).await.expect("a plan");
+    assert_eq!(names(&plan(Keep::Newest(3)).await), ["201301"]);
+    assert_eq!(names(&plan(Keep::Newest(1)).await), ["201301", "201302", "201303"]);
+    assert_eq!(names(&plan(Keep::Newest(0)).await), ["201301", "201302", "201303"]);
+    assert_eq!(names(&plan(Keep::Younger(TimeDelta::zero())).await), ["201301", "201302", "201303"]);
+    let future = Keep::Younger(TimeDelta::days(-90));
+    for error in [logins.expired(future, now).await, logins.retain(future, now).await] {
+        assert!(error.is_err_and(|error| error.to_string().contains("future")));
+    }
+    logins.retain(Keep::Newest(2), now).await.expect("slices");
+    let left = ["201303", "201304", "201310", "201311", "201312"];
+    assert_eq!(names(&logins.slices().await.expect("tables")), left);
 }
 
 #[derive(Debug, TableEntity)]
