@@ -12,8 +12,9 @@
 //! | what belongs to it | department | `empid_000123_2012`, `empid_000123_2013` |
 //!
 //! The keys are the structs' own templates: `"empid_{id:06}"` and `"empid_{id:06}_{year}"`. The prefix must end
-//! where no other entity's goes on: behind a part of fixed width, or behind a separator. `empid_{id}_` will do for
-//! any number, `empid_{id}` only for a padded one.
+//! where no other entity's goes on: behind a part of fixed width, or behind a separator. [`Compound::new`] refuses a
+//! key that ends in text, whose neighbours would be under it: give the template of the entity the separator that follows the
+//! text in the others', as in `"{name}_"` and `"{name}_{year}"`.
 //!
 //! # Guarantees
 //! One range query reads the entity with all of its rows, in the order of keys. Rows are written together in group
@@ -40,7 +41,7 @@ use table_core::model::{Entity, Key, PartitionKey};
 use table_core::query::{Filter, Select};
 use table_core::store::{Error, Operation, Result};
 use table_core::typed::{
-    FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableGroup, TableQuery,
+    FromEntity, KeyOf, PartitionIn, RowBounds, RowPrefix, Table, TableEntity, TableGroup, TableQuery,
 };
 
 use crate::conflict::{ATTEMPTS, Conflicts, version_of};
@@ -123,13 +124,21 @@ impl<R: FromEntity> Compound<R> {
     /// An entity and the rows whose keys go on from its own. No request.
     ///
     /// # Errors
-    /// `R` has encrypted properties and the store does not encrypt.
-    pub fn new<T: FromEntity>(table: &Table<T>, key: impl KeyOf<T>) -> Result<Self> {
-        let key = key.into_key();
+    /// The row key of `T` ends in text: other entities' keys go on from it, too. `R` has encrypted properties and the store does not encrypt.
+    pub fn new<T: TableEntity>(table: &Table<T>, key: impl KeyOf<T>) -> Result<Self> {
+        let (key, schema) = (key.into_key(), T::SCHEMA);
+        if schema.row_key_is_open {
+            return Err(Error::invalid_request(format!(
+                "the row key '{0}' of {1} ends in text, so that other entities' row keys start with one of its: end the \
+                 template in a separator, '{0}_', or name a prefix that does (`Compound::under`)",
+                schema.row_key, schema.rust_name
+            )));
+        }
         Self::under(table, key.partition_key(), RowPrefix::new(key.row()))
     }
 
-    /// The rows of a partition under a prefix. No request.
+    /// The rows of a partition under a prefix: of all whose row keys start with it, so let it end in a separator or a
+    /// part of fixed width. No request.
     ///
     /// # Errors
     /// A part of the prefix could not be encoded; `R` has encrypted properties and the store does not encrypt.

@@ -30,6 +30,8 @@ pub struct Schema {
     pub partition_key: &'static str,
     /// The template of the row key, for messages: `"empid_{id:06}"`.
     pub row_key: &'static str,
+    /// Whether the row key ends in text, so that others start with it: `ann`, `anna`.
+    pub row_key_is_open: bool,
     /// The properties, in the order they are written; flattened structs included.
     pub properties: &'static [PropertySchema],
     /// The declared indexes, in the order they are declared.

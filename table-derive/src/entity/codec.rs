@@ -10,6 +10,7 @@ use super::in_order;
 use super::model::Entity;
 use super::spread::Spread;
 use crate::fields::{Field, Role};
+use crate::template::Segment;
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let names = all_names(entity);
@@ -293,6 +294,7 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
             ::core::option::Option::Some(#krate::typed::Spread { buckets: #buckets, salt: #salt })
         },
     };
+    let is_open = row_key_is_open(entity);
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {
         #krate::typed::Schema {
@@ -302,12 +304,30 @@ fn schema(entity: &Entity<'_>) -> TokenStream {
             version: #version,
             partition_key: #partition,
             row_key: #row,
+            row_key_is_open: #is_open,
             properties: #properties,
             indexes: &[#(#indexes),*],
             spread: #spread,
             keeps_rest: #keeps_rest,
         }
     }
+}
+
+/// Whether the last part of the row key has no width: the compiler knows.
+fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let part = match entity.row.segments.last() {
+        Some(Segment::Part(part)) if part.width.is_none() && part.shards.is_none() => part,
+        _ => return quote!(false),
+    };
+    let field = entity.fields.iter().find(|field| field.ident == part.field);
+    field.map_or_else(
+        || quote!(false),
+        |field| {
+            let ty = field.value_type();
+            quote!(::core::option::Option::is_none(&<#ty as #krate::model::KeyPart>::WIDTH))
+        },
+    )
 }
 
 /// The properties of all fields, in the order they are written, as a slice.

@@ -94,6 +94,7 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 version: 1,
                 partition_key: "",
                 row_key: "",
+                row_key_is_open: false,
                 properties: &[],
                 indexes: &[],
                 spread: ::core::option::Option::None,

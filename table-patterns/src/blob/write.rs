@@ -91,6 +91,12 @@ pub(crate) async fn delete(store: &dyn ObjectStore, path: &Path) -> Result<()> {
     }
 }
 
+/// Whether [`store_time`] made this blob.
+pub(crate) fn is_clock(directory: &Path, blob: &Path) -> bool {
+    let name = blob.as_ref().strip_prefix(directory.as_ref()).and_then(|rest| rest.strip_prefix("/clock/"));
+    name.is_some_and(|name| Uuid::try_parse(name).is_ok())
+}
+
 /// The time by the clock that gives blobs their times: no clocks are compared. Three requests.
 pub(crate) async fn store_time(store: &dyn ObjectStore, directory: &Path) -> Result<DateTime<Utc>> {
     let path =

@@ -103,7 +103,7 @@ impl CopyJob {
     /// Copies. One request a page of 1000, one a group of up to 100; with a name one more at the start and
     /// at the end, and one per 10,000 rows.
     ///
-    /// While some rows are written the next are read: at most 20,000, or 16 MiB and a page, are in memory.
+    /// While some rows are written the next are read: at most 10,000 of each, or 16 MiB and a page, are in memory.
     ///
     /// # Errors
     /// The stores', with what was written before left in place; a row that the target refuses, named.

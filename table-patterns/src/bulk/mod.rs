@@ -17,11 +17,14 @@
 //!   grow, and after a failure part of it is there.
 //! - An operation that a group transaction fails for is taken out, reported, and the others are sent
 //!   again. A group that is too large in the exact form that is sent is split.
+//! - An input without end is written as it comes: a group that does not fill is sent when its first operation has
+//!   waited for [`BulkOptions::waiting_for`] and there is nothing to read.
 //! - Memory is bounded by [`BulkOptions`], whatever the number of entities or partitions. The input is
 //!   read only as fast as it is written.
 //!
 //! # Failure windows
-//! A program that dies in the middle leaves what was written. Upserts and deletes can be run again from the
+//! A program that dies in the middle leaves what was written; what was read and waits for its group to fill, at most
+//! [`BulkOptions::waiting_for`] while the input is slow, is not. Upserts and deletes can be run again from the
 //! start; a [`CopyJob`] with a name goes on where it was. A scan is not a snapshot: an entity
 //! written while it runs may be missed or seen, and a copy of a table in use must be compared and repeated.
 //! Blobs that rows refer to ([large entities](crate::large), indexes in blobs) are neither copied nor deleted.

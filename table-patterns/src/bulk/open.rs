@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use table_core::model::TableName;
 use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile};
+use tokio::time::Instant;
 
 /// A group that is ready to be sent.
 #[derive(Debug)]
@@ -9,6 +10,7 @@ pub(super) struct Batch {
     pub(super) table: TableName,
     pub(super) group: GroupTransaction,
     bytes: usize,
+    since: Instant,
 }
 
 /// Groups that wait for more operations of their partitions: by age, and by partition.
@@ -65,6 +67,11 @@ impl OpenGroups {
         self.close(age)
     }
 
+    /// Since when the oldest group waits.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.by_age.first_key_value().map(|(_, batch)| batch.since)
+    }
+
     /// Whether more waits than that.
     pub(super) fn exceeds(&self, operations: usize, bytes: usize) -> bool {
         self.operations > operations || self.bytes > bytes
@@ -78,7 +85,7 @@ impl OpenGroups {
         let group = GroupTransaction::new(table_core::model::PartitionKey::new(partition)?, profile);
         let age = self.next;
         self.next += 1;
-        self.by_age.insert(age, Batch { table: table.clone(), group, bytes: 0 });
+        self.by_age.insert(age, Batch { table: table.clone(), group, bytes: 0, since: Instant::now() });
         self.by_partition.entry(table.clone()).or_default().insert(partition.into(), age);
         Ok(age)
     }

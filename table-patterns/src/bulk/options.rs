@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use table_core::adapter::RetryPolicy;
 
 /// How much bulk work does at once, and how it retries.
@@ -16,6 +18,8 @@ pub struct BulkOptions {
     pub waiting_operations: usize,
     /// Bytes of the operations that wait.
     pub waiting_bytes: usize,
+    /// How long an operation waits, where the input is slower than that; [`Duration::MAX`] for as long as it takes.
+    pub waiting_for: Duration,
     /// How requests are repeated, by the rules of [`Retrying`](table_core::adapter::Retrying); `None`
     /// where the store below retries already.
     pub retry: Option<RetryPolicy>,
@@ -27,12 +31,14 @@ pub struct BulkOptions {
 }
 
 impl Default for BulkOptions {
-    /// 16 requests in flight, 10,000 operations or 32 MiB waiting, the default retries, everything tried.
+    /// 16 requests in flight, 10,000 operations or 32 MiB waiting for 5 seconds, the default retries, everything
+    /// tried.
     fn default() -> Self {
         Self {
             parallelism: 16,
             waiting_operations: 10_000,
             waiting_bytes: 32 * 1024 * 1024,
+            waiting_for: Duration::from_secs(5),
             retry: Some(RetryPolicy::default()),
             stops_at_failure: false,
             writes_indexed: false,
@@ -53,6 +59,14 @@ impl BulkOptions {
     #[must_use]
     pub fn with_waiting(mut self, operations: usize, bytes: usize) -> Self {
         (self.waiting_operations, self.waiting_bytes) = (operations.max(1), bytes.max(1));
+        self
+    }
+
+    /// Another bound on the time that an operation waits for others while the input has nothing to read: shorter
+    /// where the input depends on outcomes, longer where requests are dearer than time.
+    #[must_use]
+    pub const fn with_waiting_for(mut self, time: Duration) -> Self {
+        self.waiting_for = time;
         self
     }
 

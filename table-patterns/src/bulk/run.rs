@@ -1,11 +1,14 @@
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::pending;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, Either, select};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use futures_util::{Stream, StreamExt};
+use futures_util::{FutureExt, Stream, StreamExt};
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, Operation, Result, ServiceProfile};
+use tokio::time::{Instant, sleep_until};
 
 use super::open::{Batch, OpenGroups};
 use super::send::Sender;
@@ -23,6 +26,8 @@ pub(super) struct Run<S> {
     failure: Option<Error>,
     /// Read, and on an entity that another operation is about to write.
     held: Option<Item>,
+    /// Read, and of a table of which is asked whether it holds indexes.
+    asked: Option<(Item, BoxFuture<'static, Result<bool>>)>,
     open: OpenGroups,
     closed: VecDeque<Batch>,
     in_flight: FuturesUnordered<BoxFuture<'static, Vec<BulkOutcome>>>,
@@ -39,6 +44,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             input: Some(Box::pin(input)),
             failure: None,
             held: None,
+            asked: None,
             open: OpenGroups::default(),
             closed: VecDeque::new(),
             in_flight: FuturesUnordered::new(),
@@ -61,6 +67,10 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
                 if let Some(outcomes) = self.retake(item).await {
                     return Some(outcomes);
                 }
+            } else if self.asked.is_some() {
+                if let Some(outcomes) = self.ask().await {
+                    return Some(outcomes);
+                }
             } else if self.input.is_none() {
                 match self.open.close_oldest() {
                     Some(batch) => self.closed.push_back(batch),
@@ -81,40 +91,69 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         self.answer().await
     }
 
-    /// Reads on, unless an answer comes first.
+    /// Reads on, unless an answer comes first, or the oldest group has waited long enough.
     async fn read(&mut self) -> Option<Outcomes> {
+        let age = self.age();
         let input = self.input.as_mut()?;
-        let item = if self.in_flight.is_empty() {
-            input.next().await
-        } else {
-            match select(input.next(), self.in_flight.next()).await {
-                Either::Left((item, _)) => item,
-                Either::Right((answered, _)) => return answered.map(|outcomes| self.free(outcomes)),
-            }
+        let item = tokio::select! {
+            biased;
+            item = input.next() => item,
+            Some(outcomes) = self.in_flight.next() => return Some(self.free(outcomes)),
+            () = reached(age) => return self.close_oldest(),
         };
         match item {
-            Some(Ok(item)) => match self.admit(&item.0).await {
-                Ok(()) => self.take(item),
-                Err(error) => self.stop(Some(error)),
-            },
+            Some(Ok(item)) => self.admit(item),
             Some(Err(error)) => self.stop(Some(error)),
             None => self.stop(None),
         }
     }
 
-    /// Refuses a table whose indexes would go stale.
-    async fn admit(&mut self, table: &TableName) -> Result<()> {
-        if self.busy.contains_key(table) {
-            return Ok(());
+    /// Takes what goes to a table that is known; else asks whether its indexes would go stale.
+    fn admit(&mut self, item: Item) -> Option<Outcomes> {
+        if self.options.writes_indexed {
+            self.busy.entry(item.0.clone()).or_default();
         }
-        if !self.options.writes_indexed && index::is_indexed(&**self.sender.store(), table).await? {
-            return Err(Error::invalid_request(format!(
-                "the table '{table}' holds indexes, which a bulk write would leave stale: write it through \
-                 `IndexedTable`, or bring their entries along (`write_indexed`)"
-            )));
+        if self.busy.contains_key(&item.0) {
+            return self.take(item);
         }
-        self.busy.insert(table.clone(), HashSet::new());
-        Ok(())
+        let (store, table) = (Arc::clone(self.sender.store()), item.0.clone());
+        self.asked = Some((item, async move { index::is_indexed(&*store, &table).await }.boxed()));
+        None
+    }
+
+    /// Waits for the answer of that, unless one to a write comes first.
+    async fn ask(&mut self) -> Option<Outcomes> {
+        let age = self.age();
+        let (_, question) = self.asked.as_mut()?;
+        let is_indexed = tokio::select! {
+            biased;
+            answer = question => answer,
+            Some(outcomes) = self.in_flight.next() => return Some(self.free(outcomes)),
+            () = reached(age) => return self.close_oldest(),
+        };
+        let (item, _) = self.asked.take()?;
+        match is_indexed {
+            Ok(false) => {
+                self.busy.insert(item.0.clone(), HashSet::new());
+                self.take(item)
+            }
+            Ok(true) => self.stop(Some(Error::invalid_request(format!(
+                "the table '{}' holds indexes, which a bulk write would leave stale: write it through \
+                 `IndexedTable`, or bring their entries along (`write_indexed`)",
+                item.0
+            )))),
+            Err(error) => self.stop(Some(error)),
+        }
+    }
+
+    /// When the oldest group has waited long enough.
+    fn age(&self) -> Option<Instant> {
+        self.open.oldest()?.checked_add(self.options.waiting_for)
+    }
+
+    fn close_oldest(&mut self) -> Option<Outcomes> {
+        self.closed.extend(self.open.close_oldest());
+        None
     }
 
     fn stop(&mut self, failure: Option<Error>) -> Option<Outcomes> {
@@ -171,5 +210,13 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             self.input = None;
         }
         outcomes.into_iter().map(Ok).collect()
+    }
+}
+
+/// When that time has come; never without one.
+async fn reached(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
     }
 }

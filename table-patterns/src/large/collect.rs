@@ -1,16 +1,18 @@
+use std::collections::{BTreeSet, HashMap};
+use std::future::ready;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectMeta;
+use object_store::path::Path;
 use table_core::model::{Entity, Key};
 use table_core::query::Select;
-use table_core::store::{Error, Result, TableStore as _};
+use table_core::store::{Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
 use super::place::directory;
 use super::reference::{Told, told};
-use super::row::large;
 use super::{BlobContext, LargeTable};
 use crate::blob::{self, blob_error};
 
@@ -31,48 +33,30 @@ pub struct Collected {
     pub used: u64,
     /// Blobs younger than the grace period, not looked at.
     pub young: u64,
-    /// Blobs that no row refers to.
+    /// Blobs that no row refers to, and what a collection that died left of telling the blob store's time.
     pub orphans: u64,
     /// Blobs that this library did not name; they stay.
     pub foreign: u64,
 }
 
-/// The row looked at last: the names of its blobs come together.
-#[derive(Default)]
-struct Seen {
-    key: Option<Key>,
-    row: Option<Entity>,
-    /// The properties that were asked for.
-    properties: Vec<String>,
-}
+/// Names that are looked at together.
+const PAGE: usize = 1000;
 
-impl Seen {
-    fn knows(&self, context: &BlobContext) -> bool {
-        self.key.as_ref() == Some(&context.key) && self.properties.contains(&context.property)
-    }
-
-    /// Whether the row refers to the blob. What cannot be read may be a reference of a version to come.
-    fn uses(&self, context: &BlobContext) -> bool {
-        let value = self.row.as_ref().and_then(|row| row.get(&context.property));
-        match value.and_then(told) {
-            Some(Told::Blob(reference)) => reference.id == context.id,
-            Some(Told::Unreadable) => true,
-            None => false,
-        }
-    }
-}
+/// The blobs of an entity, each with what its name says.
+type OfEntity = Vec<(Path, BlobContext)>;
 
 impl<T: TableEntity> LargeTable<T> {
     /// Finds blobs that are older than `grace` and that no row refers to, and removes them if asked. It goes
     /// by what the rows say, of whatever type or schema version they are: blobs of the table's other types are looked
     /// after too.
     ///
-    /// One request for each entity with old blobs, and at most one more for each of its properties that is no large one of
-    /// `T`; three for the blob store's time, one per page of names and one per orphan. Run it as often as orphans
-    /// may pile up; several at once do no harm.
+    /// One request for each entity with old blobs (of each page of names that its blobs are in), so many at once as the
+    /// options say ([`LargeOptions::concurrency`](super::LargeOptions)); three for the blob store's time, one per page of
+    /// names and one per orphan. Run it as often as orphans may pile up; several at once do no harm.
     ///
     /// # Errors
-    /// The stores'. `grace` is not longer than the write deadline: it would take blobs of writes in flight.
+    /// The stores'. `grace` is not longer than the write deadline: it would take blobs of writes in flight. The table is
+    /// missing: if it was dropped, [`delete_table`](Self::delete_table) removes its blobs.
     pub async fn collect(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
         let deadline = self.options().write_deadline;
         if grace <= deadline {
@@ -89,50 +73,111 @@ impl<T: TableEntity> LargeTable<T> {
         let directory = directory(&self.options().root, self.name())?;
         let now = blob::store_time(&**self.blobs(), &directory).await?;
         let grace = TimeDelta::from_std(grace).unwrap_or(TimeDelta::MAX);
-        let mut names = self.blobs().list(Some(&directory));
-        let (mut found, mut seen) = (Collected::default(), Seen::default());
-        while let Some(blob) = names.try_next().await.map_err(blob_error)? {
-            if now.signed_duration_since(blob.last_modified) < grace {
-                found.young += 1;
+        let names = self.blobs().list(Some(&directory)).try_chunks(PAGE);
+        let mut names = names.map_err(|error| blob_error(error.1));
+        let mut found = Collected::default();
+        while let Some(page) = names.try_next().await? {
+            let (old, young): (Vec<_>, Vec<_>) =
+                page.into_iter().partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
+            found.young += young.len() as u64;
+            found.add(self.judge_page(&directory, old, mode).await?);
+        }
+        Ok(found)
+    }
+
+    /// Judges old blobs, those of an entity together and of several entities at once.
+    async fn judge_page(
+        &self,
+        directory: &Path,
+        blobs: Vec<ObjectMeta>,
+        mode: CollectMode,
+    ) -> Result<Collected> {
+        let (mut found, mut entities) = (Collected::default(), HashMap::<Key, OfEntity>::new());
+        for ObjectMeta { location, .. } in blobs {
+            match BlobContext::parse(&self.options().root, self.name(), &location) {
+                Some(context) => {
+                    entities.entry(context.key.clone()).or_default().push((location, context));
+                }
+                None if blob::is_clock(directory, &location) => {
+                    found.orphans += 1;
+                    self.take(&location, mode).await?;
+                }
+                None => found.foreign += 1,
+            }
+        }
+        let judged = entities.into_iter().map(|(key, blobs)| self.judge(key, blobs, mode));
+        let judged = stream::iter(judged).buffer_unordered(self.options().concurrency.max(1));
+        let add = |mut found: Collected, more| async move {
+            found.add(more);
+            Ok(found)
+        };
+        judged.try_fold(found, add).await
+    }
+
+    /// Judges the blobs of an entity by its row. One request.
+    async fn judge(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
+        let properties: BTreeSet<_> = blobs.iter().map(|(_, context)| &*context.property).collect();
+        let row = self.store().get(self.name(), &key, Some(&Select::new(properties))).await?;
+        let mut found = Collected::default();
+        for (blob, context) in &blobs {
+            if row.as_ref().is_some_and(|row| uses(row, context)) {
+                found.used += 1;
             } else {
-                self.judge(&blob, mode, &mut found, &mut seen).await?;
+                found.orphans += 1;
+                self.take(blob, mode).await?;
             }
         }
         Ok(found)
     }
 
-    async fn judge(
-        &self,
-        blob: &ObjectMeta,
-        mode: CollectMode,
-        found: &mut Collected,
-        seen: &mut Seen,
-    ) -> Result<()> {
-        let Some(context) = BlobContext::parse(&self.options().root, self.name(), &blob.location) else {
-            found.foreign += 1;
-            return Ok(());
-        };
-        if !seen.knows(&context) {
-            *seen = self.look(&context).await?;
-        }
-        if seen.uses(&context) {
-            found.used += 1;
-            return Ok(());
-        }
-        found.orphans += 1;
+    async fn take(&self, blob: &Path, mode: CollectMode) -> Result<()> {
         match mode {
             CollectMode::Report => Ok(()),
-            CollectMode::Remove => blob::delete(&**self.blobs(), &blob.location).await,
+            CollectMode::Remove => blob::delete(&**self.blobs(), blob).await,
         }
     }
 
-    /// What a row says of a blob's property, and of the large ones of `T`. One request.
-    async fn look(&self, context: &BlobContext) -> Result<Seen> {
-        let mut properties: Vec<_> = large::<T>().map(|property| property.name.to_owned()).collect();
-        if !properties.contains(&context.property) {
-            properties.push(context.property.clone());
+    /// Drops the table, if it is there, and then removes all of its blobs, of whatever type and age; how many. Also for a
+    /// table that was dropped otherwise. **Nobody may write to it, or make it again, until this has returned**; if it
+    /// fails, run it again.
+    ///
+    /// One request, one per page of names and one per blob, so many at once as the options say.
+    ///
+    /// # Errors
+    /// The stores'.
+    pub async fn delete_table(&self) -> Result<u64> {
+        match self.store().delete_table(self.name()).await {
+            Err(error) if error.is_table_not_found() && !error.is_ambiguous() => {}
+            Err(error) if matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }) => {}
+            done => done?,
         }
-        let row = self.store().get(self.name(), &context.key, Some(&Select::new(&properties))).await?;
-        Ok(Seen { key: Some(context.key.clone()), row, properties })
+        let directory = directory(&self.options().root, self.name())?;
+        let names = self.blobs().list(Some(&directory)).map_err(blob_error);
+        let ours = names.try_filter(|blob| {
+            let is_clock = blob::is_clock(&directory, &blob.location);
+            let known = BlobContext::parse(&self.options().root, self.name(), &blob.location);
+            ready(is_clock || known.is_some())
+        });
+        let deletes = ours.map_ok(|blob| async move { blob::delete(&**self.blobs(), &blob.location).await });
+        let deletes = deletes.try_buffer_unordered(self.options().concurrency.max(1));
+        deletes.try_fold(0, |count, ()| ready(Ok(count + 1))).await
+    }
+}
+
+impl Collected {
+    const fn add(&mut self, other: Self) {
+        self.used += other.used;
+        self.young += other.young;
+        self.orphans += other.orphans;
+        self.foreign += other.foreign;
+    }
+}
+
+/// Whether the row refers to the blob. What cannot be read may be a reference of a version to come.
+fn uses(row: &Entity, context: &BlobContext) -> bool {
+    match row.get(&context.property).and_then(told) {
+        Some(Told::Blob(reference)) => reference.id == context.id,
+        Some(Told::Unreadable) => true,
+        None => false,
     }
 }

@@ -32,6 +32,9 @@
 //! the system's clock and one that nobody can set say. **The grace period must
 //! be longer than that deadline** and than the longest time a request to the table can be under way.
 //!
+//! [`LargeTable::delete_table`] drops a table with its blobs; one that dies is run again. Dropped by the store alone, a
+//! table leaves all of its blobs, which it removes, too.
+//!
 //! The same holds for a machine that dies if the blob store has on disk what it acknowledged, as services have. **Local
 //! files do not by themselves**: open them as `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`, or a loss of
 //! power can leave a row without its blob. A process that dies while it writes a local file leaves a part of it in
@@ -46,7 +49,8 @@
 //! | get, a row of a query | 1 (a page) | 1 per large value |
 //! | replace, update, upsert, delete | 2 | as insert; 1 delete per value replaced |
 //! | put_stream, read_stream | 2, 1 | as above |
-//! | collect | 1 per entity with old blobs, 1 per property of another type there | 1 per page of names, 1 per orphan, 3 for the clock |
+//! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
+//! | delete_table | 1 | 1 per page of names, 1 per blob |
 //! | scrub | 1 per page of rows | 1 per large value |
 //!
 //! # Limits, and when not to use it

@@ -2,9 +2,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
-use table_core::model::{Entity, Key, PartitionKey, TableName, Ticks};
+use table_core::adapter::WRITE_ID_PROPERTY;
+use table_core::model::{Entity, Key, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Comparison, Filter};
-use table_core::store::{Operation, Result, TableStore};
+use table_core::store::{Error, Operation, Result, TableStore};
 use table_core::typed::{Record, Table, TableQuery};
 
 use super::entry::inverted;
@@ -132,16 +133,30 @@ impl<E: Record> LogTail<E> {
         Ok(id)
     }
 
-    /// Appends an entry under a name from [`new_id`](Self::new_id). One request. Repeating it changes nothing.
+    /// Appends an entry under a name from [`new_id`](Self::new_id). One request. Repeating it with the same value changes
+    /// nothing, and costs one more.
     ///
     /// # Errors
-    /// The store's; the entity exists already, for a name that was not made here: others can have it too.
+    /// The store's; the entity exists already, with another value, or under a name that was not made here: others can
+    /// have it too.
     pub async fn append_as(&self, id: &EntryId, value: &E) -> Result<()> {
-        let insert = Operation::Insert(self.entity(id, value)?);
-        match self.table.store().write(self.table.name(), insert).await {
-            // Nobody else has this name: what is there is this append's own.
-            Err(error) if error.is_already_exists() && id.is_unique() => Ok(()),
+        let entity = self.entity(id, value)?;
+        match self.table.store().write(self.table.name(), Operation::Insert(entity.clone())).await {
+            Err(error) if error.is_already_exists() && id.is_unique() => {
+                self.check_same(&entity, error).await
+            }
             written => written.map(drop),
+        }
+    }
+
+    /// Nobody else has this name, but its owner may have used it for another value.
+    async fn check_same(&self, entity: &Entity, error: Error) -> Result<()> {
+        let stored = self.table.get(entity.key()).await?;
+        match stored.is_some_and(|stored| holds_the_same(stored, entity)) {
+            true => Ok(()),
+            false => {
+                Err(error.with_source("an entry with this id holds another value: take a new id for each"))
+            }
         }
     }
 
@@ -218,4 +233,15 @@ impl<E: Record> LogTail<E> {
         let prefix = self.prefix.clone();
         query.stream().and_then(move |entity| std::future::ready(Logged::read(&entity, &prefix)))
     }
+}
+
+/// Whether two rows have the same properties, in whichever order; that of a write id is an adapter's.
+fn holds_the_same(mut stored: Entity, wanted: &Entity) -> bool {
+    stored.properties_mut().remove(WRITE_ID_PROPERTY);
+    let same = |name: &str| match (stored.get(name), wanted.get(name)) {
+        (Some(ValueRef::Double(a)), Some(ValueRef::Double(b))) => a.total_cmp(&b).is_eq(),
+        (stored, wanted) => stored == wanted,
+    };
+    stored.properties().len() == wanted.properties().len()
+        && wanted.properties().iter().all(|property| same(property.name()))
 }

@@ -18,7 +18,8 @@
 //! prefix, empty unless it is set, keeps a log apart from other rows of its partition.
 //!
 //! # Guarantees
-//! - An append never overwrites. One that is repeated with its [`EntryId`] is stored once.
+//! - An append never overwrites. One that is repeated with its [`EntryId`] is stored once; another value
+//!   under that id is an error.
 //! - Newest first by the time that was given. Appends of one handle that follow one another come out in
 //!   reverse, even if the clock stands still or is set back.
 //!
@@ -31,7 +32,7 @@
 //!
 //! | call | requests |
 //! |---|---|
-//! | append | 1 |
+//! | append | 1; one that is repeated 2 |
 //! | latest *n*, an older page of *n* | 1 for up to 1000 entries |
 //! | since a moment, between two | 1 per page |
 //! | any of these, sorted on the client | 1 per page of the **whole** range, however few are wanted |

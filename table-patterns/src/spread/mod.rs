@@ -61,6 +61,7 @@
 //! not get more than a server takes. On a service without order, merged reads are refused. Declared indexes and
 //! `discriminator(partition_prefix)` are refused. The PartitionKey is 5 characters longer than it looks.
 
+mod counts;
 mod merge;
 mod migrate;
 mod place;

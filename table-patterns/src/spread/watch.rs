@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,10 +6,8 @@ use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
-use tokio::time::Instant;
 
-/// Partitions that are counted at once.
-const COUNTERS: usize = 1024;
+use super::counts::{Count, Counts};
 
 /// Counts the requests to each partition, and names those that get too many.
 ///
@@ -62,46 +59,17 @@ pub struct HotPartition {
     pub share: f64,
 }
 
-/// Requests to one partition.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    requests: u64,
-    reads: u64,
-}
-
-/// A half of the window.
-#[derive(Debug, Default)]
-struct Half {
-    partitions: HashMap<(TableName, Box<str>), Count>,
-    total: u64,
-}
-
-#[derive(Debug)]
-struct Counts {
-    half: Duration,
-    since: Instant,
-    now: Half,
-    before: Half,
-}
-
 impl PartitionWatch {
     /// A watch over a window of time.
     pub fn new(window: Duration) -> Self {
-        let (now, before) = (Half::default(), Half::default());
-        let counts = Counts { half: window / 2, since: Instant::now(), now, before };
-        Self { counts: Arc::new(Mutex::new(counts)) }
+        Self { counts: Arc::new(Mutex::new(Counts::new(window))) }
     }
 
     /// The partitions that got more than this share, from 0 to 1, of the requests in the window, the
     /// hottest first.
     pub fn hot(&self, share: f64) -> Vec<HotPartition> {
         let counts = self.lock();
-        let total = counts.now.total + counts.before.total;
-        let mut all: HashMap<&(TableName, Box<str>), Count> = HashMap::new();
-        for (partition, count) in counts.now.partitions.iter().chain(&counts.before.partitions) {
-            let sum = all.entry(partition).or_default();
-            *sum = Count { requests: sum.requests + count.requests, reads: sum.reads + count.reads };
-        }
+        let (all, total) = (counts.sums(), counts.total());
         let mut hot: Vec<_> =
             all.into_iter().map(|(partition, count)| found(partition, count, total)).collect();
         hot.retain(|partition| partition.share > share);
@@ -127,44 +95,10 @@ impl PartitionWatch {
     }
 }
 
-fn found((table, partition): &(TableName, Box<str>), count: Count, total: u64) -> HotPartition {
+fn found((table, partition): (&TableName, &str), count: Count, total: u64) -> HotPartition {
     let share = if total == 0 { 0.0 } else { count.requests as f64 / total as f64 };
-    let (table, partition) = (table.clone(), partition.to_string());
+    let (table, partition) = (table.clone(), partition.to_owned());
     HotPartition { table, partition, requests: count.requests, reads: count.reads, share }
-}
-
-impl Counts {
-    /// Begins a new half when the present one is over; forgets what is older than the window.
-    fn turn(&mut self) {
-        let passed = self.since.elapsed();
-        if passed < self.half {
-            return;
-        }
-        let last = std::mem::take(&mut self.now);
-        self.before = if passed < self.half * 2 { last } else { Half::default() };
-        self.since = Instant::now();
-    }
-
-    fn add(&mut self, table: &TableName, partition: &str, reads: u64) {
-        self.now.total += 1;
-        let key = (table.clone(), Box::from(partition));
-        let count = match self.now.partitions.get(&key) {
-            Some(count) => *count,
-            None if self.now.partitions.len() < COUNTERS => Count::default(),
-            None => self.now.take_smallest(),
-        };
-        let count = Count { requests: count.requests + 1, reads: count.reads + reads };
-        self.now.partitions.insert(key, count);
-    }
-}
-
-impl Half {
-    /// Frees the counter with the smallest count, which the next partition takes over.
-    fn take_smallest(&mut self) -> Count {
-        let smallest = self.partitions.iter().min_by_key(|(_, count)| count.requests);
-        let key = smallest.map(|(key, _)| key.clone());
-        key.and_then(|key| self.partitions.remove(&key)).unwrap_or_default()
-    }
 }
 
 /// Names the remedy.

@@ -3,9 +3,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use table_core::model::{Key, TableName, Ticks};
+use table_core::model::{TableName, Ticks};
 use table_core::store::{Error, Result, TableStore, Written};
-use table_core::typed::{FromEntity, KeyOf, Table, TableEntity};
+use table_core::typed::{FromEntity, Table, TableEntity};
 use tokio::sync::OnceCell;
 
 use super::tables::{GENERATIONS, is_gone};
@@ -149,42 +149,6 @@ impl<T: FromEntity> TimeSlices<T> {
     /// None, unless the slicing's names grow.
     pub fn table_name(&self, at: Ticks) -> Result<TableName> {
         self.shared.table(&self.shared.slicing.name(at), 0)
-    }
-
-    /// The entity of a moment with this key. One request where it is in the slice's first table; else one more to list
-    /// the slice's tables and one for each other. With [`Reuse::Generation`] they are listed first, and the latest is asked
-    /// first.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn get(&self, at: Ticks, key: impl KeyOf<T>) -> Result<Option<T>> {
-        let (name, key) = (self.shared.slicing.name(at), key.into_key());
-        let first = match self.shared.reuse {
-            Reuse::Wait(_) => Some(self.shared.table(&name, 0)?),
-            Reuse::Generation => None,
-        };
-        if let Some(first) = &first
-            && let Some(found) = self.look(first, &key).await?
-        {
-            return Ok(Some(found));
-        }
-        for slice in
-            self.of_name(&name).await?.iter().rev().filter(|slice| Some(&slice.table) != first.as_ref())
-        {
-            if let Some(found) = self.look(&slice.table, &key).await? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    /// An entity of a table that may be gone.
-    async fn look(&self, table: &TableName, key: &Key) -> Result<Option<T>> {
-        let table = Table::<T>::new(Arc::clone(&self.shared.store), table.clone())?;
-        match table.get(key).await {
-            Err(error) if is_gone(&error) => Ok(None),
-            found => found,
-        }
     }
 
     /// Everything in the family, until it is narrowed down.

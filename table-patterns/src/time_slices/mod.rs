@@ -43,6 +43,7 @@
 //! service has spread it: prefer days to hours. For rare deletes by key range, use bulk deletion.
 
 mod family;
+mod point;
 mod query;
 mod retention;
 mod slice;

@@ -1,10 +1,12 @@
 //! Bulk work: grouped, parallel, with an outcome for every entity.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::{TryStreamExt, stream};
-use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use table_core::adapter::{CrashPoint, Fault, FaultInjector, FaultRule, Faulty};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, PartitionKey, Ticks, ValueRef};
 use table_core::query::{Filter, Query};
@@ -13,6 +15,9 @@ use table_patterns::bulk::{
     BulkOptions, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, scan_partitions,
     split_partitions,
 };
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::{Harness, TestTable};
 
@@ -51,6 +56,52 @@ pub async fn everything_is_written(harness: &Harness) {
     assert_eq!(outcomes.len(), rows);
     assert!(outcomes.iter().all(|o| o.result.as_ref().is_ok_and(|written| written.etag.is_some())));
     assert!(requests.values().all(|p| p.len() <= 100 && p.iter().all(|other| *other == p[0])));
+}
+
+/// An input that has no end, and gives more only when it sees what was written, is written as it comes.
+pub async fn a_slow_input_is_written_as_it_comes(harness: &Harness) {
+    let table = harness.table().await;
+    let (send, receive) = mpsc::unbounded_channel();
+    let input = stream::unfold(receive, |mut receive| async move {
+        let item = receive.recv().await?;
+        Some((Ok(item), receive))
+    });
+    let writer = BulkWriter::new(Arc::clone(harness.store()));
+    let mut outcomes = pin!(writer.outcomes(input));
+    for round in 0..3 {
+        for n in [8 * round, 8 * round + 4] {
+            send.send((table.name().clone(), Operation::Insert(entity(n)))).expect("it is read");
+        }
+        let mut requests = Vec::new();
+        for _ in 0..2 {
+            let outcome = timeout(Duration::from_secs(60), outcomes.next()).await.expect("it is not kept");
+            let outcome = outcome.expect("an outcome").expect("the store works");
+            assert!(outcome.result.is_ok());
+            requests.push(outcome.request);
+        }
+        assert_eq!(requests[0], requests[1], "what came together is written together");
+    }
+    assert_eq!(count(harness, &table).await, 6);
+    drop(send);
+    assert!(outcomes.next().await.is_none());
+}
+
+/// A table that is slow to say whether it holds indexes holds up no other.
+pub async fn a_slow_table_holds_up_no_other(harness: &Harness) {
+    let (table, slow) = (harness.table().await, harness.table().await);
+    let faults = FaultInjector::new(0);
+    faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(3600))).in_table(slow.name().clone()));
+    let store = Arc::new(Faulty::new(Arc::clone(harness.store()), faults));
+    let options = BulkOptions::default().with_retry(None).with_waiting(1, usize::MAX);
+    let names = [table.name(), table.name(), slow.name()].map(Clone::clone);
+    let input = names.into_iter().enumerate().map(|(n, name)| Ok((name, Operation::Insert(entity(n)))));
+    let input = stream::iter(input.collect::<Vec<_>>());
+    let writer = BulkWriter::with_options(store, options);
+    let mut outcomes = pin!(writer.outcomes(input));
+    let first = timeout(Duration::from_secs(60), outcomes.next()).await.expect("it is not held up");
+    assert_eq!(first.expect("an outcome").expect("the store works").table, *table.name());
+    let rest: Vec<_> = outcomes.try_collect().await.expect("the store works");
+    assert!(rest.len() == 2 && rest.iter().all(|outcome| outcome.result.is_ok()));
 }
 
 /// An entity that is there already is reported, and the rest of its group is written.

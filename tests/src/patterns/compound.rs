@@ -108,6 +108,70 @@ pub async fn all_rows_are_deleted_together(harness: &Harness) {
     assert_eq!(open(&table, 124).0.all().await.expect("rows").len(), 2);
 }
 
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Person", rename_all = "PascalCase", partition_key = "{department}", row_key = "{name}_")]
+struct Person {
+    department: String,
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(
+    type = "Absence",
+    rename_all = "PascalCase",
+    partition_key = "{department}",
+    row_key = "{name}_{year:04}"
+)]
+struct Absence {
+    department: String,
+    name: String,
+    year: u16,
+}
+
+#[derive(Debug, TableEntity)]
+struct Nickname {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, EntityResolver)]
+enum Personal {
+    Person(Person),
+    Absence(Absence),
+}
+
+/// A key that ends in text is refused, since its neighbours go on from it; behind a separator they do not.
+pub async fn neighbours_are_left_alone(harness: &Harness) {
+    let table = harness.table().await;
+    let open = Table::<Nickname>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let key = Nickname::key("Sales", "ann").expect("a key");
+    let error = Compound::<Nickname>::new(&open, key).expect_err("'anna' goes on from 'ann'");
+    assert!(error.to_string().contains("'{name}_'"), "{error}");
+
+    let people = Table::<Person>::new(table.store().clone(), table.name().clone()).expect("a table");
+    let of = |name: &str| {
+        Compound::<Personal>::new(&people, Person::key("Sales", name).expect("a key")).expect("a view")
+    };
+    let names = ["ann", "anna", "ann_b", "ann~", "an"];
+    for name in names {
+        let mut group = of(name).group();
+        let (department, name) = ("Sales".to_owned(), name.to_owned());
+        group
+            .insert(&Absence { department: department.clone(), name: name.clone(), year: 2012 })
+            .expect("it fits");
+        group.insert(&Person { department, name }).expect("it fits");
+        group.commit().await.expect("new rows");
+    }
+    for (n, name) in names.iter().enumerate() {
+        assert_eq!(of(name).all().await.expect("rows").len(), 2, "{name}");
+        assert_eq!(of(name).delete().await.expect("a count"), 2, "{name}");
+        let left = people.view::<Personal>().expect("a view").query().all().await.expect("rows");
+        assert_eq!(left.len(), 2 * (names.len() - n - 1), "{name}");
+    }
+}
+
 /// A process that dies at any request of a delete leaves all rows or none; run again, it leaves none.
 pub async fn a_delete_that_dies_leaves_all_or_none(harness: &Harness) {
     let mut crashes = 0;

@@ -119,6 +119,43 @@ pub async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
     assert_eq!(documents.scrub().await.expect("the stores work").missing, []);
 }
 
+/// A table goes with its blobs, also if it was dropped by its store alone, and those of others stay.
+pub async fn a_table_is_dropped_with_its_blobs(harness: &Harness) {
+    let (documents, blobs) = open(harness).await;
+    let other = over(harness.table().await.name(), harness, &blobs, Duration::from_secs(30));
+    for number in 0..20 {
+        documents.insert(&document(number, &"x".repeat(40_000), 2000)).await.expect("a new document");
+    }
+    other.insert(&document(1, &"x".repeat(40_000), 0)).await.expect("a new document");
+    let foreign =
+        Path::parse(format!("large/{}/notes.txt", documents.name().to_lowercase())).expect("a name");
+    blobs.put_opts(&foreign, "not ours".into(), PutOptions::default()).await.expect("a blob");
+    assert_eq!(documents.delete_table().await.expect("the stores work"), 40);
+    assert_eq!(blob_count(&*blobs).await, 2);
+    assert_eq!(documents.delete_table().await.expect("it is gone"), 0);
+
+    other.store().delete_table(other.name()).await.expect("a table");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let hasty = over(other.name(), harness, &blobs, Duration::from_secs(1));
+    let error = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await;
+    assert!(error.is_err_and(|error| error.is_table_not_found()), "it may be another store");
+    assert_eq!(other.delete_table().await.expect("the stores work"), 1);
+    assert_eq!(blob_count(&*blobs).await, 1);
+}
+
+/// What a collection that died left of telling the time is an orphan, and goes.
+pub async fn clocks_are_collected(harness: &Harness) {
+    let (documents, blobs) = open(harness).await;
+    let clock = format!("large/{}/clock/{}", documents.name().to_lowercase(), uuid::Uuid::new_v4());
+    let clock = Path::parse(clock).expect("a name");
+    blobs.put_opts(&clock, "".into(), PutOptions::default()).await.expect("a blob");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
+    let old = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await.expect("the stores work");
+    assert_eq!((old.orphans, old.foreign), (1, 0));
+    assert_eq!(blob_count(&*blobs).await, 0);
+}
+
 /// A blob without a row is found when it is old enough, and what rows refer to stays.
 pub async fn orphans_are_collected(harness: &Harness) {
     let (documents, blobs) = open(harness).await;

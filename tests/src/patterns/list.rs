@@ -7,6 +7,8 @@ macro_rules! pattern_tests {
         $crate::suite! { patterns, $backend;
             bulk {
                 everything_is_written
+                a_slow_input_is_written_as_it_comes (virtual_time)
+                a_slow_table_holds_up_no_other (virtual_time)
                 a_conflict_is_one_entitys
                 groups_stay_within_the_bytes
                 deletes_take_what_they_name
@@ -36,6 +38,8 @@ macro_rules! pattern_tests {
                 values_outgrow_their_rows
                 writers_of_one_entity_keep_it_whole
                 orphans_are_collected
+                a_table_is_dropped_with_its_blobs
+                clocks_are_collected
             }
             declared_bulk {
                 groups_hold_entities_with_their_entries
@@ -83,6 +87,7 @@ macro_rules! pattern_tests {
                 rows_of_all_types_are_read_at_once
                 sub_ranges_are_typed
                 all_rows_are_deleted_together
+                neighbours_are_left_alone
                 a_delete_that_dies_leaves_all_or_none
             }
             denormalization {
@@ -175,9 +180,11 @@ macro_rules! pattern_tests {
                 rows_never_grow_too_large
                 a_thousand_rows_and_one_keep_every_slot
                 slots_per_row_fit_a_row
+                what_dies_is_done_or_not
+            }
+            series_values {
                 of_a_set_that_grows_keep_all
                 values_are_booleans_and_times
-                what_dies_is_done_or_not
             }
             wide {
                 are_written_and_read_in_one_request

@@ -189,6 +189,14 @@ pub async fn a_repeated_append_is_stored_once(harness: &Harness) {
     log.append_as(&id, &Claim { amount: 1 }).await.expect("it is there already");
     assert_eq!(amounts(&log.latest(9).await.expect("entries")), [1]);
     assert_eq!(faults.injected().len(), 1);
+
+    // Another value under that id, as a client may have kept it, is not stored, and not acknowledged.
+    let kept: EntryId = id.to_string().parse().expect("an id");
+    let error = log.append_as(&kept, &Claim { amount: 2 }).await.expect_err("it is taken");
+    assert!(error.is_already_exists(), "{error}");
+    let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(why.contains("another value"), "{why}");
+    assert_eq!(amounts(&log.latest(9).await.expect("entries")), [1]);
 }
 
 /// On a service without order a log is refused, or sorted here by explicit choice.

@@ -30,6 +30,7 @@ pub mod models_by_key;
 pub mod models_in_time;
 pub mod relationship;
 pub mod series;
+pub mod series_values;
 pub mod spread;
 pub mod spread_moves;
 pub mod time_slice_trouble;
