@@ -158,7 +158,7 @@ impl<R> Resolver<R> {
 
 /// Changes an entity without knowing its type: reads it, lets `change` look at its properties and say which to set, and
 /// merges those in the version that was read; from the start if another writer was quicker. Other properties stay as
-/// they are, of whatever type the entity is. What was set; empty if `change` set nothing, and then nothing is written.
+/// they are, of whatever type the entity is, and what was marked for encryption stays marked. What was set; empty if `change` set nothing, and then nothing is written.
 ///
 /// Three requests, of which the first two at once: one sees that the table has no indexes. Two more for each conflict.
 ///
@@ -209,7 +209,8 @@ pub async fn modify<T>(
     }
     loop {
         let entity = read.ok_or_else(|| missing(table, key))?;
-        let set = change(&entity)?;
+        let mut set = change(&entity)?;
+        keep_marks(&mut set, entity.properties());
         if set.is_empty() {
             return Ok(set);
         }
@@ -220,6 +221,13 @@ pub async fn modify<T>(
         }
         read = store.get(name, key, None).await?;
     }
+}
+
+/// Marks what is set in place of something marked.
+fn keep_marks(set: &mut Properties, old: &Properties) {
+    let marked = set.iter().filter(|p| old.find(p.name()).is_some_and(|old| old.is_encrypted()));
+    let marked: Vec<_> = marked.map(|p| (p.name().to_owned(), p.value().to_owned())).collect();
+    marked.into_iter().for_each(|(name, value)| set.set_encrypted(&name, value));
 }
 
 fn missing<T>(table: &Table<T>, key: &Key) -> Error {

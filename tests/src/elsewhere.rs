@@ -82,4 +82,8 @@ impl TableStore for Elsewhere {
         let (store, table) = (self.0.clone(), table.clone());
         self.run(async move { store.transact(&table, group).await }).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.0.declare_encrypted(table, names);
+    }
 }

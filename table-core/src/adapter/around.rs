@@ -92,6 +92,10 @@ macro_rules! impl_around {
                 let call = call.key(self.shown(|| group.partition().to_string()));
                 self.around(call, self.store.transact(table, group)).await
             }
+
+            fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+                self.store.declare_encrypted(table, names);
+            }
         }
     };
 }

@@ -33,7 +33,7 @@ impl Entity {
         Self { key, etag: None, timestamp: None, properties }
     }
 
-    /// Adds or replaces a property.
+    /// Adds or replaces a property. One that was marked stays marked: see [`Properties`].
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<EdmValue>) -> Self {
         self.properties.set(name, value);

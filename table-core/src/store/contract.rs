@@ -29,7 +29,8 @@ use crate::query::{Continuation, Page, Query, Select};
 /// anything is sent.
 ///
 /// # Encryption
-/// A store whose profile does not encrypt refuses a marked property.
+/// A store whose profile does not encrypt refuses a marked property. One that encrypts is told by
+/// [`declare_encrypted`](Self::declare_encrypted) which names are encrypted, before it meets them.
 ///
 /// # Cancellation
 /// Dropping a future leaves the operation either undone or done, as if the answer had been lost.
@@ -70,6 +71,11 @@ pub trait TableStore: Debug + Send + Sync + 'static {
 
     /// Several writes to one partition, all or none. One request; answers in the group's order.
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>>;
+
+    /// Says that entities of the table have these properties encrypted, as typed tables do when they are opened. No
+    /// request. A store that encrypts refuses filters on them, and plaintext in them, from now on; others
+    /// have nothing to remember.
+    fn declare_encrypted(&self, _table: &TableName, _names: &[&str]) {}
 }
 
 #[async_trait]
@@ -114,5 +120,9 @@ impl<S: TableStore + ?Sized> TableStore for Arc<S> {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         (**self).transact(table, group).await
+    }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        (**self).declare_encrypted(table, names);
     }
 }

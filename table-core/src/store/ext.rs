@@ -49,6 +49,23 @@ pub trait TableStoreExt: TableStore {
         })
     }
 
+    /// Whether the store takes entities of the table with these properties encrypted, which it is told of
+    /// ([`declare_encrypted`](TableStore::declare_encrypted)). No request. What opens a table for a type asks.
+    ///
+    /// # Errors
+    /// There are such properties, and the store does not encrypt.
+    fn check_encrypts(&self, table: &TableName, names: &[&str]) -> Result<()> {
+        let Some(name) = names.first() else { return Ok(()) };
+        if !self.profile().encrypts {
+            let what = format!(
+                "encrypted properties such as '{name}' in '{table}': put an encrypting store in front of it"
+            );
+            return Err(Error::unsupported(self.profile().name, what));
+        }
+        self.declare_encrypted(table, names);
+        Ok(())
+    }
+
     /// All entities that match, collected: mind the memory. One request a page.
     async fn query_all(&self, table: &TableName, query: &Query) -> Result<Vec<Entity>> {
         self.query_stream(table.clone(), query.clone()).try_collect().await

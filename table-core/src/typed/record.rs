@@ -33,6 +33,11 @@ pub trait Record: Sized + Send + Sync + 'static {
     /// A value cannot be stored.
     fn to_properties(&self) -> Result<Properties>;
 
+    /// The properties that must be encrypted.
+    fn encrypted() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Reads them back; properties of other programs are left aside.
     ///
     /// # Errors
@@ -45,6 +50,10 @@ impl<G: PropertyGroup> Record for G {
         let mut encoder = Encoder::new(std::any::type_name::<G>(), 0);
         encoder.group(self)?;
         Ok(encoder.finish())
+    }
+
+    fn encrypted() -> Vec<&'static str> {
+        G::PROPERTIES.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
     }
 
     fn read_from(entity: &Entity) -> Result<Self> {

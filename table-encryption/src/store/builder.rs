@@ -93,6 +93,19 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         self
     }
 
+    /// Refuses every filter on another property of the table than these, before it is sent: so no filter compares
+    /// ciphertext, whatever this program has met. In turn these are not encrypted: a mark on one of them is refused. Keys and
+    /// time can always be compared. Name also the properties that tell types apart (`EntityType`, `EntityVersion`).
+    #[must_use]
+    pub fn filter_only_by<N: Into<String>>(
+        mut self,
+        table: &TableName,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        self.rules.of_mut(as_given(table)).filter_only_by(names.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Declares a migration: what the rules for the table name is also read where it is still in plaintext, and comes
     /// back marked. Ends with it: as long as it lasts, one who can write to the table can put plaintext there.
     #[must_use]
@@ -132,7 +145,8 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// The store.
     ///
     /// # Errors
-    /// A key id or algorithm does not fit a header; a legacy key has the id of a v2 key; a bound is zero.
+    /// A key id or algorithm does not fit a header; a legacy key has the id of a v2 key; a bound is zero; a
+    /// property is to be encrypted and to be compared.
     pub fn build(self) -> Result<EncryptedStore<S>> {
         self.keys.check()?;
         if self.bounds.max_writes == 0 {
@@ -142,9 +156,15 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         }
         let sensitive = self.inner.profile().case_sensitive_tables;
         let legacy = self.legacy.map(|l| Legacy::new(l, &self.keys, sensitive)).transpose()?;
+        let rules = if sensitive { self.rules } else { self.rules.case_insensitive() };
+        if let Some((table, name)) = rules.contradiction() {
+            return Err(Error::invalid_request(format!(
+                "the property '{name}' of '{table}' is to be encrypted, and filters are to compare it: they cannot"
+            )));
+        }
         let shared = Shared {
             keys: Arc::new(DataKeys::new(self.keys, self.bounds, self.cache)),
-            rules: if sensitive { self.rules } else { self.rules.case_insensitive() },
+            rules,
             legacy,
             attempts: self.attempts,
         };

@@ -13,6 +13,14 @@ impl<S: TableStore> EncryptedStore<S> {
         if matches!(&operation, Operation::Merge(entity, _) if entity.properties().is_empty()) {
             return Ok(operation);
         }
+        if let Some(entity) = operation.entity_mut() {
+            self.check_marks(table, entity)?;
+        }
+        self.concealed(table, operation).await
+    }
+
+    /// [`conceal`](Self::conceal) for what was checked already.
+    pub(super) async fn concealed(&self, table: &str, mut operation: Operation) -> Result<Operation> {
         let profile = self.inner.profile();
         if let Some(entity) = operation.entity_mut() {
             let concealed = conceal(&self.shared, table, entity).await?;
@@ -21,6 +29,24 @@ impl<S: TableStore> EncryptedStore<S> {
             }
         }
         Ok(operation)
+    }
+
+    /// Refuses plaintext where other entities have ciphertext, and ciphertext where filters were promised plaintext.
+    pub(super) fn check_marks(&self, table: &str, entity: &Entity) -> Result<()> {
+        let rules = &self.shared.rules;
+        let (key, properties) = (entity.key(), entity.properties());
+        if let Some(name) = rules.uncovered(table, properties) {
+            return Err(Error::invalid_request(format!(
+                "the property '{name}' of {key} would be written to '{table}' in plaintext, where it is encrypted in \
+                 others: mark it, or say by `encrypt_where` which rows have it in plaintext"
+            )));
+        }
+        rules.covered(table, properties).map_or(Ok(()), |name| {
+            Err(Error::invalid_request(format!(
+                "the property '{name}' of {key} is to be encrypted in '{table}', and `filter_only_by` names it: filters \
+                 would not find it"
+            )))
+        })
     }
 }
 

@@ -69,11 +69,12 @@ impl<S: TableStore> EncryptedStore<S> {
         check_names(&self.shared, id, &patch)?;
         let key = patch.key().clone();
         self.shared.rules.mark(id, &key, patch.properties_mut());
+        self.check_marks(id, &patch)?;
         let Some(read) = self.read_for(table, id, &patch).await? else {
             if version.is_some() {
                 return Err(not_found(table, &patch));
             }
-            let operation = self.conceal(id, Operation::Insert(patch)).await?;
+            let operation = self.concealed(id, Operation::Insert(patch)).await?;
             return Ok(Prepared { operation, again: true });
         };
         let found = IfMatch::Exactly(read.etag().cloned().ok_or_else(|| without_etag(&patch))?);
@@ -121,7 +122,7 @@ impl<S: TableStore> EncryptedStore<S> {
         *patch.properties_mut() = combined(all, patch.properties(), replaces);
         let operation =
             if replaces { Operation::Replace(patch, version) } else { Operation::Merge(patch, version) };
-        self.conceal(id, operation).await
+        self.concealed(id, operation).await
     }
 }
 

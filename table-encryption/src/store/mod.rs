@@ -3,6 +3,7 @@
 mod builder;
 mod conceal;
 mod describe;
+mod filter;
 mod group;
 mod merge;
 mod reveal;
@@ -78,12 +79,27 @@ use crate::{BlobCipher, Keys};
 ///
 /// # Errors
 /// Beyond the wrapped store's: [`ErrorKind::Encryption`](table_core::store::ErrorKind::Encryption) where something cannot be decrypted, always
-/// in the same words, or where plaintext is found in a property that a rule names; limits that only the grown entity
+/// in the same words, or where plaintext is found in a property that a rule names; plaintext for a property that is encrypted
+/// in the table; limits that only the grown entity
 /// exceeds; what [`KeyWrap`](crate::KeyWrap) passes through.
 ///
 /// # Filters
-/// A filter on a property that a rule names, that this store wrote or that it read encrypted in the table is refused.
-/// Typed filters on `#[encrypt]` fields do not compile. Equality is offered by a [`BlindIndex`](crate::BlindIndex).
+/// The service would compare ciphertext. Typed filters on `#[encrypt]` fields do not compile. By name, a filter is
+/// refused before it is sent, if a rule names the property, a typed table of a type that encrypts it was opened over this store,
+/// or this store has written or read it encrypted in the table. Otherwise the header of every entity that a filter finds is
+/// looked at, also where keys alone are asked for: one that lists a compared name turns the answer into an error.
+///
+/// What remains: this store has not been told that `NationalId` is encrypted, and a filter does not *find* the encrypted
+/// entities, as `NationalId eq '…'` does not. That looks like an empty answer. Rules make it certain
+/// ([`encrypt`](EncryptedStoreBuilder::encrypt)), typed tables do, and so does
+/// [`filter_only_by`](EncryptedStoreBuilder::filter_only_by), which refuses all names that are not declared. Equality is offered by a
+/// [`BlindIndex`](crate::BlindIndex).
+///
+/// # Plaintext
+/// What is read encrypted comes back marked, and the mark stays when another value is set
+/// ([`Properties`](table_core::model::Properties)). A write that has a property in plaintext which this store knows, as above, to be
+/// encrypted in the table is refused: mark it. Where entities of one table have the same name encrypted and in plaintext, a
+/// rule by row says which ([`encrypt_where`](EncryptedStoreBuilder::encrypt_where)).
 pub struct EncryptedStore<S> {
     inner: S,
     profile: ServiceProfile,
@@ -130,7 +146,8 @@ impl<S: TableStore> EncryptedStore<S> {
 
     /// Decrypts entities of a table.
     pub(crate) fn opener<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Opener<'a> {
-        Opener { shared: &self.shared, table, id: self.table_id(table), select, accepts_plaintext: false }
+        let (id, compared) = (self.table_id(table), Vec::new());
+        Opener { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
     }
 
     /// How the table is called in scopes and rules.
@@ -151,7 +168,9 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.inner.delete_table(table).await
+        self.inner.delete_table(table).await?;
+        self.shared.rules.forget(&self.table_id(table));
+        Ok(())
     }
 
     async fn list_tables(
@@ -178,15 +197,14 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let opener = self.opener(table, query.select.as_ref());
-        if let Some(filter) = &query.filter {
-            opener.check_filter(filter)?;
-        }
+        let compared = filter::compared(query.filter.as_ref());
+        let opener = Opener { compared, ..self.opener(table, query.select.as_ref()) };
+        opener.check_filter()?;
         let page = match opener.widened() {
             None => self.inner.query(table, query, from).await?,
             wider => self.inner.query(table, &Query { select: wider, ..query.clone() }, from).await?,
         };
-        opener.reveal_page(page, query.filter.as_ref()).await
+        opener.reveal_page(page).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -195,6 +213,11 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         self.write_group(table, group).await
+    }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        let id = self.table_id(table);
+        names.iter().for_each(|name| self.shared.rules.remember(&id, name));
     }
 }
 

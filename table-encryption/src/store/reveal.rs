@@ -3,9 +3,10 @@ use std::collections::HashSet;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Properties, TableName, ValueRef};
 use table_core::query::{Filter, Page, Select};
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{ErrorKind, Result};
 
 use super::Shared;
+use super::filter::Compared;
 use crate::data_key::Wrapping;
 use crate::error::Unreadable;
 use crate::v1::{METADATA, Metadata};
@@ -22,6 +23,8 @@ pub(crate) struct Opener<'a> {
     pub(super) table: &'a TableName,
     pub(super) id: String,
     pub(super) select: Option<&'a Select>,
+    /// What the filter of the query compares beside keys.
+    pub(super) compared: Compared<'a>,
     pub(crate) accepts_plaintext: bool,
 }
 
@@ -36,33 +39,19 @@ pub(crate) enum Stored {
 }
 
 impl Opener<'_> {
-    /// The projection with what decryption needs; `None` where it needs nothing more.
+    /// The projection with what decryption needs, and what tells that a filter compares ciphertext; `None` where it
+    /// needs nothing more.
     pub(super) fn widened(&self) -> Option<Select> {
         let select = self.select?;
-        let asks =
-            select.names().any(|n| ![Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP].contains(&n));
         let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.id));
         let more = std::iter::once(HEADER).chain(legacy.into_iter().flat_map(|_| METADATA));
-        asks.then(|| select.union(more))
+        let needs = !self.keys_only() || !self.compared.is_empty();
+        needs.then(|| select.union(more))
     }
 
-    /// Refuses a filter that compares what is encrypted: it would compare ciphertext.
-    pub(super) fn check_filter(&self, filter: &Filter) -> Result<()> {
-        let mut refused = None;
-        filter.for_each_property(&mut |name| {
-            if refused.is_none() && self.shared.rules.may_be_encrypted(&self.id, name) {
-                refused = Some(name);
-            }
-        });
-        refused.map_or(Ok(()), |name| Err(self.compared(name)))
-    }
-
-    fn compared(&self, name: &str) -> Error {
-        Error::invalid_request(format!(
-            "the filter compares the encrypted property '{name}' of the table '{}', which the service cannot do: \
-             look it up through a blind index",
-            self.table
-        ))
+    /// Whether nothing is asked for that could be encrypted.
+    pub(super) fn keys_only(&self) -> bool {
+        self.select.is_some_and(|select| select.names().all(is_system))
     }
 
     /// How the entity is stored.
@@ -90,6 +79,7 @@ impl Opener<'_> {
     /// The entity in the clear, stored as it was found to be.
     pub(crate) async fn reveal_as(&self, mut entity: Entity, stored: Stored) -> Result<Entity> {
         let opened = match stored {
+            Stored::V2(_) if self.keys_only() => return Ok(without_properties(entity)),
             Stored::Plain => return self.check_plain(entity),
             Stored::V2(header) => self.open_v2(&entity, &header).await,
             Stored::V1(metadata) => self.open_v1(&entity, *metadata).await,
@@ -108,13 +98,14 @@ impl Opener<'_> {
 
     async fn open_v1(&self, entity: &Entity, metadata: Metadata) -> Result<Properties, Unreadable> {
         let legacy = self.shared.legacy.as_ref().ok_or(Unreadable::Refused)?;
-        legacy.open(entity, metadata, self.select).await
+        let (opened, encrypted) = legacy.open(entity, metadata, self.select).await?;
+        encrypted.iter().for_each(|name| self.shared.rules.remember(&self.id, name));
+        Ok(opened)
     }
 
     /// An entity without a header, where that is allowed.
     fn check_plain(&self, entity: Entity) -> Result<Entity> {
-        let keys_only = self.select.is_some() && self.widened().is_none();
-        if self.shared.rules.requires(&self.id) && !keys_only && !self.accepts() {
+        if self.shared.rules.requires(&self.id) && !self.keys_only() && !self.accepts() {
             return Err(ErrorKind::Encryption(format!(
                 "{} of the table '{}' is not encrypted, and must be: `accept_plaintext` declares a migration",
                 entity.key(),
@@ -143,17 +134,17 @@ impl Opener<'_> {
         self.accepts_plaintext || self.shared.rules.accepts_plaintext(&self.id)
     }
 
-    /// The page in the clear. Keys that it needs are unwrapped first, a few at once.
-    pub(super) async fn reveal_page(
-        &self,
-        page: Page<Entity>,
-        filter: Option<&Filter>,
-    ) -> Result<Page<Entity>> {
+    /// The page in the clear, unless it shows that the filter compared ciphertext. Keys that it needs are unwrapped
+    /// first, a few at once.
+    pub(super) async fn reveal_page(&self, page: Page<Entity>) -> Result<Page<Entity>> {
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in &page.items {
             stored.push(self.stored(entity)?);
+            self.check_stored(stored.last())?;
         }
-        self.unwrap_all(&stored).await?;
+        if !self.keys_only() {
+            self.unwrap_all(&stored).await?;
+        }
         let mut items = Vec::with_capacity(page.items.len());
         for (n, (entity, stored)) in page.items.into_iter().zip(stored).enumerate() {
             items.push(self.reveal_as(entity, stored).await?);
@@ -161,8 +152,8 @@ impl Opener<'_> {
                 tokio::task::yield_now().await;
             }
         }
-        // What the page has just shown to be encrypted may be what the filter compared.
-        filter.map_or(Ok(()), |filter| self.check_filter(filter))?;
+        // Legacy entities tell what is encrypted only when they are decrypted.
+        self.check_filter()?;
         Ok(Page { items, continuation: page.continuation })
     }
 
@@ -182,4 +173,15 @@ impl Opener<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether the name is that of a key or of the time, which are never encrypted.
+pub(super) fn is_system(name: &str) -> bool {
+    [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP].contains(&name)
+}
+
+/// Of an entity whose keys alone were asked for, and whose header came with them.
+fn without_properties(mut entity: Entity) -> Entity {
+    entity.properties_mut().clear();
+    entity
 }

@@ -8,13 +8,13 @@ use table_core::model::{Entity, Key, Properties, TableName};
 pub(super) type Resolver = Arc<dyn Fn(&str, &str, &str) -> bool + Send + Sync>;
 
 /// Names remembered for a table, so that a program that makes names up does not fill the memory.
-const REMEMBERED: usize = 1024;
+const REMEMBERED: usize = 16_384;
 
 /// What is encrypted beside what is marked, and what else holds for a table. Tables by their id.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     tables: BTreeMap<String, TableRules>,
-    /// Properties met encrypted, which no filter may compare.
+    /// Properties met encrypted or declared to be, which no filter may compare and no write may have in plaintext.
     met: RwLock<BTreeMap<String, BTreeSet<Box<str>>>>,
 }
 
@@ -23,6 +23,8 @@ pub(super) struct TableRules {
     encrypted: Vec<(BTreeSet<String>, Option<Resolver>)>,
     pub(super) required: bool,
     pub(super) accepts_plaintext: bool,
+    /// The properties that filters may compare, if they are listed.
+    comparable: Option<BTreeSet<String>>,
 }
 
 impl Rules {
@@ -38,6 +40,7 @@ impl Rules {
             merged.encrypted.extend(rules.encrypted);
             merged.required |= rules.required;
             merged.accepts_plaintext |= rules.accepts_plaintext;
+            rules.comparable.into_iter().for_each(|names| merged.filter_only_by(names));
         }
         lower
     }
@@ -106,16 +109,62 @@ impl Rules {
         met.get(table).is_some_and(|names| names.contains(name))
     }
 
+    /// Forgets what was met in a table that is no more.
+    pub(crate) fn forget(&self, table: &str) {
+        self.met.write().unwrap_or_else(PoisonError::into_inner).remove(table);
+    }
+
     /// Whether the property may be encrypted in some row of the table.
     pub(crate) fn may_be_encrypted(&self, table: &str, name: &str) -> bool {
-        let named = |rules: &TableRules| rules.encrypted.iter().any(|(names, _)| names.contains(name));
-        self.tables.get(table).is_some_and(named) || self.has_met(table, name)
+        self.names(table, name) || self.has_met(table, name)
+    }
+
+    /// Whether a rule names the property, for all rows or some.
+    fn names(&self, table: &str, name: &str) -> bool {
+        self.tables.get(table).is_some_and(|rules| rules.names(name))
+    }
+
+    /// Whether filters may compare the property, as far as the rules list those.
+    pub(crate) fn may_be_compared(&self, table: &str, name: &str) -> bool {
+        let listed = self.tables.get(table).and_then(|rules| rules.comparable.as_ref());
+        listed.is_none_or(|names| names.contains(name))
+    }
+
+    /// A property in plaintext that was met encrypted in the table, where no rule tells the rows apart.
+    pub(crate) fn uncovered<'a>(&self, table: &str, properties: &'a Properties) -> Option<&'a str> {
+        let met = self.met.read().unwrap_or_else(PoisonError::into_inner);
+        let met = met.get(table)?;
+        let mut plain = properties.iter().filter(|p| !p.is_encrypted()).map(|p| p.name());
+        plain.find(|name| met.contains(*name) && !self.names(table, name))
+    }
+
+    /// A property to encrypt that was declared to be comparable.
+    pub(crate) fn covered<'a>(&self, table: &str, properties: &'a Properties) -> Option<&'a str> {
+        let listed = self.tables.get(table)?.comparable.as_ref()?;
+        let mut marked = properties.iter().filter(|p| p.is_encrypted()).map(|p| p.name());
+        marked.find(|name| listed.contains(*name))
+    }
+
+    /// A table and a property that a rule encrypts and another declares to be comparable.
+    pub(super) fn contradiction(&self) -> Option<(&str, &str)> {
+        self.tables.iter().find_map(|(table, rules)| {
+            let mut listed = rules.comparable.iter().flatten();
+            listed.find(|name| rules.names(name)).map(|name| (table.as_str(), name.as_str()))
+        })
     }
 }
 
 impl TableRules {
     pub(super) fn encrypt(&mut self, names: BTreeSet<String>, resolver: Option<Resolver>) {
         self.encrypted.push((names, resolver));
+    }
+
+    pub(super) fn filter_only_by(&mut self, names: BTreeSet<String>) {
+        self.comparable.get_or_insert_default().extend(names);
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.encrypted.iter().any(|(names, _)| names.contains(name))
     }
 }
 
@@ -126,6 +175,7 @@ impl fmt::Debug for TableRules {
             .field("encrypted", &names)
             .field("required", &self.required)
             .field("accepts_plaintext", &self.accepts_plaintext)
+            .field("comparable", &self.comparable)
             .finish()
     }
 }

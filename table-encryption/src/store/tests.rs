@@ -5,7 +5,7 @@ use std::sync::Arc;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName, ValueRef};
-use table_core::query::{Query, Select};
+use table_core::query::{Filter, Query, Select};
 use table_core::store::{GroupTransaction, Operation, OperationKind, TableStore};
 
 use super::*;
@@ -177,6 +177,35 @@ async fn keys_alone_are_read_without_a_header() {
     let keys = Query::new().with_select(Select::new(["PartitionKey", "RowKey"]));
     let page = rig.store.query(&people(), &keys, None).await.unwrap();
     assert_eq!((page.items.len(), page.items[0].properties().len(), rig.key.unwraps()), (1, 0, 0));
+}
+
+/// A filter on plaintext is checked by what headers list, for which no key is needed; nothing of them is seen.
+#[tokio::test]
+async fn filtered_keys_are_read_without_a_key() {
+    let rig = rig().await;
+    rig.insert(ken()).await;
+    let fresh = EncryptedStore::new(Arc::clone(&rig.raw), Keys::new(Arc::new(kek(2)))).unwrap();
+    let keys = Query::new().with_select(Select::new(["PartitionKey", "RowKey"]));
+    let by = |filter| keys.clone().with_filter(filter);
+    let page = fresh.query(&people(), &by(Filter::eq("Age", 41)), None).await.unwrap();
+    assert_eq!((page.items.len(), page.items[0].properties().len(), rig.meter.total()), (1, 0, 1));
+    let error = fresh.query(&people(), &by(Filter::ne("NationalId", "x")), None).await.unwrap_err();
+    assert!(error.to_string().contains("'NationalId'"), "{error}");
+}
+
+/// What was met is forgotten with its table; a name cannot be both encrypted and compared.
+#[tokio::test]
+async fn rules_end_with_their_table_and_do_not_contradict() {
+    let rig = rig().await;
+    rig.insert(ken()).await;
+    let plain = Entity::new("Sales", "1").unwrap().with("NationalId", 1);
+    rig.store.write(&people(), Operation::Insert(plain.clone())).await.unwrap_err();
+    rig.store.delete_table(&people()).await.unwrap();
+    rig.store.create_table(&people()).await.unwrap();
+    rig.store.write(&people(), Operation::Insert(plain)).await.unwrap();
+    let builder = EncryptedStore::builder(Arc::clone(&rig.raw), Keys::new(Arc::new(kek(1))));
+    let error = builder.encrypt(&people(), ["Iban"]).filter_only_by(&people(), ["Iban"]).build().unwrap_err();
+    assert!(error.to_string().contains("'Iban'"), "{error}");
 }
 
 /// What the resolver names is encrypted, in the rows that it names.

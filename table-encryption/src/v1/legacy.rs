@@ -89,13 +89,13 @@ impl Legacy {
         self.written.contains(table)
     }
 
-    /// The properties in the clear, those that were encrypted marked.
+    /// The properties in the clear, those that were encrypted marked; and the names of all that are encrypted.
     pub(crate) async fn open(
         &self,
         entity: &Entity,
         metadata: Metadata,
         select: Option<&Select>,
-    ) -> Result<Properties, Unreadable> {
+    ) -> Result<(Properties, Vec<String>), Unreadable> {
         let key = self.unwrap(&metadata).await?;
         let cbc = Cbc { key, iv: metadata.iv, java: metadata.java, entity: entity.key().clone() };
         let names = cbc.list(&metadata.list).ok_or(Unreadable::Refused)?;
@@ -113,7 +113,7 @@ impl Legacy {
                 _ => return Err(Unreadable::Refused),
             }
         }
-        Ok(out)
+        Ok((out, names))
     }
 
     async fn unwrap(&self, metadata: &Metadata) -> Result<Zeroizing<[u8; 32]>, Unreadable> {

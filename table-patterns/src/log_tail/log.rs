@@ -5,7 +5,7 @@ use futures_util::{Stream, TryStreamExt};
 use table_core::adapter::WRITE_ID_PROPERTY;
 use table_core::model::{Entity, Key, PartitionKey, TableName, Ticks, ValueRef};
 use table_core::query::{Comparison, Filter};
-use table_core::store::{Error, Operation, Result, TableStore};
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{Record, Table, TableQuery};
 
 use super::entry::inverted;
@@ -65,8 +65,10 @@ impl<E: Record> LogTail<E> {
     /// Opens a log. No request: the table must exist when the log is used.
     ///
     /// # Errors
-    /// None yet: what the store does not allow is refused when the log is used.
+    /// `E` has encrypted properties and the store does not encrypt. What else the store does not allow is refused
+    /// when the log is used.
     pub fn new(store: Arc<dyn TableStore>, table: TableName, partition: PartitionKey) -> Result<Self> {
+        store.check_encrypts(&table, &E::encrypted())?;
         let table = Table::new(store, table)?;
         let (prefix, ids) = (String::new(), Arc::default());
         Ok(Self { table, partition, prefix, ids, sorts: false, of: PhantomData })

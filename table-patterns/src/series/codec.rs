@@ -18,6 +18,11 @@ pub trait SlotCodec<V>: Send + Sync + 'static {
     /// The properties of a slot: their names behind the slot's.
     fn suffixes() -> Vec<&'static str>;
 
+    /// Those of the [`suffixes`](Self::suffixes) whose properties must be encrypted.
+    fn encrypted() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// The bytes of the largest value in a store.
     fn max_bytes() -> usize;
 
@@ -88,6 +93,10 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
     fn suffixes() -> Vec<&'static str> {
         const { assert!(all_present::<V>(), "a merge cannot clear an `Option`: store the struct as `Json`") };
         V::PROPERTIES.iter().map(|p| p.name).collect()
+    }
+
+    fn encrypted() -> Vec<&'static str> {
+        V::PROPERTIES.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
     }
 
     fn max_bytes() -> usize {

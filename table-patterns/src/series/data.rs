@@ -64,8 +64,11 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// [`new`](DataSeries::new) with a codec that the type names: `DataSeries::<Hours, Wind, Grouped>::with_codec`.
     ///
     /// # Errors
-    /// As [`new`](DataSeries::new); a slot has no property, or can be larger than a row.
+    /// As [`new`](DataSeries::new); a slot has no property, or can be larger than a row; a field is to be encrypted
+    /// and the store does not encrypt.
     pub fn with_codec(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
+        let encrypted = encrypted::<S, V, C>(&slots);
+        store.check_encrypts(&table, &encrypted.iter().map(String::as_str).collect::<Vec<_>>())?;
         let layout = Arc::new(Layout::new::<V, C>(slots)?);
         Ok(Self { store, table, layout, attempts: ATTEMPTS, of: PhantomData })
     }
@@ -213,4 +216,13 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let rows = self.store.query_all(&self.table, &query).await?.into_iter();
         Ok(rows.filter_map(|row| Some((self.layout.row_at(series, row.key())?, row))).collect())
     }
+}
+
+/// The properties of all slots that must be encrypted.
+fn encrypted<S: SlotSet, V, C: SlotCodec<V>>(slots: &S) -> Vec<String> {
+    let of_slot = |index| {
+        let slot = slots.name(index);
+        C::encrypted().into_iter().map(move |suffix| format!("{slot}{suffix}"))
+    };
+    (0..slots.count()).flat_map(of_slot).collect()
 }

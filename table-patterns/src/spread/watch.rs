@@ -180,4 +180,8 @@ impl<S: TableStore> TableStore for Watched<S> {
         self.watch.count(table, group.partition().as_str(), false);
         self.store.transact(table, group).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
 use table_core::model::{Entity, TableName};
-use table_core::store::{Error, Result, TableStore};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{FromEntity, KeyOf, PartitionIn, TableEntity};
 
 use super::{Wide, WideEntities};
@@ -32,11 +32,8 @@ impl<T: FromEntity> WideTable<T> {
     /// `T` has encrypted properties and the store does not encrypt; it declares indexes, large fields or spread
     /// keys, which wide entities do not keep.
     pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Result<Self> {
-        if let Some(property) = T::encrypted().first().filter(|_| !store.profile().encrypts) {
-            let what = format!("the encrypted property '{property}': put an encrypting store in front of it");
-            return Err(Error::unsupported(store.profile().name, what));
-        }
         refuse::<T>()?;
+        store.check_encrypts(&table, &T::encrypted())?;
         Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
     }
 

@@ -24,6 +24,17 @@ macro_rules! encryption_tests {
                 keys_are_found_by_their_id
                 retries_and_lost_answers_are_survived
             }
+            filters {
+                filters_that_find_ciphertext_are_refused
+                filters_that_find_nothing_are_refused_where_names_are_known
+                typed_filters_by_name_are_refused
+                filters_compare_what_is_listed_and_nothing_else
+            }
+            marks {
+                changed_entities_stay_encrypted
+                merges_into_legacy_data_stay_encrypted
+                plaintext_of_what_is_encrypted_is_refused
+            }
             tamper {
                 exchanged_ciphertexts_are_refused
                 moved_entities_are_refused
@@ -40,11 +51,17 @@ macro_rules! encryption_tests {
                 a_store_that_does_not_encrypt_is_refused
                 plaintext_in_a_marked_field_is_refused
                 projections_and_patches_work
+                logs_and_series_are_encrypted
             }
             indexes {
                 copies_are_encrypted_for_their_rows
                 unique_blind_indexes_find_by_value
                 truncated_blind_indexes_check_again
+            }
+            wide {
+                wide_entities_stay_encrypted
+                wide_tables_stay_encrypted
+                wide_entities_built_anew_in_plaintext_are_refused
             }
             large {
                 marked_fields_are_encrypted_in_their_blobs

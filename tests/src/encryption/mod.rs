@@ -5,18 +5,22 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::query::Query;
 use table_core::store::{Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 
 pub mod concurrency;
+pub mod filters;
 pub mod indexes;
 pub mod large;
 mod list;
+pub mod marks;
 pub mod moves;
 pub mod operations;
 pub mod reads;
 pub mod tamper;
 pub mod typed;
+pub mod wide;
 
 use crate::{Harness, TestTable};
 
@@ -63,6 +67,20 @@ impl Both {
     /// Stores the entity as it is, whatever was there.
     async fn store_raw(&self, entity: Entity) {
         self.raw.put(Operation::InsertOrReplace(entity)).await;
+    }
+}
+
+/// Nothing that is stored has one of the texts in it.
+async fn assert_hidden(table: &Both, texts: &[&str]) {
+    for row in table.raw.all(&Query::new()).await {
+        for property in row.properties() {
+            let bytes = match property.value() {
+                ValueRef::Binary(bytes) => bytes.to_vec(),
+                other => format!("{other:?}").into_bytes(),
+            };
+            let shown = texts.iter().find(|text| bytes.windows(text.len()).any(|w| w == text.as_bytes()));
+            assert_eq!(shown, None, "in '{}' of {}", property.name(), row.key());
+        }
     }
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use table_core::model::{Entity, IfMatch, ValueRef};
 use table_core::prelude::*;
 use table_core::store::{ErrorKind, Operation, TableStore};
+use table_patterns::log_tail::LogTail;
+use table_patterns::series::{DataSeries, Grouped, Hours};
 
-use super::{Both, key, text};
+use super::{Both, assert_hidden, key, text};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -37,6 +39,36 @@ fn ken() -> Employee {
 fn open(table: &Both) -> Table<Employee> {
     Table::new(Arc::clone(&table.store) as Arc<dyn TableStore>, table.raw.name().clone())
         .expect("it encrypts")
+}
+
+#[derive(Clone, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Pulse {
+    beats: i32,
+    #[encrypt]
+    note: String,
+}
+
+/// Logs and series of marked fields: refused where they are opened, if the store does not encrypt; else ciphertext.
+pub async fn logs_and_series_are_encrypted(harness: &Harness) {
+    let table = Both::new(harness).await;
+    let (name, log) = (table.raw.name().clone(), PartitionKey::new("log").expect("a key"));
+    let raw = Arc::clone(table.raw.store());
+    let errors = [
+        LogTail::<Pulse>::new(Arc::clone(&raw), name.clone(), log.clone()).expect_err("no encryption"),
+        DataSeries::<_, Pulse, Grouped>::with_codec(raw, name.clone(), Hours).expect_err("no encryption"),
+    ];
+    assert!(errors.iter().all(|e| e.to_string().contains("Note")), "{errors:?}");
+    let store = || Arc::clone(&table.store) as Arc<dyn TableStore>;
+    let pulse = Pulse { beats: 60, note: "secret-note".into() };
+    let tail = LogTail::<Pulse>::new(store(), name.clone(), log).expect("a log");
+    tail.append(&pulse).await.expect("an entry");
+    assert_eq!(tail.latest(1).await.expect("an entry")[0].value, pulse);
+    let series = DataSeries::<_, Pulse, Grouped>::with_codec(store(), name.clone(), Hours).expect("a series");
+    series.set(&key("ken", "2013"), 9, &pulse).await.expect("a slot");
+    let read = series.get(&key("ken", "2013")).await.expect("a series");
+    assert_eq!(read.get(&9), Some(&pulse));
+    assert_hidden(&table, &["secret-note"]).await;
 }
 
 /// By insert, update and query.

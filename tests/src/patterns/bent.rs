@@ -86,4 +86,8 @@ impl TableStore for Bent {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         self.store.transact(table, group).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
 }

@@ -152,4 +152,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
         }
         self.run(call, fault, self.store.transact(table, group)).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
 }

@@ -163,4 +163,8 @@ impl<S: TableStore> TableStore for Retrying<S> {
         self.check_ids()?;
         self.change(table, Job::Transact(group)).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
 }

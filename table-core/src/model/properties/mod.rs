@@ -28,6 +28,20 @@ pub use property_ref::{PropertiesIter, PropertyRef};
 /// assert_eq!(p.get("DepDelay"), Some(ValueRef::Int32(2)));
 /// assert_eq!(p.iter().map(|p| p.name()).collect::<Vec<_>>(), ["Dest", "DepDelay"]);
 /// ```
+///
+/// # Marks
+/// A property that must not leave in the clear carries a mark. It belongs to the name: setting another value,
+/// or merging one, keeps it. [`set_plain`](Self::set_plain) and [`remove`](Self::remove) take it away.
+///
+/// ```
+/// # use table_core::model::Properties;
+/// let mut p = Properties::new();
+/// p.set_encrypted("NationalId", "760519-1234");
+/// p.set("NationalId", "790122-4321");
+/// assert!(p.find("NationalId").is_some_and(|p| p.is_encrypted()));
+/// p.set_plain("NationalId", "none");
+/// assert!(p.find("NationalId").is_some_and(|p| !p.is_encrypted()));
+/// ```
 #[derive(Clone, Default)]
 pub struct Properties {
     packed: ChunkBytes,
@@ -122,7 +136,7 @@ impl Properties {
         find(&self.packed, name)?.parse()
     }
 
-    /// Sets a property, in place if it exists, at the end otherwise. A set property is not marked.
+    /// Sets a property, in place if it exists, at the end otherwise. One that was marked stays marked.
     pub fn set(&mut self, name: &str, value: impl Into<EdmValue>) {
         self.put(name, value.into().as_ref(), false);
     }
@@ -132,13 +146,23 @@ impl Properties {
         self.put(name, value.into().as_ref(), true);
     }
 
+    /// Sets a property that may leave in the clear, whatever was there.
+    pub fn set_plain(&mut self, name: &str, value: impl Into<EdmValue>) {
+        self.write(name, value.into().as_ref(), |_| false);
+    }
+
     /// [`set`](Self::set) or [`set_encrypted`](Self::set_encrypted) with a borrowed value.
     pub fn put(&mut self, name: &str, value: ValueRef<'_>, encrypt: bool) {
-        let Some((start, end)) = self.span(name) else { return self.push(name, value, encrypt) };
+        self.write(name, value, |was_marked| encrypt || was_marked);
+    }
+
+    fn write(&mut self, name: &str, value: ValueRef<'_>, mark: impl FnOnce(bool) -> bool) {
+        let Some((start, end)) = self.span(name) else { return self.push(name, value, mark(false)) };
         let packed = self.packed.to_mut();
         let tail = packed.split_off(end);
+        let mark = mark(packed::is_marked(packed[start]));
         packed.truncate(start);
-        packed::push(packed, name, value, encrypt);
+        packed::push(packed, name, value, mark);
         packed.extend_from_slice(&tail);
     }
 
@@ -155,7 +179,8 @@ impl Properties {
         true
     }
 
-    /// Overwrites and adds the properties of `patch`, keeping the others: the service's merge.
+    /// Overwrites and adds the properties of `patch`, keeping the others: the service's merge. What was marked here or
+    /// is marked there is marked.
     pub fn merge(&mut self, patch: &Self) {
         for p in patch.iter() {
             self.put(p.name(), p.value(), p.is_encrypted());

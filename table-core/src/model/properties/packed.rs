@@ -26,6 +26,12 @@ pub(crate) const fn tag(edm_type: EdmType, encrypt: bool) -> u8 {
     edm_type as u8 | if encrypt { MARK } else { 0 }
 }
 
+/// Whether a tag says that the property must not leave in the clear.
+#[inline]
+pub(super) const fn is_marked(tag: u8) -> bool {
+    tag & MARK != 0
+}
+
 /// Appends a property.
 #[inline]
 pub(super) fn push(out: &mut Vec<u8>, name: &str, value: ValueRef<'_>, encrypt: bool) {
@@ -195,7 +201,7 @@ impl<'a> Raw<'a> {
 
     #[inline]
     pub(crate) const fn is_encrypted(&self) -> bool {
-        self.tag & MARK != 0
+        is_marked(self.tag)
     }
 
     #[inline]

@@ -116,13 +116,7 @@ impl<T: FromEntity> Table<T> {
     }
 
     fn open(shared: Shared) -> Result<Self> {
-        if let Some(property) = T::encrypted().first().filter(|_| !shared.store.profile().encrypts) {
-            let what = format!(
-                "encrypted properties such as '{property}' in '{}': put an encrypting store in front of it",
-                shared.name
-            );
-            return Err(Error::unsupported(shared.store.profile().name, what));
-        }
+        shared.store.check_encrypts(&shared.name, &T::encrypted())?;
         if let Some(property) = T::large().first() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(

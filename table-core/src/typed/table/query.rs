@@ -134,7 +134,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self.try_and(|conditions| condition.into_filter().map(|filter| conditions.filter(filter)))
     }
 
-    /// Only those that match a filter on names.
+    /// Only those that match a filter on names. One that compares a property which `T` or the result has encrypted
+    /// is refused when the query is run: the service would compare ciphertext.
     pub fn raw_filter(self, filter: Filter) -> Self {
         self.and(|conditions| conditions.filter(filter))
     }
@@ -290,7 +291,25 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         let (of_table, of_result) = (self.table.shared().type_filter.clone(), R::type_filter());
         let of_result = of_result.filter(|filter| of_table.as_ref() != Some(filter));
         of_table.into_iter().chain(of_result).for_each(|filter| conditions.of_type(filter));
-        Ok(Query { filter: conditions.into_filter(), select: self.select.clone(), top: None })
+        let filter = conditions.into_filter();
+        filter.iter().try_for_each(|filter| self.check_comparable(filter))?;
+        Ok(Query { filter, select: self.select.clone(), top: None })
+    }
+
+    /// Refuses a filter that compares what is encrypted.
+    fn check_comparable(&self, filter: &Filter) -> Result<()> {
+        let (of_table, of_result) = (T::encrypted(), R::encrypted());
+        let mut refused = None;
+        filter.for_each_property(&mut |name| {
+            refused =
+                refused.or(Some(name).filter(|name| of_table.contains(name) || of_result.contains(name)));
+        });
+        refused.map_or(Ok(()), |name| {
+            Err(Error::invalid_request(format!(
+                "the filter compares '{name}' of the table '{}', which is encrypted: look it up through a blind index",
+                self.table.name()
+            )))
+        })
     }
 
     pub(super) fn check(&self) -> Result<()> {

@@ -81,10 +81,14 @@ pub(super) fn is_summary(row: &Entity) -> bool {
 /// What an entity adds to its summary.
 ///
 /// # Errors
-/// A property to sum is no integer: sums of others are not exact.
+/// A property to sum is no integer: sums of others are not exact. It is to be encrypted: the sum would show it.
 pub(crate) fn contribution(entity: &Entity, sums: &[String]) -> Result<Properties> {
     let mut summary = Summary { count: 1, sums: BTreeMap::new() };
     for field in sums {
+        if entity.properties().find(field).is_some_and(|p| p.is_encrypted()) {
+            let reason = "it is to be encrypted, and a sum of it would leave in the clear";
+            return Err(Error::invalid_value(field, reason));
+        }
         let value = match entity.get(field) {
             None => 0,
             Some(ValueRef::Int32(value)) => i64::from(value),

@@ -45,6 +45,8 @@ async fn summaries_count_and_sum_in_the_group() -> Result<()> {
     );
     let refused = people.insert(person(77, "oslo")?.with("Age", 1.5)).await.unwrap_err();
     assert!(refused.to_string().contains("integers"), "{refused}");
+    let refused = people.insert(person(77, "oslo")?.with_encrypted("Age", 1)).await.unwrap_err();
+    assert!(refused.to_string().contains("a sum of it"), "{refused}");
     for id in 0..50 {
         people.modify(&Key::new("p", format!("{id:05}"))?, |_| Ok(None)).await?;
     }

@@ -181,6 +181,10 @@ impl TableStore for Reversing {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         self.0.transact(table, group).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.0.declare_encrypted(table, names);
+    }
 }
 
 async fn unsorted() -> (TableQuery<Employee>, RequestMeter) {

@@ -1,0 +1,52 @@
+//! Filters that would compare ciphertext.
+
+use table_core::query::Filter;
+use table_core::store::{Error, Result};
+
+use super::reveal::{Opener, Stored, is_system};
+
+/// The properties that a filter compares, beside keys and time.
+pub(crate) type Compared<'a> = Vec<&'a str>;
+
+/// What a filter compares.
+pub(super) fn compared(filter: Option<&Filter>) -> Compared<'_> {
+    let mut names = Vec::new();
+    if let Some(filter) = filter {
+        filter.for_each_property(&mut |name| names.extend(Some(name).filter(|name| !is_system(name))));
+    }
+    names
+}
+
+impl Opener<'_> {
+    /// Refuses a filter on what is known to be encrypted, or not declared to be comparable.
+    pub(super) fn check_filter(&self) -> Result<()> {
+        let rules = &self.shared.rules;
+        let encrypted = self.compared.iter().find(|name| rules.may_be_encrypted(&self.id, name));
+        if let Some(name) = encrypted {
+            return Err(self.compares(name));
+        }
+        match self.compared.iter().find(|name| !rules.may_be_compared(&self.id, name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::invalid_request(format!(
+                "the filter compares '{name}' of the table '{}', which `filter_only_by` does not name: it might be \
+                 encrypted",
+                self.table
+            ))),
+        }
+    }
+
+    /// Refuses the answer to a filter that compared what this entity has encrypted.
+    pub(super) fn check_stored(&self, stored: Option<&Stored>) -> Result<()> {
+        let Some(Stored::V2(header)) = stored else { return Ok(()) };
+        let encrypted = self.compared.iter().find(|name| header.find(name).is_some());
+        encrypted.map_or(Ok(()), |name| Err(self.compares(name)))
+    }
+
+    fn compares(&self, name: &str) -> Error {
+        Error::invalid_request(format!(
+            "the filter compares the encrypted property '{name}' of the table '{}', which the service cannot do: \
+             look it up through a blind index",
+            self.table
+        ))
+    }
+}
