@@ -1,11 +1,33 @@
-//! Another key-encryption key: data keys are wrapped again, nothing is encrypted again.
+//! Another key-encryption key: data keys of rows are wrapped again, blobs are written anew.
 
 use std::sync::Arc;
 
+use object_store::memory::InMemory;
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, TableName};
+use table_core::prelude::*;
 use table_core::store::{Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, KeyWrap, Keys};
+use table_patterns::large::{LargeOptions, LargeTable};
+
+#[derive(Debug, PartialEq, TableEntity)]
+struct Letter {
+    #[partition_key]
+    sender: String,
+    #[row_key]
+    number: u32,
+    #[encrypt]
+    #[large(over = 100)]
+    body: String,
+}
+
+/// Letters whose long bodies are in blobs, under the keys of a store.
+fn letters(
+    store: &Arc<EncryptedStore<Arc<MemoryStore>>>,
+    blobs: &Arc<InMemory>,
+) -> table_core::Result<LargeTable<Letter>> {
+    let options = LargeOptions::default().with_codec(Arc::new(store.blob_cipher()));
+    LargeTable::open_with(store.clone(), "Letters", blobs.clone(), options)
+}
 
 #[tokio::main]
 async fn main() -> table_core::Result<()> {
@@ -14,15 +36,19 @@ async fn main() -> table_core::Result<()> {
     let key = |id: &str| Ok::<_, table_core::Error>(Arc::new(AesKeyWrap::new(id, &KeyBytes::random(32)?)?));
     let (old, new): (Arc<dyn KeyWrap>, Arc<dyn KeyWrap>) = (key("kek-2026")?, key("kek-2027")?);
 
-    let before = EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&old)))?;
+    let before = Arc::new(EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&old)))?);
     before.create_table(&people).await?;
     for n in 0..100 {
         let person = Entity::new("Sales", n.to_string())?.with_encrypted("NationalId", n);
         before.write(&people, Operation::Insert(person)).await?;
     }
+    let blobs = Arc::new(InMemory::new());
+    letters(&before, &blobs)?.create_if_missing().await?;
+    let letter = Letter { sender: "Ken".into(), number: 1, body: "a long letter ".repeat(100) };
+    letters(&before, &blobs)?.insert(&letter).await?;
 
     // 1. Everywhere: write with the new key, read with both.
-    let both = EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&new)).with_key(old))?;
+    let both = Arc::new(EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&new)).with_key(old))?);
 
     // 2. Page by page, while others write; the cursor could be kept and the rest be done tomorrow.
     let mut rotation = both.rotation(&people).with_page_size(30);
@@ -30,13 +56,22 @@ async fn main() -> table_core::Result<()> {
     let cursor = rotation.cursor().expect("three more pages").to_string();
     let rest = both.rotation(&people).resumed_at(cursor.parse()?).run().await?;
     assert_eq!(rotation.progress().changed + rest.changed, 100);
+    both.rotation(&"Letters".parse()?).run().await?;
 
-    // 3. The old key is not needed any more.
-    let after = EncryptedStore::new(raw, Keys::new(new))?;
+    // 3. The blobs, which have data keys of their own; then look what is under which key.
+    assert_eq!(letters(&both, &blobs)?.rewrite().run().await?.rewritten, 1);
+    let mut count = letters(&both, &blobs)?.rewrite().counting();
+    let found = count.run().await?;
+    assert!(found.unreadable.is_empty() && found.keys.keys().all(|id| id == "kek-2027"));
+    println!("blobs by key: {:?}", found.keys);
+
+    // 4. The old key is not needed any more.
+    let after = Arc::new(EncryptedStore::new(raw, Keys::new(new))?);
     for n in 0..100 {
-        let key = table_core::model::Key::new("Sales", n.to_string())?;
+        let key = Key::new("Sales", n.to_string())?;
         let person = after.get(&people, &key, None).await?.expect("a person");
-        assert_eq!(person.get("NationalId"), Some(table_core::model::ValueRef::Int32(n)));
+        assert_eq!(person.get("NationalId"), Some(ValueRef::Int32(n)));
     }
+    assert_eq!(letters(&after, &blobs)?.get_existing(Letter::key("Ken", 1_u32)?).await?, letter);
     Ok(())
 }

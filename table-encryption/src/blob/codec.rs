@@ -1,5 +1,6 @@
-use table_patterns::large::{BlobCodec, BlobContext, ByteStream};
+use table_patterns::large::{BlobCodec, BlobContext, BlobKey, ByteStream};
 
+use super::preamble::Preamble;
 use super::{BlobCipher, BlobPlace};
 
 /// Large fields of entities, encrypted in their blobs: each is bound to its entity, its property and the write that made
@@ -19,6 +20,16 @@ impl BlobCodec for BlobCipher {
 
     fn decode(&self, context: &BlobContext, stored: ByteStream) -> ByteStream {
         Box::pin(self.open_stream(&place(context), stored))
+    }
+
+    fn active_key(&self) -> Option<String> {
+        Some(self.keys.keys().active().key_id().to_owned())
+    }
+
+    fn key_of(&self, start: &[u8]) -> Option<BlobKey> {
+        let (wrapping, active) = (Preamble::parse(start)?.0.wrapping, self.keys.keys().active());
+        let is_active = *wrapping.key_id == *active.key_id() && *wrapping.algorithm == *active.algorithm();
+        Some(BlobKey { id: wrapping.key_id.into(), active: is_active })
     }
 }
 

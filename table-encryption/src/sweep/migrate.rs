@@ -26,7 +26,8 @@ impl<S: TableStore> EncryptedStore<S> {
 }
 
 impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
-    /// Encrypts v2 entities again too: under new data keys, where an old key-encryption key has leaked.
+    /// Encrypts v2 entities again too: under new data keys, where an old key-encryption key has leaked. Not the blobs of large
+    /// fields: `LargeTable::rewrite` of `table-patterns` does.
     #[must_use]
     pub fn encrypting_again(mut self) -> Self {
         self.job_mut().again = true;

@@ -27,8 +27,9 @@ impl<S: TableStore> EncryptedStore<S> {
     /// Rotates the key-encryption key in a table: every header under another key than the active one gets its data key
     /// wrapped by the active one. Nothing is encrypted again, only headers are read and merged.
     ///
-    /// Blobs and legacy entities are left alone. The key service is asked twice for each data key, not for each
-    /// entity. Afterwards the former key is no longer needed for the table.
+    /// The key service is asked twice for each data key, not for each entity. Afterwards the former key is no longer needed for
+    /// the *rows* of the table. Blobs and legacy entities are left alone: `LargeTable::rewrite` of `table-patterns` brings the blobs
+    /// of large fields under the active key, and counts them by key; **drop the former key only then**.
     pub fn rotation<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Rotation<'a, S>> {
         Sweep::new(self.inner(), Rotation { store: self, rewrapped: Mutex::default() }, table)
     }

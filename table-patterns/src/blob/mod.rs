@@ -13,7 +13,7 @@ use table_core::store::Result;
 
 pub(crate) use error::blob_error;
 pub(crate) use name::{segment, unescape};
-pub(crate) use read::{open, verified};
+pub(crate) use read::{open, start, verified};
 pub(crate) use write::{Stored, delete, is_clock, put, store_time};
 
 /// Content in pieces, so that it need not be in memory as a whole.

@@ -56,3 +56,13 @@ impl Check {
         Some((Err(error), None))
     }
 }
+
+/// The first bytes of a blob, at most so many; `None` if there is no blob. One request.
+pub(crate) async fn start(store: &dyn ObjectStore, path: &Path, bytes: u64) -> Result<Option<Bytes>> {
+    let options = GetOptions { range: Some((0..bytes).into()), ..GetOptions::default() };
+    match store.get_opts(path, options).await {
+        Ok(found) => found.bytes().await.map(Some).map_err(blob_error),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(blob_error(error)),
+    }
+}

@@ -38,6 +38,25 @@ pub trait BlobCodec: Debug + Send + Sync + 'static {
     /// What is stored back to the content, with an error where it is not what [`encode`](Self::encode)
     /// made for this context.
     fn decode(&self, context: &BlobContext, stored: ByteStream) -> ByteStream;
+
+    /// The id of the key that blobs are written under; `None` for a codec without keys.
+    fn active_key(&self) -> Option<String> {
+        None
+    }
+
+    /// The key that a blob is under, by the bytes it starts with; `None` if they do not tell, or are too few.
+    fn key_of(&self, _start: &[u8]) -> Option<BlobKey> {
+        None
+    }
+}
+
+/// The key that a blob is under, as it claims itself: nothing of it is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlobKey {
+    /// The key's id.
+    pub id: String,
+    /// Whether blobs that are written now are under this key.
+    pub active: bool,
 }
 
 /// Values stored as they are.

@@ -52,6 +52,11 @@
 //! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
 //! | delete_table | 1 | 1 per page of names, 1 per blob |
 //! | scrub | 1 per page of rows | 1 per large value |
+//! | rewrite | 1 per page of rows, 1 merge per row with a blob that is rewritten | 1 per large value; 1 read, 1 write as for insert, 1 delete for each that is rewritten |
+//!
+//! # Keys of a codec
+//! Rows and blobs of a codec that encrypts are under keys of their own. Before a key is dropped, [`LargeTable::rewrite`]
+//! writes the blobs anew that are under it, and counts how many are under which.
 //!
 //! # Limits, and when not to use it
 //! A key, escaped, has at most 199 bytes in each part (upper-case letters and signs count three). One directory
@@ -70,15 +75,18 @@ mod place;
 mod prepare;
 mod read;
 mod reference;
+mod rewrite;
+mod rewrite_row;
 mod row;
 mod scrub;
 mod stream;
 mod table;
 
 pub use crate::blob::ByteStream;
-pub use codec::{BlobCodec, BlobContext, PlainBlobs};
+pub use codec::{BlobCodec, BlobContext, BlobKey, PlainBlobs};
 pub use collect::{CollectMode, Collected};
 pub use options::LargeOptions;
+pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use row::LargeRow;
 pub use scrub::{LargeScrub, MissingBlob};
 pub use stream::LargeContent;

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
+use object_store::path::Path;
 use table_core::model::{Entity, Key};
 use table_core::store::{Error, Result, TableStore as _};
-use table_core::typed::{KeyOf, PropertySchema, TableEntity};
+use table_core::typed::{KeyOf, TableEntity};
 
 use super::prepare::value;
 use super::reference::Reference;
@@ -73,7 +74,7 @@ impl<T: TableEntity> LargeTable<T> {
     pub(super) async fn hydrate_or_again(&self, row: Entity) -> Result<Option<T>> {
         let mut full = row.clone();
         for (property, reference) in references::<T>(&row)? {
-            let Some(content) = self.content(&row, property, &reference).await? else { return Ok(None) };
+            let Some(content) = self.content(&row, property.name, &reference).await? else { return Ok(None) };
             let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
                 all.extend_from_slice(&piece);
                 Ok(all)
@@ -89,29 +90,35 @@ impl<T: TableEntity> LargeTable<T> {
     pub(super) async fn content(
         &self,
         row: &Entity,
-        property: &PropertySchema,
+        property: &str,
         reference: &Reference,
     ) -> Result<Option<ByteStream>> {
         let codec = &self.options().codec;
         if reference.codec != codec.name() {
             let (key, by) = (row.key(), format!("a blob of the codec '{}'", codec.name()));
             let found = format!("one of '{}'", reference.codec);
-            return Err(Error::decode("large value", key, property.name, by, found));
+            return Err(Error::decode("large value", key, property, by, found));
         }
-        let context = BlobContext::new(self.name(), row.key(), property.name, reference.id);
+        let context = BlobContext::new(self.name(), row.key(), property, reference.id);
         let path = context.path(&self.options().root)?;
         match blob::open(&**self.blobs(), &path).await? {
             Some(stored) => {
                 let stored = blob::verified(stored, reference.stored, path.to_string());
                 Ok(Some(codec.decode(&context, stored)))
             }
-            None if self.has_changed(row).await? => Ok(None),
-            None => Err(Error::corrupt(format!(
-                "the blob {path} of the property '{}' of {} is missing",
-                property.name,
-                row.key()
-            ))),
+            None => self.check_changed(row, property, &path).await.map(|()| None),
         }
+    }
+
+    /// Whether the row has changed, which explains that its blob is gone; otherwise that is an error.
+    pub(super) async fn check_changed(&self, row: &Entity, property: &str, path: &Path) -> Result<()> {
+        if self.has_changed(row).await? {
+            return Ok(());
+        }
+        Err(Error::corrupt(format!(
+            "the blob {path} of the property '{property}' of {} is missing",
+            row.key()
+        )))
     }
 
     async fn has_changed(&self, row: &Entity) -> Result<bool> {

@@ -83,7 +83,7 @@ impl<T: TableEntity> LargeTable<T> {
             let Some(reference) = Reference::read(&key, property, value)? else {
                 return Ok(Some(inline(value)));
             };
-            if let Some(content) = self.content(&row, property, &reference).await? {
+            if let Some(content) = self.content(&row, property.name, &reference).await? {
                 let sha256 = Some(reference.stored.hash);
                 return Ok(Some(LargeContent { size: reference.size, sha256, content }));
             }

@@ -1,5 +1,6 @@
 //! Fields that outgrow their row, in blobs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
@@ -7,9 +8,10 @@ use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::prelude::*;
 use table_core::store::TableStore;
+use table_encryption::Keys;
 use table_patterns::large::{LargeOptions, LargeTable};
 
-use super::Both;
+use super::{Both, assert_hidden, kek};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -55,6 +57,72 @@ pub async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness) {
     let blobs = stored(&blobs).await;
     assert!(blobs.len() == 1 && blobs[0].1.len() > 240_000);
     assert!(!blobs[0].1.windows(6).any(|w| w == b"secret"));
+}
+
+/// The key is rotated in the rows, then the blobs are written anew, page by page, stopped and resumed: afterwards the new key
+/// reads everything, alone.
+pub async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
+    const LETTERS: u32 = 5;
+    let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let inline = Letter { body: "short".into(), ..letter(9, "") };
+    for number in 1..=LETTERS {
+        open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
+    }
+    open(&old, &blobs).insert(&inline).await.expect("an insert");
+
+    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let rotated = both.store.rotation(both.raw.name()).run().await.expect("a rotation");
+    assert_eq!(rotated.changed, u64::from(LETTERS) + 1);
+    let count = async |keys: &[(&str, u64)]| {
+        let mut sweep = open(&both, &blobs).rewrite().counting();
+        let found = sweep.run().await.expect("a count");
+        let keys: BTreeMap<_, _> = keys.iter().map(|(id, blobs)| ((*id).to_owned(), *blobs)).collect();
+        assert_eq!((&found.keys, found.rewritten, found.rows), (&keys, 0, u64::from(LETTERS) + 1));
+        assert!(found.unreadable.is_empty(), "{:?}", found.unreadable);
+    };
+    count(&[("kek1", 5)]).await;
+    let new = Both::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
+    let first = Letter::key("Ken", 1_u32).expect("a key");
+    open(&new, &blobs).get(&first).await.expect_err("its blob is under the old key");
+
+    let mut rewrite = open(&both, &blobs).rewrite().with_page_size(2);
+    assert!(rewrite.step().await.expect("a page"));
+    assert!((1..=2).contains(&rewrite.progress().rewritten));
+    count(&[("kek1", 5 - rewrite.progress().rewritten), ("kek2", rewrite.progress().rewritten)]).await;
+    let cursor = rewrite.cursor().expect("more pages").to_string().parse().expect("a cursor");
+    let mut rest = open(&both, &blobs).rewrite().resumed_at(cursor);
+    let rest = rest.run().await.expect("the rest");
+    assert_eq!(rewrite.progress().rewritten + rest.rewritten, u64::from(LETTERS));
+    count(&[("kek2", 5)]).await;
+
+    for number in 1..=LETTERS {
+        let at = Letter::key("Ken", number).expect("a key");
+        let read = open(&new, &blobs).get_existing(&at).await.expect("the new key alone");
+        assert_eq!(read, letter(number, "secret text "));
+    }
+    let at = Letter::key("Ken", 9_u32).expect("a key");
+    assert_eq!(open(&new, &blobs).get_existing(&at).await.expect("a letter"), inline);
+    assert_eq!(stored(&blobs).await.len(), LETTERS as usize, "the old blobs are gone");
+    assert_hidden(&old, &["secret", "kek1"]).await;
+    let again = open(&new, &blobs).rewrite().run().await.map(|found| (found.blobs, found.rewritten));
+    assert_eq!(again.expect("nothing to do"), (5, 0));
+}
+
+/// A blob that was damaged stays, is told, and keeps none of the others back.
+pub async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
+    let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    for number in 1..=3 {
+        open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
+    }
+    let (name, mut bytes) = stored(&blobs).await.swap_remove(1);
+    *bytes.last_mut().expect("bytes") ^= 1;
+    blobs.put(&name, bytes.into()).await.expect("damage");
+    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let mut rewrite = open(&both, &blobs).rewrite();
+    let found = rewrite.run().await.expect("the others");
+    assert_eq!((found.blobs, found.rewritten, found.unreadable.len()), (3, 2, 1));
+    assert_eq!(found.unreadable[0].property, "Body");
+    assert_eq!(stored(&blobs).await.len(), 3, "nothing is left over");
 }
 
 /// Each in the other's place: not even the reference's hash could tell one who can write the row.

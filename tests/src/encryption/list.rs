@@ -66,6 +66,8 @@ macro_rules! encryption_tests {
             large {
                 marked_fields_are_encrypted_in_their_blobs
                 exchanged_blobs_are_refused
+                blobs_are_rewritten_under_the_new_key
+                a_damaged_blob_is_told_and_left
             }
             moves {
                 plaintext_is_migrated_while_writers_go_on

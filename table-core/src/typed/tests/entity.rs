@@ -141,7 +141,7 @@ fn errors_name_entity_property_expected_and_found() {
 
 #[test]
 fn a_marked_field_is_only_read_from_a_marked_property_and_never_shown() {
-    let plain = error_after(|p| p.set("NationalId", "secret-7"));
+    let plain = error_after(|p| p.set_plain("NationalId", "secret-7"));
     assert!(plain.contains("expected an encrypted property, found one that is not encrypted"), "{plain}");
     let wrong = error_after(|p| p.set_encrypted("NationalId", 1_234_567));
     assert!(wrong.contains("'NationalId'") && !wrong.contains("1234567"), "{wrong}");

@@ -58,14 +58,14 @@ const PATHS: [Path; 5] = [
 
 /// What fails, and where.
 #[derive(Clone, Copy, Debug)]
-enum Failure {
+pub(super) enum Failure {
     TableCrash(CrashPoint),
     BlobCrash(CrashPoint),
     TableAnswer(Fault),
     BlobAnswer(CrashPoint),
 }
 
-const FAILURES: [Failure; 9] = [
+pub(super) const FAILURES: [Failure; 9] = [
     Failure::TableCrash(CrashPoint::Before),
     Failure::TableCrash(CrashPoint::After),
     Failure::BlobCrash(CrashPoint::Before),
@@ -78,7 +78,7 @@ const FAILURES: [Failure; 9] = [
 ];
 
 impl Failure {
-    fn prepare(self, rig: &Rig, n: u64) {
+    pub(super) fn prepare(self, rig: &Rig, n: u64) {
         let passes = (1..n).map(|_| None);
         match self {
             Self::TableCrash(point) => rig.faults.crash_at(n, point),
@@ -88,7 +88,7 @@ impl Failure {
         }
     }
 
-    fn has_happened(self, rig: &Rig) -> bool {
+    pub(super) fn has_happened(self, rig: &Rig) -> bool {
         match self {
             Self::TableCrash(_) => rig.faults.is_crashed(),
             Self::TableAnswer(_) => !rig.faults.injected().is_empty(),

@@ -1,4 +1,5 @@
 mod crashes;
+mod rewrite;
 mod types;
 mod values;
 
@@ -13,7 +14,7 @@ use table_core::model::ETag;
 use table_core::store::{Result, TableStore};
 use table_core::typed::TableEntity;
 
-use super::{CollectMode, LargeTable};
+use super::{CollectMode, LargeOptions, LargeTable};
 use crate::blob::faulty::FaultyBlobs;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -63,11 +64,16 @@ impl Rig {
     }
 
     async fn on(store: Arc<MemoryStore>, inner: Arc<InMemory>) -> Result<Self> {
+        Self::with(store, inner, LargeOptions::default()).await
+    }
+
+    async fn with(store: Arc<MemoryStore>, inner: Arc<InMemory>, options: LargeOptions) -> Result<Self> {
         let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
         let blobs = Arc::new(FaultyBlobs::new(Arc::clone(&inner), faults.clone()));
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
-        let reports = LargeTable::open(metered, "Reports", Arc::clone(&blobs) as Arc<dyn ObjectStore>)?;
+        let shared = Arc::clone(&blobs) as Arc<dyn ObjectStore>;
+        let reports = LargeTable::open_with(metered, "Reports", shared, options)?;
         reports.create_if_missing().await?;
         meter.reset();
         Ok(Self { store, inner, meter, faults, blobs, reports })
