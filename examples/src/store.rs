@@ -47,6 +47,8 @@ pub struct OpenStore {
     pub store: Arc<dyn TableStore>,
     /// Blobs beside it: in memory, in the directory `blobs` of an embedded store, in a container of the account.
     pub blobs: Arc<dyn ObjectStore>,
+    /// What tells it from other stores: the account, the directory. No secret.
+    pub identity: String,
     embedded: Option<EmbeddedStore>,
     emulator: Option<Azurite>,
 }
@@ -62,7 +64,10 @@ impl StoreSpec {
     /// be started.
     pub async fn open(&self) -> table_core::Result<OpenStore> {
         match self {
-            Self::Memory => Ok(OpenStore::of(Arc::new(MemoryStore::new()), Arc::new(InMemory::new()))),
+            Self::Memory => {
+                let (store, blobs) = (Arc::new(MemoryStore::new()), Arc::new(InMemory::new()));
+                Ok(OpenStore::of(store, blobs, format!("memory of process {}", std::process::id())))
+            }
             Self::Embedded(directory) => embedded(directory).await,
             Self::Azurite => match std::env::var(AZURITE_CONNECTION_STRING) {
                 Ok(text) => azure(&text).await,
@@ -90,7 +95,15 @@ async fn emulated() -> table_core::Result<OpenStore> {
 async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
     let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
-    Ok(OpenStore::of(StoreBuilder::new(store).retry(patience()).build(), blobs))
+    let store = StoreBuilder::new(store).retry(patience()).build();
+    Ok(OpenStore::of(store, blobs, account(connection_string)))
+}
+
+/// Which account a connection string is of: the parts of it that are no keys.
+fn account(connection_string: &str) -> String {
+    let tells = ["AccountName=", "TableEndpoint=", "EndpointSuffix=", "UseDevelopmentStorage="];
+    let parts = connection_string.split(';').map(str::trim);
+    parts.filter(|part| tells.iter().any(|name| part.starts_with(name))).collect::<Vec<_>>().join(";")
 }
 
 /// Retries with write ids, for as long as the service may keep the name of a deleted table: 40 seconds at least
@@ -111,12 +124,14 @@ async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
     let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
     // On disk before its row is.
     let files = files.with_fsync(true);
-    Ok(OpenStore { embedded: Some(store.clone()), ..OpenStore::of(Arc::new(store), Arc::new(files)) })
+    let identity = std::fs::canonicalize(directory).map_err(|e| failed(e.to_string()))?;
+    let opened = OpenStore::of(Arc::new(store.clone()), Arc::new(files), identity.display().to_string());
+    Ok(OpenStore { embedded: Some(store), ..opened })
 }
 
 impl OpenStore {
-    const fn of(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Self {
-        Self { store, blobs, embedded: None, emulator: None }
+    const fn of(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>, identity: String) -> Self {
+        Self { store, blobs, identity, embedded: None, emulator: None }
     }
 
     /// Closes what must be closed.
@@ -170,6 +185,15 @@ mod tests {
         let faults = FaultInjector::new(1);
         faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).times(times));
         StoreBuilder::new(Faulty::new(MemoryStore::new(), faults)).retry(patience()).build()
+    }
+
+    #[test]
+    fn an_account_is_told_without_its_key() {
+        let text = "DefaultEndpointsProtocol=https;AccountName=flights;AccountKey=c2VjcmV0;EndpointSuffix=core.windows.net";
+        assert_eq!(account(text), "AccountName=flights;EndpointSuffix=core.windows.net");
+        let text =
+            "TableEndpoint=https://flights.table.core.windows.net/;SharedAccessSignature=sv=1&sig=secret";
+        assert_eq!(account(text), "TableEndpoint=https://flights.table.core.windows.net/");
     }
 
     #[tokio::test(start_paused = true)]

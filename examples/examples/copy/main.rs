@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use clap::Parser;
 use examples::Result;
-use examples::store::StoreSpec;
+use examples::store::{OpenStore, StoreSpec};
 use object_store::ObjectStore;
 use table_core::model::TableName;
 use table_core::store::{TableStore, TableStoreExt as _};
@@ -61,7 +61,7 @@ async fn run(args: &Args) -> Result<()> {
     // Rows refer to blobs, never the other way round: these go first.
     copy_blobs(args, (&from.blobs, &to.blobs), &progress).await?;
     for table in &tables {
-        copy(args, (&from.store, &to.store), table, &progress).await?;
+        copy(args, (&from, &to.store), table, &progress).await?;
     }
     from.close().await?;
     Ok(to.close().await?)
@@ -84,15 +84,15 @@ async fn copy_blobs(
 /// Copies and compares one table.
 async fn copy(
     args: &Args,
-    (from, to): (&Arc<dyn TableStore>, &Arc<dyn TableStore>),
+    (from, to): (&OpenStore, &Arc<dyn TableStore>),
     table: &TableName,
     progress: &Progress,
 ) -> Result<()> {
     let bar = progress.begin(table.as_str());
     // The stores try again by themselves.
     let options = BulkOptions::default().with_parallelism(args.parallelism).with_retry(None);
-    let job = CopyJob::new((Arc::clone(from), table.clone()), (Arc::clone(to), table.clone()))
-        .resumable(args.from.to_string())
+    let job = CopyJob::new((Arc::clone(&from.store), table.clone()), (Arc::clone(to), table.clone()))
+        .resumable(from.identity.clone())
         .with_options(options)
         .on_progress(bar.counter());
     let report = job.run().await?;
