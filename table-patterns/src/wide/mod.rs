@@ -47,6 +47,8 @@ mod entities;
 mod read;
 mod rows;
 mod table;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use entities::{Wide, WideEntities};

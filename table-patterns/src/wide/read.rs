@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Page;
-use table_core::store::{Error, ErrorKind, Result, TableStore, TableStoreExt};
+use table_core::store::{Error, ErrorKind, KeyOrder, Result, TableStore, TableStoreExt};
 
 use super::rows::{Seen, Stored, assemble, logical, prefix, query, query_all, split};
 use crate::conflict::{Conflicts, told_of};
@@ -33,6 +33,7 @@ impl Reader {
 
     /// Reads until all rows are of one state.
     async fn whole(&self, partition: &str, prefix: &str) -> Result<Option<Stored>> {
+        let head_first = self.store.profile().order == KeyOrder::Sorted;
         let mut conflicts = Conflicts::new(self.attempts);
         let mut torn_before = None;
         loop {
@@ -40,8 +41,8 @@ impl Reader {
             match assemble(rows)? {
                 Seen::Nothing => return Ok(None),
                 Seen::Whole(stored) => return Ok(Some(stored)),
-                // Whoever changed rows after the head was read changed the head as well.
-                Seen::Torn(head) if head.is_some() && head == torn_before => {
+                // Whoever changed rows after the head was read changed the head as well: the second read starts with another.
+                Seen::Torn(head) if head_first && head.is_some() && head == torn_before => {
                     return Err(self.damaged(partition, prefix));
                 }
                 Seen::Torn(head) => {

@@ -1,0 +1,120 @@
+//! Reads of a service without order, between whose pages others write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{
+    ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
+};
+
+use super::WideEntities;
+
+/// A service that answers in an order of its own: the head comes after the chunks at the first read, before them at the second,
+/// and each time another writer is in between.
+#[derive(Debug)]
+struct Shuffled {
+    store: Arc<MemoryStore>,
+    profile: ServiceProfile,
+    reads: AtomicUsize,
+}
+
+impl Shuffled {
+    async fn write_between(&self, table: &TableName, key: &Key, value: i32) -> Result<()> {
+        let wide = WideEntities::new(Arc::clone(&self.store) as Arc<dyn TableStore>, table.clone());
+        let change = |properties: &mut table_core::model::Properties| {
+            properties.set("P", value);
+            Ok(())
+        };
+        wide.update(key, change).await.map(drop)
+    }
+}
+
+fn is_head(row: &Entity) -> bool {
+    row.key().row().ends_with("000")
+}
+
+#[async_trait]
+impl TableStore for Shuffled {
+    fn profile(&self) -> &ServiceProfile {
+        &self.profile
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.store.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.store.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.store.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.store.get(table, key, select).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let read = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut early = self.store.query(table, query, from).await?;
+        if read > 2 {
+            return Ok(early);
+        }
+        self.write_between(table, &year()?, read as i32).await?;
+        let mut late = self.store.query(table, query, from).await?;
+        early.items.retain(|row| is_head(row) == (read == 2));
+        late.items.retain(|row| is_head(row) == (read == 1));
+        early.items.append(&mut late.items);
+        Ok(early)
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.store.write(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        self.store.transact(table, group).await
+    }
+}
+
+fn year() -> Result<Key> {
+    Key::new("JFK", "2013")
+}
+
+async fn shuffled(order: KeyOrder) -> Result<(WideEntities, Arc<Shuffled>)> {
+    let store = Arc::new(MemoryStore::new());
+    let table: TableName = "Wide".parse()?;
+    store.create_table(&table).await?;
+    let wide = WideEntities::new(Arc::clone(&store) as Arc<dyn TableStore>, table.clone());
+    wide.insert(&Entity::from(year()?).with("P", 0)).await?;
+    let mut profile = store.profile().clone();
+    profile.order = order;
+    let shuffled = Arc::new(Shuffled { store, profile, reads: AtomicUsize::new(0) });
+    Ok((WideEntities::new(Arc::clone(&shuffled) as Arc<dyn TableStore>, table), shuffled))
+}
+
+/// Two torn reads under one head prove damage only where the head is read first.
+#[tokio::test(start_paused = true)]
+async fn writers_between_pages_are_no_damage_where_heads_do_not_come_first() -> Result<()> {
+    let (wide, store) = shuffled(KeyOrder::Unsorted).await?;
+    let read = wide.get(&year()?).await?.expect("an entity");
+    assert_eq!((read.get("P"), store.reads.load(Ordering::SeqCst)), (Some(ValueRef::Int32(2)), 3));
+    let (wide, _) = shuffled(KeyOrder::Sorted).await?;
+    let error = wide.get(&year()?).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error}");
+    Ok(())
+}
