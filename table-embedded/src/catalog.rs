@@ -3,10 +3,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use table_core::Result;
-use table_core::model::TableName;
+use table_core::model::{Heads, TableName};
 use table_core::store::ErrorKind;
-
-use crate::heads::Heads;
 
 /// The tables, by identity, and what their rows refer to. Shared unchanged: a change makes a new one.
 #[derive(Clone, Debug, Default)]

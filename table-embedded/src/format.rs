@@ -2,11 +2,10 @@
 
 use redb::TableDefinition;
 use table_core::engine::Stamp;
-use table_core::model::{Key, TableName};
+use table_core::model::{Heads, Key, TableName, Unpacked};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Failure;
-use crate::heads::{Heads, Unpacked};
 
 /// The version this code writes and reads.
 pub(crate) const FORMAT: u64 = 2;
@@ -15,7 +14,7 @@ pub(crate) const FORMAT: u64 = 2;
 pub(crate) const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 /// Identity of a table, its name in lower case -> [`catalog_row`].
 pub(crate) const CATALOG: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("catalog");
-/// Number of a head -> the [head](crate::heads::Heads), packed.
+/// Number of a head -> the [head](Heads), packed.
 pub(crate) const HEADS: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("heads");
 /// Ids of dropped tables whose rows are still to be removed.
 pub(crate) const DROPPED: TableDefinition<'static, u64, ()> = TableDefinition::new("dropped");
@@ -49,24 +48,39 @@ pub(crate) fn seal_row(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(&checksum(key, out).to_le_bytes());
 }
 
-/// Reads a stored value: puts the bytes of its [`Record`](table_core::engine::Record) into `record`.
+/// The bytes of a stored value without its checksum: a [`Record`](table_core::engine::Record) with numbers in
+/// place of heads.
 ///
 /// # Errors
 /// The row is damaged.
-pub(crate) fn open_row(
+#[inline]
+pub(crate) fn open_row<'v>(key: &[u8], value: &'v [u8]) -> Result<&'v [u8], Failure> {
+    let sound = value.split_last_chunk().filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
+    sound.map(|(row, _)| row).ok_or_else(|| damaged(key))
+}
+
+/// [`open_row`], with the heads: puts the bytes of the record into `record`.
+///
+/// # Errors
+/// The row is damaged.
+pub(crate) fn unpack_row(
     heads: &Heads,
     key: &[u8],
     value: &[u8],
     record: &mut Unpacked,
 ) -> Result<(), Failure> {
     record.clear();
-    let sound = value.split_last_chunk().filter(|(row, sum)| checksum(key, row).to_le_bytes() == **sum);
-    let opened = sound.and_then(|(row, _)| {
-        let (stamp, properties) = row.split_first_chunk::<{ Stamp::BYTES }>()?;
-        record.push_block(stamp, Stamp::BYTES);
+    let row = open_row(key, value)?.split_first_chunk::<{ Stamp::BYTES }>();
+    let unpacked = row.and_then(|(stamp, properties)| {
+        record.push(stamp);
         heads.unpack(properties, record)
     });
-    opened.ok_or_else(|| Failure::DamagedRow(Key::from_sortable(sortable(key))))
+    unpacked.ok_or_else(|| damaged(key))
+}
+
+#[cold]
+fn damaged(key: &[u8]) -> Failure {
+    Failure::DamagedRow(Key::from_sortable(sortable(key)))
 }
 
 /// Of both: a row under another row's key is damaged too.

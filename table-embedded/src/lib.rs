@@ -41,7 +41,6 @@ mod catalog;
 mod error;
 mod file;
 mod format;
-mod heads;
 mod options;
 mod read;
 mod readers;

@@ -3,13 +3,12 @@ use std::ops::Bound;
 use redb::ReadableTable;
 use table_core::Result;
 use table_core::engine::{Scan, ScanStep, read_entity};
-use table_core::model::{Entity, Key, TableName};
+use table_core::model::{Entity, Key, TableName, Unpacked};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::ServiceProfile;
 
 use crate::error::Failure;
 use crate::format;
-use crate::heads::Unpacked;
 use crate::shared::Snapshot;
 
 impl Snapshot {
@@ -23,7 +22,7 @@ impl Snapshot {
         let row = self.rows.get(stored.as_slice()).map_err(Failure::read)?;
         let Some(row) = row else { return Ok(None) };
         let mut record = Unpacked::default();
-        format::open_row(&self.catalog.heads, &stored, row.value(), &mut record)?;
+        format::unpack_row(&self.catalog.heads, &stored, row.value(), &mut record)?;
         read_entity(key.clone(), record.as_bytes(), select).map(Some)
     }
 
@@ -39,12 +38,12 @@ impl Snapshot {
         let Some((from, to)) = scan.range().map(|range| stored_range(id, range)) else {
             return Ok(scan.finish());
         };
-        let mut record = Unpacked::default();
+        let heads = &self.catalog.heads;
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
             let (key, row) = row.map_err(Failure::read)?;
-            format::open_row(&self.catalog.heads, key.value(), row.value(), &mut record)?;
-            if scan.offer(format::sortable(key.value()), record.as_bytes())? == ScanStep::Done {
+            let record = format::open_row(key.value(), row.value())?;
+            if scan.offer_numbered(format::sortable(key.value()), record, heads)? == ScanStep::Done {
                 break;
             }
         }

@@ -1,12 +1,13 @@
+use std::sync::Arc;
+
 use super::{RecordRef, Stamp};
-use crate::model::{Chunks, ETag, Entity, Place, Raw, Span, key_order};
+use crate::model::{Chunk, Chunks, ETag, Entity, Heads, Raw, Span, System, Ticks, key_order};
 use crate::query::Select;
 
 /// The rows of a page, in chunks that their entities share.
 #[derive(Debug)]
 pub(super) struct PageRows {
-    chunks: Chunks,
-    rows: Vec<(Place, Stamp)>,
+    rows: Chunks<Stamp>,
     bytes: usize,
 }
 
@@ -17,16 +18,24 @@ pub(super) struct PendingKey {
     split: u32,
 }
 
+impl System for Stamp {
+    #[inline]
+    fn etag_and_timestamp(self, _: &Arc<Chunk>) -> (Option<ETag>, Option<Ticks>) {
+        (Some(ETag::from_version(self.version)), Some(self.time))
+    }
+}
+
 impl PageRows {
-    pub(super) fn new() -> Self {
-        Self { chunks: Chunks::new(), rows: Vec::new(), bytes: 0 }
+    /// At most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self { rows: Chunks::new(most), bytes: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Bytes of keys and properties.
+    /// Bytes of keys and packed properties.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -34,7 +43,7 @@ impl PageRows {
     /// Takes the key of a row that may come; `None` if the bytes are no key.
     #[inline]
     pub(super) fn key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
-        let keys = &mut self.chunks.current_mut().keys;
+        let keys = &mut self.rows.current_mut().keys;
         let from = keys.len();
         let split = key_order::push_key_text(keys, sortable)?;
         Some(PendingKey { from, split })
@@ -43,38 +52,53 @@ impl PageRows {
     /// The two texts of the key.
     #[inline]
     pub(super) fn texts(&self, key: PendingKey) -> (&str, &str) {
-        self.chunks.current().keys[key.from..].split_at(key.split as usize)
+        self.rows.current().keys[key.from..].split_at(key.split as usize)
     }
 
     /// Forgets the key: its row does not match.
     #[inline]
     pub(super) fn drop_key(&mut self, key: PendingKey) {
-        self.chunks.current_mut().keys.truncate(key.from);
+        self.rows.current_mut().keys.truncate(key.from);
     }
 
     /// Takes the row of the key, with the selected properties.
     #[inline]
     pub(super) fn push(&mut self, key: PendingKey, record: RecordRef<'_>, select: Option<&Select>) {
-        let chunk = self.chunks.current_mut();
-        let from = chunk.packed.len();
+        let row = &mut self.rows.current_mut().properties;
+        let from = row.len();
         match select {
-            None => chunk.packed.extend_from_slice(record.packed()),
-            Some(select) => push_selected(&mut chunk.packed, record.packed(), select),
+            None => row.extend_from_slice(record.packed()),
+            Some(select) => push_selected(row, record.packed(), select),
         }
-        let (key_end, packed_end) = (chunk.keys.len(), chunk.packed.len());
-        self.bytes += key_end - key.from + packed_end - from;
-        let place = self.chunks.place(Span::new(key.from, key_end), key.split, from);
-        self.rows.push((place, record.stamp));
-        self.chunks.make_room(record.packed().len());
+        let packed = row.len() - from;
+        self.end_row(key, from, packed, record.stamp);
+    }
+
+    /// Takes the row of the key as it is, with numbers in place of heads; `packed` is how many bytes it would be with them.
+    #[inline]
+    pub(super) fn push_numbered(
+        &mut self,
+        key: PendingKey,
+        record: RecordRef<'_>,
+        heads: &Arc<Heads>,
+        packed: usize,
+    ) {
+        self.rows.number(heads);
+        let row = &mut self.rows.current_mut().properties;
+        let from = row.len();
+        row.extend_from_slice(record.packed());
+        self.end_row(key, from, packed, record.stamp);
+    }
+
+    #[inline]
+    fn end_row(&mut self, key: PendingKey, from: usize, packed: usize, stamp: Stamp) {
+        let span = Span::new(key.from, self.rows.current().keys.len());
+        self.bytes += span.len() + packed;
+        self.rows.end_row(span, key.split, from, packed, stamp);
     }
 
     pub(super) fn into_entities(self) -> Vec<Entity> {
-        let chunks = self.chunks.finish();
-        let entity = |(place, stamp): (Place, Stamp)| {
-            let etag = ETag::from_version(stamp.version);
-            place.entity(&chunks).with_system(Some(etag), Some(stamp.time))
-        };
-        self.rows.into_iter().map(entity).collect()
+        self.rows.into_entities()
     }
 }
 

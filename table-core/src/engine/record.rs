@@ -77,6 +77,7 @@ impl<'a> RecordRef<'a> {
     ///
     /// # Errors
     /// The header is damaged.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let damaged = || Error::corrupt("the header of a stored row is damaged");
         let (version, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
@@ -85,9 +86,14 @@ impl<'a> RecordRef<'a> {
         Ok(Self { stamp: Stamp { version: u64::from_le_bytes(*version), time }, packed })
     }
 
-    /// The packed properties.
+    /// The packed properties, or what a row has of them.
+    #[inline]
     pub(crate) const fn packed(&self) -> &'a [u8] {
         self.packed
+    }
+
+    pub(crate) const fn with_packed<'b>(&self, packed: &'b [u8]) -> RecordRef<'b> {
+        RecordRef { stamp: self.stamp, packed }
     }
 
     /// An owned copy. The properties are taken to be sound; see [`Rows`](super::Rows).

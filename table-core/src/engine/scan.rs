@@ -1,8 +1,9 @@
 use std::ops::Bound;
+use std::sync::Arc;
 
-use super::RecordRef;
-use super::page_rows::PageRows;
-use crate::model::{Entity, Key, TableName, key_order};
+use super::page_rows::{PageRows, PendingKey};
+use super::{RecordRef, Stamp};
+use crate::model::{Entity, Heads, Key, TableName, Unpacked, key_order};
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
 use crate::store::{Error, ErrorKind, Result, ServiceProfile, limits};
 
@@ -27,6 +28,8 @@ pub struct Scan<'a> {
     visited_bytes: usize,
     rows: PageRows,
     next: Option<Key>,
+    /// Of one row after another, where the query looks into them.
+    unpacked: Unpacked,
 }
 
 /// A range of keys as sortable bytes.
@@ -63,7 +66,8 @@ impl<'a> Scan<'a> {
         }
         let filter = rest.unwrap_or_default();
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
-        let (visited, visited_bytes, rows, next) = (0, 0, PageRows::new(), None);
+        let (visited, visited_bytes, next) = (0, 0, None);
+        let (rows, unpacked) = (PageRows::new(limit), Unpacked::default());
         Ok(Self {
             profile,
             table,
@@ -76,6 +80,7 @@ impl<'a> Scan<'a> {
             visited_bytes,
             rows,
             next,
+            unpacked,
         })
     }
 
@@ -95,22 +100,78 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// The key or the row's header is damaged.
     pub fn offer(&mut self, key: &[u8], record: &[u8]) -> Result<ScanStep> {
-        if self.is_full(key.len() + record.len()) {
-            self.next = Some(Key::from_sortable(key).ok_or_else(damaged_key)?);
-            return Ok(ScanStep::Done);
+        let bytes = key.len() + record.len();
+        if self.is_full(bytes) {
+            return self.stop_before(key);
         }
-        self.visited += 1;
-        self.visited_bytes += key.len() + record.len();
-        let pending = self.rows.key(key).ok_or_else(damaged_key)?;
-        let record = RecordRef::parse(record)?;
-        let (partition, row) = self.rows.texts(pending);
-        let row = RowRef { partition, row, timestamp: Some(record.stamp.time), packed: record.packed() };
-        if self.filter.as_ref().is_none_or(|filter| filter.holds(&row)) {
-            self.rows.push(pending, record, self.query.select.as_ref());
+        let (key, record) = (self.visit(key, bytes)?, RecordRef::parse(record)?);
+        if self.matches(key, record) {
+            self.rows.push(key, record, self.query.select.as_ref());
         } else {
-            self.rows.drop_key(pending);
+            self.rows.drop_key(key);
         }
         Ok(ScanStep::Continue)
+    }
+
+    /// [`offer`](Self::offer) for rows that have numbers in place of heads, all of them of one state of the heads. What
+    /// the query does not look into stays as it is until somebody asks for it.
+    ///
+    /// # Errors
+    /// The key or the row is damaged.
+    pub fn offer_numbered(&mut self, key: &[u8], record: &[u8], heads: &Arc<Heads>) -> Result<ScanStep> {
+        let row = RecordRef::parse(record)?;
+        let packed = heads.unpacked_len(row.packed()).ok_or_else(damaged_row)?;
+        let bytes = key.len() + record.len() - row.packed().len() + packed;
+        if self.is_full(bytes) {
+            return self.stop_before(key);
+        }
+        if self.query.select.is_none() && self.filter.is_none() {
+            let key = self.visit(key, bytes)?;
+            self.rows.push_numbered(key, row, heads, packed);
+            return Ok(ScanStep::Continue);
+        }
+        self.offer_unpacked(key, row, heads, packed)
+    }
+
+    fn offer_unpacked(
+        &mut self,
+        key: &[u8],
+        row: RecordRef<'_>,
+        heads: &Arc<Heads>,
+        packed: usize,
+    ) -> Result<ScanStep> {
+        let mut unpacked = std::mem::take(&mut self.unpacked);
+        unpacked.clear();
+        heads.unpack(row.packed(), &mut unpacked).ok_or_else(damaged_row)?;
+        let bytes = key.len() + Stamp::BYTES + packed;
+        let (key, record) = (self.visit(key, bytes)?, row.with_packed(unpacked.as_bytes()));
+        match self.query.select.as_ref() {
+            _ if !self.matches(key, record) => self.rows.drop_key(key),
+            None => self.rows.push_numbered(key, row, heads, packed),
+            select => self.rows.push(key, record, select),
+        }
+        self.unpacked = unpacked;
+        Ok(ScanStep::Continue)
+    }
+
+    fn stop_before(&mut self, key: &[u8]) -> Result<ScanStep> {
+        self.next = Some(Key::from_sortable(key).ok_or_else(damaged_key)?);
+        Ok(ScanStep::Done)
+    }
+
+    #[inline]
+    fn visit(&mut self, key: &[u8], bytes: usize) -> Result<PendingKey> {
+        self.visited += 1;
+        self.visited_bytes += bytes;
+        self.rows.key(key).ok_or_else(damaged_key)
+    }
+
+    #[inline]
+    fn matches(&self, key: PendingKey, record: RecordRef<'_>) -> bool {
+        let Some(filter) = &self.filter else { return true };
+        let (partition, row) = self.rows.texts(key);
+        let (timestamp, packed) = (Some(record.stamp.time), record.packed());
+        filter.holds(&RowRef { partition, row, timestamp, packed })
     }
 
     /// Whether a row of so many bytes is for the next page. One row always fits.
@@ -146,6 +207,10 @@ pub fn read_entity(key: Key, record: &[u8], select: Option<&Select>) -> Result<E
 
 fn damaged_key() -> Error {
     Error::corrupt("a stored key is damaged")
+}
+
+fn damaged_row() -> Error {
+    Error::corrupt("the properties of a stored row are damaged")
 }
 
 /// Where a page starts that goes on.

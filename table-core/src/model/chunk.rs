@@ -1,13 +1,55 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// Keys and packed properties of several rows of a page, which their entities share: a row then costs no
+use super::{Heads, Unpacked};
+
+/// Keys and properties of several rows of a page, which their entities share: a row then costs no
 /// allocation. An entity keeps its chunk alive, so chunks are small.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) keys: String,
-    pub(crate) packed: Vec<u8>,
+    /// Packed, or with numbers in place of heads.
+    pub(crate) properties: Vec<u8>,
+    pub(crate) numbered: Option<Numbered>,
+}
+
+/// What tells the heads of the properties in a chunk, and the properties with them, once somebody asks: a derived
+/// struct is decoded without.
+#[derive(Debug)]
+pub(crate) struct Numbered {
+    heads: Arc<Heads>,
+    unpacked: OnceLock<Vec<u8>>,
+}
+
+impl Numbered {
+    pub(crate) const fn new(heads: Arc<Heads>) -> Self {
+        Self { heads, unpacked: OnceLock::new() }
+    }
+
+    pub(crate) const fn heads(&self) -> &Arc<Heads> {
+        &self.heads
+    }
+
+    /// The properties of all rows, packed. Every row was measured when it came, so all of them are sound.
+    #[cold]
+    fn unpack(&self, rows: &[u8]) -> Vec<u8> {
+        let mut unpacked = Unpacked::with_room(self.heads.unpacked_len(rows).unwrap_or_default());
+        let sound = self.heads.unpack(rows, &mut unpacked);
+        debug_assert!(sound.is_some(), "a row was not measured");
+        unpacked.into_vec()
+    }
+}
+
+impl Chunk {
+    /// The packed properties of all rows.
+    #[inline]
+    fn packed(&self) -> &[u8] {
+        match &self.numbered {
+            None => &self.properties,
+            Some(numbered) => numbered.unpacked.get_or_init(|| numbered.unpack(&self.properties)),
+        }
+    }
 }
 
 /// A range of one of a chunk's buffers.
@@ -24,6 +66,12 @@ impl Span {
         Self { from: from as u32, to: to as u32 }
     }
 
+    #[inline]
+    pub(crate) const fn len(self) -> usize {
+        (self.to - self.from) as usize
+    }
+
+    #[inline]
     const fn range(self) -> std::ops::Range<usize> {
         self.from as usize..self.to as usize
     }
@@ -81,26 +129,42 @@ impl Clone for ChunkText {
 /// Packed properties, of their own or in a chunk.
 pub(crate) enum ChunkBytes {
     Own(Vec<u8>),
-    Shared(Arc<Chunk>, Span),
+    /// Where they are among the packed ones of the chunk, and where in its rows if those have numbers.
+    Shared {
+        chunk: Arc<Chunk>,
+        packed: Span,
+        row: Span,
+    },
 }
 
 impl ChunkBytes {
+    /// The properties as they are at hand: with numbers in place of the heads if those are given too.
+    #[inline]
+    pub(crate) fn at_hand(&self) -> (&[u8], Option<&Heads>) {
+        match self {
+            Self::Own(bytes) => (bytes, None),
+            Self::Shared { chunk, row, .. } => {
+                (&chunk.properties[row.range()], chunk.numbered.as_ref().map(|n| &**n.heads()))
+            }
+        }
+    }
+
     /// The bytes to change, which are then of their own.
     #[inline]
     pub(crate) fn to_mut(&mut self) -> &mut Vec<u8> {
-        if let Self::Shared(..) = self {
+        if let Self::Shared { .. } = self {
             *self = self.clone();
         }
         match self {
             Self::Own(bytes) => bytes,
-            Self::Shared(..) => unreachable!("a clone owns its bytes"),
+            Self::Shared { .. } => unreachable!("a clone owns its bytes"),
         }
     }
 
     pub(crate) fn into_vec(self) -> Vec<u8> {
         match self {
             Self::Own(bytes) => bytes,
-            Self::Shared(..) => self.to_vec(),
+            Self::Shared { .. } => self.to_vec(),
         }
     }
 }
@@ -112,7 +176,7 @@ impl Deref for ChunkBytes {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Own(bytes) => bytes,
-            Self::Shared(chunk, span) => &chunk.packed[span.range()],
+            Self::Shared { chunk, packed, .. } => &chunk.packed()[packed.range()],
         }
     }
 }

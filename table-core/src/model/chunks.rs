@@ -1,31 +1,55 @@
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Span};
-use super::{Entity, Key, Properties};
+use super::chunk::{Chunk, Numbered, Span};
+use super::{ETag, Entity, Heads, Key, Properties, Ticks};
 
-/// Bytes of a chunk. The first of a page is smaller: most pages of a lookup hold few rows.
+/// Bytes of packed properties in a chunk. The first of a page is smaller: most pages of a lookup hold few rows.
 const CHUNK: usize = 48 << 10;
 const FIRST_CHUNK: usize = 4 << 10;
 
-/// The chunks of a page, filled one after another.
-#[derive(Debug)]
-pub(crate) struct Chunks {
-    full: Vec<Arc<Chunk>>,
-    current: Chunk,
+/// What only a store knows of a row of a page.
+pub(crate) trait System {
+    /// Its ETag and Timestamp; texts may be in the row's chunk.
+    fn etag_and_timestamp(self, chunk: &Arc<Chunk>) -> (Option<ETag>, Option<Ticks>);
 }
 
-/// Where a row is in them.
+/// The entities of a page, in chunks that are filled one after another.
+#[derive(Debug)]
+pub(crate) struct Chunks<S> {
+    entities: Vec<Entity>,
+    /// Entities of the page, at most.
+    most: usize,
+    current: Chunk,
+    /// The rows of the current chunk.
+    rows: Vec<(Place, S)>,
+    /// Bytes of their packed properties, and how many may be.
+    packed: usize,
+    room: usize,
+}
+
+/// Where a row is in its chunk.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    chunk: u32,
+struct Place {
     key: Span,
     split: u32,
+    row: Span,
     packed: Span,
 }
 
-impl Chunks {
-    pub(crate) fn new() -> Self {
-        Self { full: Vec::new(), current: chunk(FIRST_CHUNK) }
+impl<S: System> Chunks<S> {
+    /// No rows, of which so many may come.
+    pub(crate) fn new(most: usize) -> Self {
+        let current = chunk(FIRST_CHUNK, None);
+        Self { entities: Vec::new(), most, current, rows: Vec::new(), packed: 0, room: FIRST_CHUNK }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.entities.len() + self.rows.len()
+    }
+
+    /// Changes how many rows may come.
+    pub(crate) const fn expect(&mut self, most: usize) {
+        self.most = most;
     }
 
     /// The chunk that is being filled.
@@ -39,48 +63,70 @@ impl Chunks {
         &mut self.current
     }
 
-    /// Where a row is now that was appended to the current chunk: its key, whose first text ends after `split` bytes,
-    /// and its properties from `packed` to the end.
+    /// Rows come with numbers in place of these heads: all rows, if one does.
     #[inline]
-    pub(crate) const fn place(&self, key: Span, split: u32, packed: usize) -> Place {
-        let packed = Span::new(packed, self.current.packed.len());
-        Place { chunk: self.full.len() as u32, key, split, packed }
-    }
-
-    /// Starts another chunk, rather than let this one move as it grows, if it has no room for so many bytes of
-    /// properties.
-    #[inline]
-    pub(crate) fn make_room(&mut self, bytes: usize) {
-        if self.current.packed.len() + bytes > self.current.packed.capacity() {
-            self.full.push(Arc::new(std::mem::replace(&mut self.current, chunk(CHUNK))));
+    pub(crate) fn number(&mut self, heads: &Arc<Heads>) {
+        if self.current.numbered.is_none() {
+            self.current.numbered = Some(Numbered::new(Arc::clone(heads)));
         }
     }
 
-    pub(crate) fn finish(mut self) -> Vec<Arc<Chunk>> {
-        self.current.packed.shrink_to_fit();
-        self.current.keys.shrink_to_fit();
-        self.full.push(Arc::new(self.current));
-        self.full
+    /// Makes a row of what was appended to the current chunk: its key, whose first text ends after `split` bytes, and
+    /// its properties from `from` on, which are so many bytes when they are packed.
+    #[inline]
+    pub(crate) fn end_row(&mut self, key: Span, split: u32, from: usize, packed: usize, system: S) {
+        let row = Span::new(from, self.current.properties.len());
+        let end = self.packed + packed;
+        let place = Place { key, split, row, packed: Span::new(self.packed, end) };
+        self.packed = end;
+        self.rows.push((place, system));
+        // The next one is likely to be as long.
+        let properties = &self.current.properties;
+        if end + packed > self.room || properties.len() + row.len() > properties.capacity() {
+            self.end_chunk();
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        if self.entities.is_empty() {
+            self.entities.reserve_exact(self.most);
+        }
+        let next = chunk(CHUNK, self.current.numbered.as_ref().map(Numbered::heads));
+        let ended = std::mem::replace(&mut self.current, next);
+        (self.packed, self.room) = (0, CHUNK);
+        self.take_rows(ended);
+    }
+
+    fn take_rows(&mut self, chunk: Chunk) {
+        let chunk = Arc::new(chunk);
+        self.entities.extend(self.rows.drain(..).map(|(place, system)| {
+            let (etag, timestamp) = system.etag_and_timestamp(&chunk);
+            place.entity(&chunk).with_system(etag, timestamp)
+        }));
+    }
+
+    pub(crate) fn into_entities(mut self) -> Vec<Entity> {
+        let mut last = std::mem::replace(&mut self.current, chunk(0, None));
+        last.properties.shrink_to_fit();
+        last.keys.shrink_to_fit();
+        self.take_rows(last);
+        self.entities
     }
 }
 
 impl Place {
-    /// The chunk of the row.
-    #[inline]
-    pub(crate) fn chunk(self, chunks: &[Arc<Chunk>]) -> &Arc<Chunk> {
-        &chunks[self.chunk as usize]
-    }
-
     /// The row as an entity.
     #[inline]
-    pub(crate) fn entity(self, chunks: &[Arc<Chunk>]) -> Entity {
-        let chunk = self.chunk(chunks);
+    fn entity(self, chunk: &Arc<Chunk>) -> Entity {
         let key = Key::in_chunk(Arc::clone(chunk), self.key, self.split);
-        Entity::from_parts(key, Properties::in_chunk(Arc::clone(chunk), self.packed))
+        Entity::from_parts(key, Properties::in_chunk(Arc::clone(chunk), self.packed, self.row))
     }
 }
 
-/// With room for so many bytes of properties, and for keys of an eighth of that.
-fn chunk(bytes: usize) -> Chunk {
-    Chunk { keys: String::with_capacity(bytes / 8), packed: Vec::with_capacity(bytes) }
+/// With room for so many bytes of packed properties, and for keys of an eighth of that. With numbers in place of heads
+/// properties are less than half as long.
+fn chunk(bytes: usize, heads: Option<&Arc<Heads>>) -> Chunk {
+    let properties = if heads.is_some() { bytes / 2 } else { bytes };
+    let numbered = heads.map(|heads| Numbered::new(Arc::clone(heads)));
+    Chunk { keys: String::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), numbered }
 }

@@ -4,6 +4,7 @@ mod chunk;
 mod chunks;
 mod entity;
 mod etag;
+mod heads;
 mod key;
 pub mod key_order;
 mod key_part;
@@ -19,10 +20,12 @@ mod ticks_text;
 mod value;
 mod value_error;
 
-pub(crate) use chunk::Span;
-pub(crate) use chunks::{Chunks, Place};
+pub(crate) use chunk::{Chunk, Span};
+pub(crate) use chunks::{Chunks, System};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
+pub(crate) use heads::split_row_value;
+pub use heads::{Heads, Unpacked};
 pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
     KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,

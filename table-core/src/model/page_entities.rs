@@ -1,7 +1,8 @@
 use std::fmt;
+use std::sync::Arc;
 
 use super::chunk::{Chunk, Span};
-use super::chunks::{Chunks, Place};
+use super::chunks::{Chunks, System};
 use super::{ETag, Entity, Key, Properties, Ticks};
 use crate::store::Result;
 
@@ -20,20 +21,22 @@ use crate::store::Result;
 /// # Ok::<(), table_core::Error>(())
 /// ```
 pub struct PageEntities {
-    chunks: Chunks,
-    rows: Vec<Row>,
+    rows: Chunks<Received>,
 }
 
-struct Row {
-    place: Place,
-    etag: Option<Span>,
-    timestamp: Option<Ticks>,
+/// What of a row was received beside it: its ETag's place among the keys, its Timestamp.
+struct Received(Option<Span>, Option<Ticks>);
+
+impl System for Received {
+    fn etag_and_timestamp(self, chunk: &Arc<Chunk>) -> (Option<ETag>, Option<Ticks>) {
+        (self.0.map(|span| ETag::in_chunk(chunk, span)), self.1)
+    }
 }
 
 impl PageEntities {
     /// No entities.
     pub fn new() -> Self {
-        Self { chunks: Chunks::new(), rows: Vec::new() }
+        Self { rows: Chunks::new(0) }
     }
 
     /// How many there are.
@@ -43,12 +46,12 @@ impl PageEntities {
 
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
     }
 
     /// Makes room for so many more.
     pub fn reserve(&mut self, additional: usize) {
-        self.rows.reserve_exact(additional);
+        self.rows.expect(self.len() + additional);
     }
 
     /// Adds an entity.
@@ -64,26 +67,19 @@ impl PageEntities {
         timestamp: Option<Ticks>,
     ) -> Result<()> {
         Key::check(partition, row)?;
-        let Chunk { keys, packed } = self.chunks.current_mut();
-        let (start, properties) = (packed.len(), properties.as_packed());
-        packed.extend_from_slice(properties);
+        let Chunk { keys, properties: rows, .. } = self.rows.current_mut();
+        let (from, packed) = (rows.len(), properties.as_packed());
+        rows.extend_from_slice(packed);
         let key = append(keys, &[partition, row]);
         let etag = etag.map(|etag| append(keys, &[etag]));
-        let place = self.chunks.place(key, partition.len() as u32, start);
-        self.rows.push(Row { place, etag, timestamp });
-        // The next one is likely to be as long.
-        self.chunks.make_room(properties.len());
+        let received = Received(etag, timestamp);
+        self.rows.end_row(key, partition.len() as u32, from, packed.len(), received);
         Ok(())
     }
 
     /// The entities, in the order in which they came.
     pub fn into_entities(self) -> Vec<Entity> {
-        let chunks = self.chunks.finish();
-        let entity = |Row { place, etag, timestamp }: Row| {
-            let etag = etag.map(|span| ETag::in_chunk(place.chunk(&chunks), span));
-            place.entity(&chunks).with_system(etag, timestamp)
-        };
-        self.rows.into_iter().map(entity).collect()
+        self.rows.into_entities()
     }
 }
 

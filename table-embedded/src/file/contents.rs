@@ -2,11 +2,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Database, ReadTransaction, ReadableTable, TableError};
+use table_core::model::Heads;
 
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::format::{self, CATALOG, DROPPED, FORMAT, HEADS, META, ROWS};
-use crate::heads::Heads;
 
 /// What a file says about itself, beside its rows.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use redb::{ReadableTable, StorageError, Table, TableError, WriteTransaction};
 use table_core::Result;
 use table_core::engine::{self, Change, Stamp, apply_group, apply_to};
-use table_core::model::{ETag, Key, TableName, Ticks};
+use table_core::model::{ETag, Heads, Key, TableName, Ticks, Unpacked};
 use table_core::store::{ErrorKind, Operation, Written};
 
 use super::packer::Packer;
@@ -14,7 +14,6 @@ use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
-use crate::heads::{Heads, Unpacked};
 use crate::store::PROFILE;
 
 /// What the writer keeps in memory of the file, and a transaction changes.
@@ -239,7 +238,7 @@ impl engine::Rows for TableRows<'_, '_> {
             Ok(None) => look(None),
             Ok(Some(row)) => {
                 let mut record = Unpacked::default();
-                format::open_row(self.heads, key, row.value(), &mut record)?;
+                format::unpack_row(self.heads, key, row.value(), &mut record)?;
                 look(Some(record.as_bytes()))
             }
             Err(failure) => {

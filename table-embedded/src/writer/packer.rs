@@ -2,10 +2,9 @@ use std::sync::Arc;
 
 use redb::{StorageError, TableError, WriteTransaction};
 use table_core::engine::Stamp;
-use table_core::model::Properties;
+use table_core::model::{Heads, Properties};
 
 use crate::format::{self, HEADS};
-use crate::heads::{Heads, pack};
 
 /// Makes the stored values of rows. Heads that no row had before get their numbers in the same transaction.
 pub(super) struct Packer<'t> {
@@ -40,7 +39,7 @@ impl<'t> Packer<'t> {
     ) -> Result<(), StorageError> {
         stamp.push_bytes(out);
         let mut last = 0;
-        pack(properties, out, |head| {
+        Heads::pack(properties, out, |head| {
             let number = self.number(last, head)?;
             last = number.unwrap_or(last);
             Ok::<_, StorageError>(number)

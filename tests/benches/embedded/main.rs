@@ -2,7 +2,8 @@
 //! durability.
 //!
 //! `cargo bench -p conformance --bench embedded -- ratios` prints medians of alternating rounds and
-//! their ratios; without `ratios`, criterion measures each side by itself.
+//! their ratios; `-- scans ours 20` and `-- scans direct 20` do nothing but scan a partition so often, for tools that
+//! count instructions; without either, criterion measures each side by itself.
 
 mod direct;
 mod flight;
@@ -12,6 +13,7 @@ mod ratios;
 mod rounds;
 
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 
 use criterion::Criterion;
@@ -27,14 +29,32 @@ const ROWS: u32 = 10_000;
 fn main() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    if let Some(["scans", side, times]) = arguments.first_chunk().map(|a| a.each_ref().map(String::as_str)) {
+        return scan(directory.path(), &runtime, side, times.parse().unwrap());
+    }
     let direct = Arc::new(Direct::create(directory.path()));
     let ours = runtime.block_on(Ours::create(directory.path()));
-    direct.load(0, ROWS);
-    runtime.block_on(ours.load(0, ROWS));
-    if std::env::args().any(|argument| argument == "ratios") {
+    CARRIERS.iter().for_each(|carrier| direct.load(carrier, ROWS));
+    CARRIERS.iter().for_each(|carrier| runtime.block_on(ours.load(carrier, ROWS)));
+    if arguments.iter().any(|argument| argument == "ratios") {
         ratios::print(&runtime, &direct, &ours);
     } else {
         measure(&mut Criterion::default().configure_from_args(), &runtime, &direct, &ours);
+    }
+}
+
+/// Scans a partition so often, by one side.
+fn scan(directory: &Path, runtime: &Runtime, side: &str, times: u32) {
+    let carrier = CARRIERS[3];
+    if side == "direct" {
+        let direct = Direct::create(directory);
+        direct.load(carrier, ROWS);
+        (0..times).for_each(|_| drop(black_box(direct.scan(carrier))));
+    } else {
+        let ours = runtime.block_on(Ours::create(directory));
+        runtime.block_on(ours.load(carrier, ROWS));
+        (0..times).for_each(|_| drop(black_box(runtime.block_on(ours.scan(carrier)))));
     }
 }
 

@@ -7,7 +7,7 @@ use table_core::typed::{FromEntity, Table, TableEntity};
 use table_embedded::{EmbeddedStore, Reads};
 
 use crate::CACHE_BYTES;
-use crate::flight::{CARRIERS, Flight, flight};
+use crate::flight::{Flight, flight};
 
 /// The embedded store with the derived struct.
 #[derive(Clone)]
@@ -33,12 +33,10 @@ impl Ours {
         Self { store, table: self.table.clone() }
     }
 
-    pub(crate) async fn load(&self, from: u32, to: u32) {
-        for carrier in CARRIERS {
-            let all: Vec<_> = (from..to).map(|n| flight(carrier, n)).collect();
-            for chunk in all.chunks(100) {
-                self.insert_group(chunk).await;
-            }
+    pub(crate) async fn load(&self, carrier: &str, rows: u32) {
+        let all: Vec<_> = (0..rows).map(|n| flight(carrier, n)).collect();
+        for chunk in all.chunks(100) {
+            self.insert_group(chunk).await;
         }
     }
 

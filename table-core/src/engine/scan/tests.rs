@@ -1,41 +1,65 @@
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::engine::{Record, Stamp};
-use crate::model::Ticks;
-use crate::query::tests::arbitrary::{entity, key_filter};
+use crate::model::{EdmValue, Ticks};
+use crate::query::tests::arbitrary::{entity, key_filter, value};
 use crate::store::ServiceProfile;
 
-type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn stored(entities: &[Entity]) -> Stored {
-    let row = |entity: &Entity| {
-        let (key, properties) = entity.clone().into_parts();
-        let stamp = Stamp { version: 1, time: Ticks::MIN };
-        (key.to_sortable(), Record { stamp, properties }.to_bytes())
-    };
-    entities.iter().map(row).collect()
+/// Rows by their keys, plain and with numbers in place of heads.
+struct Stored {
+    rows: BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
+    heads: Arc<Heads>,
 }
 
-/// Every page after another; the keys found.
-fn found(rows: &Stored, query: &Query) -> Vec<Key> {
+/// Gives every head a number but the second, which stands in the rows.
+fn stored(entities: &[Entity]) -> Stored {
+    let mut heads = Heads::default();
+    let mut second = None;
+    let mut number = |head: &[u8]| {
+        if heads.iter().count() == 1 && heads.number(head).is_none() {
+            second.get_or_insert_with(|| head.to_vec());
+        }
+        let number =
+            (second.as_deref() != Some(head)).then(|| heads.number(head).or_else(|| heads.add(head)));
+        Ok::<_, Infallible>(number.flatten())
+    };
+    let mut row = |entity: &Entity| {
+        let (key, properties) = entity.clone().into_parts();
+        let stamp = Stamp { version: 1, time: Ticks::MIN };
+        let mut numbered = Vec::new();
+        stamp.push_bytes(&mut numbered);
+        Heads::pack(&properties, &mut numbered, &mut number).unwrap();
+        (key.to_sortable(), (Record { stamp, properties }.to_bytes(), numbered))
+    };
+    let rows = entities.iter().map(&mut row).collect();
+    Stored { rows, heads: Arc::new(heads) }
+}
+
+/// Every page after another.
+fn found(stored: &Stored, query: &Query, numbered: bool) -> Vec<Entity> {
     let table = TableName::new("Flights").unwrap();
     let mut from = None;
-    let mut keys = Vec::new();
+    let mut found = Vec::new();
     loop {
         let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, query, from.as_ref()).unwrap();
         let range = scan.range().map(|(from, to)| (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec)));
-        for (key, record) in range.into_iter().flat_map(|range| rows.range(range)) {
-            if scan.offer(key, record).unwrap() == ScanStep::Done {
+        for (key, (record, row)) in range.into_iter().flat_map(|range| stored.rows.range(range)) {
+            let step = match numbered {
+                false => scan.offer(key, record),
+                true => scan.offer_numbered(key, row, &stored.heads),
+            };
+            if step.unwrap() == ScanStep::Done {
                 break;
             }
         }
         let page = scan.finish();
-        keys.extend(page.items.iter().map(|entity| entity.key().clone()));
+        found.extend(page.items);
         match page.continuation {
-            None => return keys,
+            None => return found,
             next => from = next,
         }
     }
@@ -55,7 +79,52 @@ proptest! {
         let matches = |entity: &&Entity| filter.matches(entity);
         let expected: Vec<Key> = entities.iter().filter(matches).map(|e| e.key().clone()).collect();
         let query = Query::new().with_filter(filter.clone()).with_top(top);
-        prop_assert_eq!(found(&stored(&entities), &query), expected);
+        let found = found(&stored(&entities), &query, false);
+        prop_assert_eq!(found.into_iter().map(|e| e.key().clone()).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn rows_with_numbers_are_the_same_entities(
+        filter in proptest::option::of(key_filter()),
+        rows in proptest::collection::vec((entity(), proptest::collection::vec(("[A-F]", value()), 0..5)), 0..40),
+        select in any::<bool>(),
+        top in 1..50_usize,
+    ) {
+        let with = |(mut entity, more): (Entity, Vec<(String, EdmValue)>)| {
+            more.into_iter().for_each(|(name, value)| entity.properties_mut().set(&name, value));
+            entity
+        };
+        let stored = stored(&rows.into_iter().map(with).collect::<Vec<_>>());
+        let mut query = Query::new().with_top(top);
+        query.filter = filter;
+        query.select = select.then(|| Select::new(["A", "C"]));
+        prop_assert_eq!(found(&stored, &query, true), found(&stored, &query, false));
+    }
+}
+
+#[test]
+fn a_row_of_unknown_numbers_is_damaged() {
+    let table = TableName::new("Flights").unwrap();
+    let query = Query::new();
+    let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
+    let row = [&[0; Stamp::BYTES][..], &[1, 0, 0, 0, 0]].concat();
+    let error = scan.offer_numbered(b"a\0b", &row, &Arc::default()).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+}
+
+/// The first chunk of a page is small, the others have room for some hundred of these rows.
+#[test]
+fn entities_of_many_chunks_have_their_own_properties() {
+    let entity = |n: i32| {
+        let text = "x".repeat(n as usize % 300);
+        Entity::new("p", format!("{n:04}")).unwrap().with("Number", n).with("Text", text.as_str())
+    };
+    let entities: Vec<_> = (0..1000).map(entity).collect();
+    let query = Query::new();
+    for numbered in [false, true] {
+        let found = found(&stored(&entities), &query, numbered);
+        assert!(found.iter().zip(&entities).all(|(a, b)| a.properties() == b.properties()));
+        assert_eq!(found.len(), entities.len());
     }
 }
 
@@ -67,17 +136,24 @@ fn large_entities_make_short_pages() {
     let entities: Vec<Entity> = (0..200).map(large).collect();
     let rows = stored(&entities);
     let (table, query) = (TableName::new("Flights").unwrap(), Query::new());
-    let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
-    let taken = rows.iter().take_while(|(key, row)| scan.offer(key, row).unwrap() == ScanStep::Continue);
-    let taken = taken.count();
-    assert_eq!(taken, limits::PAGE_BYTES / (60_000 + 4 + 2 * 8));
-    let page = scan.finish();
-    assert_eq!(page.items.len(), taken);
-    assert!(page.continuation.is_some());
-    assert!(page.items.iter().zip(&entities).all(|(read, stored)| read.properties() == stored.properties()));
-    assert_eq!(found(&rows, &query).len(), 200);
-    let select = query.clone().with_select(Select::new(["B"]));
-    assert_eq!(found(&rows, &select).len(), 200);
+    for numbered in [false, true] {
+        let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
+        let offered = rows.rows.iter().map(|(key, (record, row))| match numbered {
+            false => scan.offer(key, record).unwrap(),
+            true => scan.offer_numbered(key, row, &rows.heads).unwrap(),
+        });
+        let taken = offered.take_while(|step| *step == ScanStep::Continue).count();
+        assert_eq!(taken, limits::PAGE_BYTES / (60_000 + 4 + 2 * 8));
+        let page = scan.finish();
+        assert_eq!(page.items.len(), taken);
+        assert!(page.continuation.is_some());
+        assert!(
+            page.items.iter().zip(&entities).all(|(read, stored)| read.properties() == stored.properties())
+        );
+        assert_eq!(found(&rows, &query, numbered).len(), 200);
+        let select = query.clone().with_select(Select::new(["B"]));
+        assert_eq!(found(&rows, &select, numbered).len(), 200);
+    }
 }
 
 /// How many of endless rows like this one, of which none matches, are visited for a page that then goes on.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::chunk::{Chunk, ChunkBytes, Span};
-use super::{EdmValue, ValueRef};
+use super::{EdmValue, Heads, ValueRef};
 use crate::store::{Error, Result};
 
 pub use packed::PackedPart;
-pub(crate) use packed::{Raw, find, read, split_value, tag};
+pub(crate) use packed::{MARK, Raw, find, read, split_value, tag};
 pub use property_ref::{PropertiesIter, PropertyRef};
 
 /// The ordered properties of an entity, packed in one buffer.
@@ -77,10 +77,19 @@ impl Properties {
     }
 
     /// [`from_sound`](Self::from_sound) for properties in a chunk.
-    pub(crate) fn in_chunk(chunk: Arc<Chunk>, span: Span) -> Self {
-        let packed = ChunkBytes::Shared(chunk, span);
-        Self::assert_sound(&packed);
+    #[inline]
+    pub(crate) fn in_chunk(chunk: Arc<Chunk>, packed: Span, row: Span) -> Self {
+        let packed = ChunkBytes::Shared { chunk, packed, row };
+        if let (bytes, None) = packed.at_hand() {
+            Self::assert_sound(bytes);
+        }
         Self { packed }
+    }
+
+    /// The properties as they are at hand: with numbers in place of the heads if those are given too.
+    #[inline]
+    pub(crate) fn at_hand(&self) -> (&[u8], Option<&Heads>) {
+        self.packed.at_hand()
     }
 
     fn assert_sound(packed: &[u8]) {

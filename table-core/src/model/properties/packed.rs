@@ -6,7 +6,7 @@ use super::PropertyRef;
 use crate::model::{EdmType, Ticks, ValueRef};
 
 /// In a tag: the property must not leave in the clear.
-const MARK: u8 = 0x80;
+pub(crate) const MARK: u8 = 0x80;
 
 /// The bytes of a value by the number of its type; 0 where its length precedes it.
 const FIXED: [u8; EdmType::ALL.len()] = {

@@ -1,21 +1,26 @@
-use crate::model::Raw;
-use crate::model::{EdmType, Entity, ValueError, ValueRef, split_value, tag};
+use crate::model::{
+    EdmType, Entity, Heads, Raw, Unpacked, ValueError, ValueRef, split_row_value, split_value, tag,
+};
 
 /// Decodes properties that stand in the order in which a type writes them, which is the usual case: each is
-/// found by one comparison, its name and type being known when this is compiled.
+/// found by one comparison, its name and type being known when this is compiled. Rows with numbers in place of heads
+/// are decoded as they are.
 ///
 /// Gives up, by `None`, on whatever else it meets. [`Slots`](super::Slots) then decodes the entity or
 /// says what is wrong with it.
 #[derive(Debug)]
 pub struct InOrder<'a> {
     rest: &'a [u8],
+    /// What the numbers in the rest stand for, if there are numbers.
+    heads: Option<&'a Heads>,
 }
 
 impl<'a> InOrder<'a> {
     /// Starts at the first property.
     #[inline]
     pub fn new(entity: &'a Entity) -> Self {
-        Self { rest: entity.properties().as_packed() }
+        let (rest, heads) = entity.properties().at_hand();
+        Self { rest, heads }
     }
 
     /// Reads the next property if it has this name, which is preceded by its length; otherwise it is absent.
@@ -27,15 +32,18 @@ impl<'a> InOrder<'a> {
         read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
         missing: impl FnOnce() -> Option<T>,
     ) -> Option<T> {
-        let Some((found, value)) = self.rest.split_first() else { return missing() };
-        let Some((found_name, value)) = value.split_first_chunk() else { return missing() };
-        if found_name != name {
-            return missing();
-        }
-        if *found != tag(edm_type, ENCRYPT) {
+        let value = match self.heads {
+            None => named(self.rest, name),
+            Some(heads) => heads.named(self.rest, name),
+        };
+        let Some((found, value)) = value else { return missing() };
+        if found != tag(edm_type, ENCRYPT) {
             return None;
         }
-        let (value, rest) = split_value(edm_type, value)?;
+        let (value, rest) = match self.heads {
+            None => split_value(edm_type, value)?,
+            Some(_) => split_row_value(edm_type, value)?,
+        };
         self.rest = rest;
         read(value).ok()
     }
@@ -57,8 +65,20 @@ impl<'a> InOrder<'a> {
     /// Ends. What is left must be none of the type's properties: one of them would stand out of order.
     #[inline]
     pub fn finish(self, names: &[&str]) -> Option<()> {
-        if self.rest.is_empty() { Some(()) } else { only_others(self.rest, names) }
+        match self.heads {
+            _ if self.rest.is_empty() => Some(()),
+            None => only_others(self.rest, names),
+            Some(heads) => only_others_numbered(self.rest, heads, names),
+        }
     }
+}
+
+/// The next property if it has this name: its tag, and the bytes from the value on.
+#[inline(always)]
+fn named<'a, const N: usize>(packed: &'a [u8], name: &[u8; N]) -> Option<(u8, &'a [u8])> {
+    let (found, value) = packed.split_first()?;
+    let (found_name, value) = value.split_first_chunk()?;
+    (found_name == name).then_some((*found, value))
 }
 
 fn only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
@@ -69,4 +89,11 @@ fn only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
         }
     }
     Some(())
+}
+
+#[cold]
+fn only_others_numbered(rest: &[u8], heads: &Heads, names: &[&str]) -> Option<()> {
+    let mut unpacked = Unpacked::default();
+    heads.unpack(rest, &mut unpacked)?;
+    only_others(unpacked.as_bytes(), names)
 }

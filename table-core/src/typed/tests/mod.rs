@@ -3,6 +3,7 @@ mod field;
 mod flatten;
 mod generic;
 mod index;
+mod numbered;
 mod projection;
 mod property;
 mod resolver;

@@ -1,20 +1,21 @@
 use std::convert::Infallible;
 
-use proptest::prelude::*;
-use table_core::model::EdmValue;
-
 use super::*;
+use crate::model::EdmValue;
+use proptest::prelude::*;
 
 fn packed(properties: &Properties, heads: &mut Heads) -> Vec<u8> {
     let mut row = Vec::new();
     let number = |head: &[u8]| Ok::<_, Infallible>(heads.number(head).or_else(|| heads.add(head)));
-    pack(properties, &mut row, number).unwrap();
+    Heads::pack(properties, &mut row, number).unwrap();
     row
 }
 
 fn unpacked(row: &[u8], heads: &Heads) -> Option<Vec<u8>> {
     let mut out = Unpacked::default();
-    heads.unpack(row, &mut out).map(|()| out.as_bytes().to_vec())
+    let unpacked = heads.unpack(row, &mut out).map(|()| out.as_bytes().to_vec());
+    assert_eq!(heads.unpacked_len(row), unpacked.as_ref().map(Vec::len));
+    unpacked
 }
 
 fn value() -> impl Strategy<Value = EdmValue> {

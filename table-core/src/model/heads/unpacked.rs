@@ -1,22 +1,35 @@
-/// A buffer for one row after another. What is written into it are mostly a few bytes, which are copied
+/// A buffer for the packed properties of rows. What is written into it are mostly a few bytes, which are copied
 /// in blocks of one size: that is several times quicker than copying as many as there are.
-#[derive(Debug, Default)]
-pub(crate) struct Unpacked {
+#[derive(Default)]
+pub struct Unpacked {
     /// What is behind the end is of no account.
     bytes: Vec<u8>,
     end: usize,
 }
 
 impl Unpacked {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// Room for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes + SLACK], end: 0 }
+    }
+
+    /// What was appended.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.end]
     }
 
-    pub(crate) const fn clear(&mut self) {
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.end);
+        self.bytes
+    }
+
+    /// Forgets everything, and keeps the room.
+    pub const fn clear(&mut self) {
         self.end = 0;
     }
 
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
         let end = self.end + bytes.len();
         if self.bytes.len() < end {
             self.grow(end);
@@ -27,7 +40,7 @@ impl Unpacked {
 
     /// Appends the first bytes of a block.
     #[inline(always)]
-    pub(crate) fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
+    pub(super) fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
         let room = self.bytes.get_mut(self.end..).and_then(|room| room.first_chunk_mut());
         match room {
             Some(room) => {
@@ -48,9 +61,18 @@ impl Unpacked {
         Some(())
     }
 
-    /// Room for so many bytes and some more: blocks are longer than what is wanted of them.
     #[cold]
     fn grow(&mut self, end: usize) {
         self.bytes.resize((end + (1 << 10)).next_power_of_two(), 0);
+    }
+}
+
+/// Blocks are longer than what is wanted of them.
+const SLACK: usize = 32;
+
+/// Without the values, which may be secret.
+impl std::fmt::Debug for Unpacked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unpacked").field("len", &self.end).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,79 @@
+use std::sync::Arc;
+
+use super::Unpacked;
+use crate::model::EdmType;
+use crate::model::properties::MARK;
+
+/// Bytes of a packed head before the name: tag and length of the name.
+const BEFORE_NAME: usize = 3;
+/// Heads up to this length are copied, and compared, as one block of it.
+const BLOCK: usize = 32;
+
+/// Type, mark and name of a property.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    packed: Arc<[u8]>,
+    block: [u8; BLOCK],
+    /// Bytes of a value, if all have as many.
+    width: Option<usize>,
+}
+
+impl Head {
+    /// `None` if the bytes are not one head.
+    pub(super) fn new(packed: &[u8]) -> Option<Self> {
+        let (head, rest) = Self::split(packed)?;
+        let mut block = [0; BLOCK];
+        block.iter_mut().zip(head).for_each(|(to, from)| *to = *from);
+        rest.is_empty().then_some(Self { packed: head.into(), block, width: width(head)? })
+    }
+
+    /// The head that bytes start with.
+    pub(super) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let [_, low, high] = *bytes.first_chunk::<BEFORE_NAME>()?;
+        let (head, rest) =
+            bytes.split_at_checked(BEFORE_NAME + usize::from(u16::from_le_bytes([low, high])))?;
+        std::str::from_utf8(&head[BEFORE_NAME..]).ok()?;
+        Some((head, rest))
+    }
+
+    #[inline]
+    pub(super) fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    pub(super) fn shared(&self) -> Arc<[u8]> {
+        Arc::clone(&self.packed)
+    }
+
+    /// Bytes of a value, if all have as many.
+    #[inline]
+    pub(super) const fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    #[inline]
+    pub(super) const fn tag(&self) -> u8 {
+        self.block[0]
+    }
+
+    /// Whether it has this name, which is preceded by its length.
+    #[inline(always)]
+    pub(super) fn is_named<const N: usize>(&self, name: &[u8; N]) -> bool {
+        // No longer name has the same length before it.
+        if N < BLOCK { self.block[1..].first_chunk() == Some(name) } else { self.packed[1..] == *name }
+    }
+
+    #[inline]
+    pub(super) fn push(&self, out: &mut Unpacked) {
+        if self.packed.len() <= BLOCK {
+            out.push_block(&self.block, self.packed.len());
+        } else {
+            out.push(&self.packed);
+        }
+    }
+}
+
+/// Bytes of a head's values, if all have as many; `None` if it is of no type.
+pub(super) fn width(packed: &[u8]) -> Option<Option<usize>> {
+    Some(EdmType::from_tag(packed.first()? & !MARK)?.packed_bytes())
+}
