@@ -9,6 +9,8 @@ use crate::query::Select;
 pub(super) struct PageRows {
     rows: Chunks<Stamp>,
     bytes: usize,
+    /// Where the texts of the last key met.
+    split: u32,
 }
 
 /// A row's key at the end of a chunk, not yet a row.
@@ -28,7 +30,7 @@ impl System for Stamp {
 impl PageRows {
     /// At most so many.
     pub(super) fn new(most: usize) -> Self {
-        Self { rows: Chunks::new(most), bytes: 0 }
+        Self { rows: Chunks::new(most), bytes: 0, split: 0 }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -45,14 +47,18 @@ impl PageRows {
     pub(super) fn key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
         let keys = &mut self.rows.current_mut().keys;
         let from = keys.len();
-        let split = key_order::push_key_text(keys, sortable)?;
+        let Some(split) = key_order::push_key_text(keys, sortable, self.split) else {
+            keys.truncate(from);
+            return None;
+        };
+        self.split = split;
         Some(PendingKey { from, split })
     }
 
     /// The two texts of the key.
-    #[inline]
-    pub(super) fn texts(&self, key: PendingKey) -> (&str, &str) {
-        self.rows.current().keys[key.from..].split_at(key.split as usize)
+    pub(super) fn texts(&self, key: PendingKey) -> Option<(&str, &str)> {
+        let texts = std::str::from_utf8(&self.rows.current().keys[key.from..]).ok()?;
+        texts.split_at_checked(key.split as usize)
     }
 
     /// Forgets the key: its row does not match.

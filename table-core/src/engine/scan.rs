@@ -120,7 +120,7 @@ impl<'a> Scan<'a> {
     /// The key or the row is damaged.
     pub fn offer_numbered(&mut self, key: &[u8], record: &[u8], heads: &Arc<Heads>) -> Result<ScanStep> {
         let row = RecordRef::parse(record)?;
-        let packed = heads.unpacked_len(row.packed()).ok_or_else(damaged_row)?;
+        let packed = heads.unpacked_len(row.packed()).ok_or_else(|| damaged_row(key))?;
         let bytes = key.len() + record.len() - row.packed().len() + packed;
         if self.is_full(bytes) {
             return self.stop_before(key);
@@ -142,7 +142,7 @@ impl<'a> Scan<'a> {
     ) -> Result<ScanStep> {
         let mut unpacked = std::mem::take(&mut self.unpacked);
         unpacked.clear();
-        heads.unpack(row.packed(), &mut unpacked).ok_or_else(damaged_row)?;
+        heads.unpack(row.packed(), &mut unpacked).ok_or_else(|| damaged_row(key))?;
         let bytes = key.len() + Stamp::BYTES + packed;
         let (key, record) = (self.visit(key, bytes)?, row.with_packed(unpacked.as_bytes()));
         match self.query.select.as_ref() {
@@ -169,7 +169,7 @@ impl<'a> Scan<'a> {
     #[inline]
     fn matches(&self, key: PendingKey, record: RecordRef<'_>) -> bool {
         let Some(filter) = &self.filter else { return true };
-        let (partition, row) = self.rows.texts(key);
+        let Some((partition, row)) = self.rows.texts(key) else { return false };
         let (timestamp, packed) = (Some(record.stamp.time), record.packed());
         filter.holds(&RowRef { partition, row, timestamp, packed })
     }
@@ -209,8 +209,11 @@ fn damaged_key() -> Error {
     Error::corrupt("a stored key is damaged")
 }
 
-fn damaged_row() -> Error {
-    Error::corrupt("the properties of a stored row are damaged")
+#[cold]
+fn damaged_row(key: &[u8]) -> Error {
+    Key::from_sortable(key).map_or_else(damaged_key, |key| {
+        Error::corrupt(format!("the properties of the stored row {key} are damaged"))
+    })
 }
 
 /// Where a page starts that goes on.

@@ -19,12 +19,21 @@ pub(crate) struct Chunks<S> {
     entities: Vec<Entity>,
     /// Entities of the page, at most.
     most: usize,
-    current: Chunk,
+    current: Filling,
     /// The rows of the current chunk.
     rows: Vec<(Place, S)>,
     /// Bytes of their packed properties, and how many may be.
     packed: usize,
     room: usize,
+}
+
+/// A chunk that is being filled.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    /// Whole texts, one after another.
+    pub(crate) keys: Vec<u8>,
+    pub(crate) properties: Vec<u8>,
+    heads: Option<Arc<Heads>>,
 }
 
 /// Where a row is in its chunk.
@@ -39,7 +48,7 @@ struct Place {
 impl<S: System> Chunks<S> {
     /// No rows, of which so many may come.
     pub(crate) fn new(most: usize) -> Self {
-        let current = chunk(FIRST_CHUNK, None);
+        let current = Filling::new(FIRST_CHUNK, None);
         Self { entities: Vec::new(), most, current, rows: Vec::new(), packed: 0, room: FIRST_CHUNK }
     }
 
@@ -54,20 +63,20 @@ impl<S: System> Chunks<S> {
 
     /// The chunk that is being filled.
     #[inline]
-    pub(crate) const fn current(&self) -> &Chunk {
+    pub(crate) const fn current(&self) -> &Filling {
         &self.current
     }
 
     #[inline]
-    pub(crate) const fn current_mut(&mut self) -> &mut Chunk {
+    pub(crate) const fn current_mut(&mut self) -> &mut Filling {
         &mut self.current
     }
 
     /// Rows come with numbers in place of these heads: all rows, if one does.
     #[inline]
     pub(crate) fn number(&mut self, heads: &Arc<Heads>) {
-        if self.current.numbered.is_none() {
-            self.current.numbered = Some(Numbered::new(Arc::clone(heads)));
+        if self.current.heads.is_none() {
+            self.current.heads = Some(Arc::clone(heads));
         }
     }
 
@@ -91,14 +100,14 @@ impl<S: System> Chunks<S> {
         if self.entities.is_empty() {
             self.entities.reserve_exact(self.most);
         }
-        let next = chunk(CHUNK, self.current.numbered.as_ref().map(Numbered::heads));
+        let next = Filling::new(CHUNK, self.current.heads.clone());
         let ended = std::mem::replace(&mut self.current, next);
         (self.packed, self.room) = (0, CHUNK);
         self.take_rows(ended);
     }
 
-    fn take_rows(&mut self, chunk: Chunk) {
-        let chunk = Arc::new(chunk);
+    fn take_rows(&mut self, chunk: Filling) {
+        let chunk = Arc::new(chunk.end());
         self.entities.extend(self.rows.drain(..).map(|(place, system)| {
             let (etag, timestamp) = system.etag_and_timestamp(&chunk);
             place.entity(&chunk).with_system(etag, timestamp)
@@ -106,7 +115,7 @@ impl<S: System> Chunks<S> {
     }
 
     pub(crate) fn into_entities(mut self) -> Vec<Entity> {
-        let mut last = std::mem::replace(&mut self.current, chunk(0, None));
+        let mut last = std::mem::take(&mut self.current);
         last.properties.shrink_to_fit();
         last.keys.shrink_to_fit();
         self.take_rows(last);
@@ -123,10 +132,17 @@ impl Place {
     }
 }
 
-/// With room for so many bytes of packed properties, and for keys of an eighth of that. With numbers in place of heads
-/// properties are less than half as long.
-fn chunk(bytes: usize, heads: Option<&Arc<Heads>>) -> Chunk {
-    let properties = if heads.is_some() { bytes / 2 } else { bytes };
-    let numbered = heads.map(|heads| Numbered::new(Arc::clone(heads)));
-    Chunk { keys: String::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), numbered }
+impl Filling {
+    /// With room for so many bytes of packed properties, and for keys of an eighth of that. With numbers in place of
+    /// heads properties are less than half as long.
+    fn new(bytes: usize, heads: Option<Arc<Heads>>) -> Self {
+        let properties = if heads.is_some() { bytes / 2 } else { bytes };
+        Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), heads }
+    }
+
+    fn end(self) -> Chunk {
+        // Each text was UTF-8 when it came, so they are all.
+        let keys = String::from_utf8(self.keys).unwrap_or_default();
+        Chunk { keys, properties: self.properties, numbered: self.heads.map(Numbered::new) }
+    }
 }

@@ -199,9 +199,9 @@ impl Key {
 
     /// Back from [`Key::to_sortable`]; `None` if the bytes are no key.
     pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
-        let mut text = String::with_capacity(bytes.len() - usize::from(!bytes.is_empty()));
-        let split = key_order::push_key_text(&mut text, bytes)?;
-        Some(Self { text: ChunkText::Own(text.into()), split })
+        let mut text = Vec::with_capacity(bytes.len() - usize::from(!bytes.is_empty()));
+        let split = key_order::push_key_text(&mut text, bytes, 0)?;
+        Some(Self { text: ChunkText::Own(String::from_utf8(text).ok()?.into()), split })
     }
 
     /// The key whose texts stand in a chunk, the first `split` bytes long.

@@ -32,30 +32,32 @@ pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
 
 /// The text whose sortable bytes these are; `None` if they are not.
 pub fn from_sortable(bytes: &[u8]) -> Option<String> {
-    let mut text = String::with_capacity(bytes.len());
+    let mut text = Vec::with_capacity(bytes.len());
     push_text(&mut text, bytes)?;
-    Some(text)
+    String::from_utf8(text).ok()
 }
 
 /// Appends the text whose sortable bytes these are, or nothing if they are not.
-#[inline]
-fn push_text(out: &mut String, bytes: &[u8]) -> Option<()> {
-    if bytes.iter().all(|b| *b < LOWEST_RAISED) {
-        out.push_str(std::str::from_utf8(bytes).ok()?);
-    } else {
-        let lowered: Vec<u8> = bytes.iter().map(|b| lower(*b)).collect();
-        out.push_str(std::str::from_utf8(&lowered).ok()?);
-    }
-    Some(())
+fn push_text(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
+    let from = out.len();
+    out.extend(bytes.iter().map(|b| lower(*b)));
+    std::str::from_utf8(&out[from..]).ok().map(|_| ())
 }
 
-/// Appends both texts of the [`sortable_key`]; the length of the first. `None` if the bytes are no key,
-/// with `out` as it was or with the first text.
+/// Appends both texts of the [`sortable_key`], in UTF-8; the length of the first, which is probably `likely`. `None` if the
+/// bytes are no key; then `out` may have any bytes more.
 #[inline]
-pub(crate) fn push_key_text(out: &mut String, key: &[u8]) -> Option<u32> {
-    let split = key.iter().position(|b| *b == 0)?;
-    push_text(out, &key[..split])?;
-    push_text(out, &key[split + 1..])?;
+pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Option<u32> {
+    let is_likely = key.get(likely as usize) == Some(&0);
+    let split = if is_likely { likely as usize } else { key.iter().position(|b| *b == 0)? };
+    let (partition, row) = (&key[..split], &key[split + 1..]);
+    if key.is_ascii() {
+        out.extend_from_slice(partition);
+        out.extend_from_slice(row);
+    } else {
+        push_text(out, partition)?;
+        push_text(out, row)?;
+    }
     u32::try_from(split).ok()
 }
 
@@ -110,8 +112,6 @@ fn successor(c: char) -> Option<char> {
         _ => char::from_u32(u32::from(c) + 1),
     }
 }
-
-const LOWEST_RAISED: u8 = 0xFE;
 
 const fn raise(byte: u8) -> u8 {
     match byte {

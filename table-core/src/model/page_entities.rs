@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::chunk::{Chunk, Span};
-use super::chunks::{Chunks, System};
+use super::chunks::{Chunks, Filling, System};
 use super::{ETag, Entity, Key, Properties, Ticks};
 use crate::store::Result;
 
@@ -67,7 +67,7 @@ impl PageEntities {
         timestamp: Option<Ticks>,
     ) -> Result<()> {
         Key::check(partition, row)?;
-        let Chunk { keys, properties: rows, .. } = self.rows.current_mut();
+        let Filling { keys, properties: rows, .. } = self.rows.current_mut();
         let (from, packed) = (rows.len(), properties.as_packed());
         rows.extend_from_slice(packed);
         let key = append(keys, &[partition, row]);
@@ -84,9 +84,9 @@ impl PageEntities {
 }
 
 #[inline]
-fn append(out: &mut String, texts: &[&str]) -> Span {
+fn append(out: &mut Vec<u8>, texts: &[&str]) -> Span {
     let from = out.len();
-    texts.iter().for_each(|text| out.push_str(text));
+    texts.iter().for_each(|text| out.extend_from_slice(text.as_bytes()));
     Span::new(from, out.len())
 }
 

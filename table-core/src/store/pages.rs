@@ -75,7 +75,10 @@ impl Step for Rest {
 
 /// Leaves out the rows that only patterns see.
 pub(crate) fn hide_system_rows(page: &mut Page<Entity>) {
-    page.items.retain(|entity| !entity.key().is_system());
+    // Looking is quicker than keeping, and most pages have none.
+    if page.items.iter().any(|entity| entity.key().is_system()) {
+        page.items.retain(|entity| !entity.key().is_system());
+    }
 }
 
 /// Pages asked for one after another, in steps. An error ends them.

@@ -18,6 +18,18 @@ pub(super) struct Head {
     width: Option<usize>,
 }
 
+/// Bytes of a head, and of its values if all have as many.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) head: usize,
+    pub(super) value: Option<usize>,
+}
+
+impl Size {
+    /// Of no number.
+    pub(super) const UNKNOWN: Self = Self { head: 0, value: None };
+}
+
 impl Head {
     /// `None` if the bytes are not one head.
     pub(super) fn new(packed: &[u8]) -> Option<Self> {

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{PackedPart, Properties};
-use head::Head;
+use head::{Head, Size};
 
 pub(crate) use read::split_row_value;
 pub use unpacked::Unpacked;
@@ -34,6 +34,8 @@ pub use unpacked::Unpacked;
 #[derive(Clone, Debug, Default)]
 pub struct Heads {
     known: Vec<Head>,
+    /// By number, what a property has beside its value: all that [`unpacked_len`](Self::unpacked_len) needs.
+    sizes: Vec<Size>,
     numbers: HashMap<Arc<[u8]>, u16>,
 }
 
@@ -67,6 +69,8 @@ impl Heads {
         let head = Head::new(packed)?;
         let number = u16::try_from(self.known.len() + 1).ok()?;
         self.numbers.insert(head.shared(), number);
+        self.sizes.resize(usize::from(number), Size::UNKNOWN);
+        self.sizes.push(Size { head: head.packed().len(), value: head.width() });
         self.known.push(head);
         Some(number)
     }

@@ -46,7 +46,28 @@ impl Heads {
 
     /// How many bytes [`unpack`](Self::unpack) appends; `None` if the row is damaged.
     #[inline]
-    pub fn unpacked_len(&self, mut row: &[u8]) -> Option<usize> {
+    pub fn unpacked_len(&self, row: &[u8]) -> Option<usize> {
+        let (mut bytes, mut at) = (0, 0);
+        while let Some(number) = row.get(at) {
+            let size = self.sizes.get(usize::from(*number)).filter(|size| size.head > 0);
+            let Some(size) = size.filter(|_| *number < 0x80) else {
+                return Some(bytes + self.unpacked_len_of_any(&row[at..])?);
+            };
+            let (prefix, length, value) = match size.value {
+                Some(width) => (0, 1, width),
+                None => match row.get(at + 1) {
+                    Some(short @ ..0x80) => (size_of::<u32>(), 2, usize::from(*short)),
+                    _ => return Some(bytes + self.unpacked_len_of_any(&row[at..])?),
+                },
+            };
+            bytes += size.head + prefix + value;
+            at += length + value;
+        }
+        (at == row.len()).then_some(bytes)
+    }
+
+    /// [`unpacked_len`](Self::unpacked_len) where numbers or lengths have more bytes than one, or heads no number.
+    fn unpacked_len_of_any(&self, mut row: &[u8]) -> Option<usize> {
         let mut bytes = 0;
         while !row.is_empty() {
             let (head, width) = match self.next(&mut row)? {

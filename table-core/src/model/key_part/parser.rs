@@ -57,7 +57,7 @@ impl<'a> KeyParser<'a> {
     ///
     /// # Errors
     /// The text is not the encoding of a value.
-    #[inline]
+    #[inline(always)]
     pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
         let (format, width) = format.of::<P>();
         let end = match (width, format.stop) {
@@ -69,10 +69,13 @@ impl<'a> KeyParser<'a> {
         };
         let (text, rest) = self.rest.split_at(end);
         self.rest = rest;
-        P::decode(&KeyText { text, format }).map_err(|e| {
-            let expected = format!("{} for {name}", e.expected());
-            self.mismatch(&ValueError::new(expected, e.found()))
-        })
+        P::decode(&KeyText { text, format }).map_err(
+            #[cold]
+            |e| {
+                let expected = format!("{} for {name}", e.expected());
+                self.mismatch(&ValueError::new(expected, e.found()))
+            },
+        )
     }
 
     /// Takes a part that was read before, from the other key or earlier in this one.

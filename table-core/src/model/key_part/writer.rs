@@ -98,12 +98,28 @@ impl<'a> KeyText<'a> {
     #[inline]
     fn digits(&self, digits: usize, turn: impl Fn(u8) -> u8) -> Result<u64, ValueError> {
         let width = self.format.width.unwrap_or(digits);
-        let mut number = Some(0u64).filter(|_| self.text.len() == width);
-        for byte in self.text.bytes() {
+        let number = if self.text.len() == width { self.read_digits(turn) } else { None };
+        number.ok_or_else(
+            #[cold]
+            || self.expected(format!("a number of {width} digits")),
+        )
+    }
+
+    #[inline]
+    fn read_digits(&self, turn: impl Fn(u8) -> u8) -> Option<u64> {
+        let mut number = 0u64;
+        for (place, byte) in self.text.bytes().enumerate() {
             let digit = byte.wrapping_sub(b'0');
-            let add = |n: u64| n.checked_mul(10)?.checked_add(u64::from(turn(digit)));
-            number = number.filter(|_| digit <= 9).and_then(add);
+            if digit > 9 {
+                return None;
+            }
+            let digit = u64::from(turn(digit));
+            number = match place {
+                // Any 19 digits are a `u64`.
+                0..19 => number * 10 + digit,
+                _ => number.checked_mul(10)?.checked_add(digit)?,
+            };
         }
-        number.ok_or_else(|| self.expected(format!("a number of {width} digits")))
+        Some(number)
     }
 }
