@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{RecordRef, Stamp};
-use crate::model::{Chunk, Chunks, ETag, Entity, Heads, Raw, Span, System, Ticks, key_order};
+use crate::model::{Chunks, ETag, Entity, Heads, Raw, Span, System, Texts, Ticks, key_order};
 use crate::query::Select;
 
 /// The rows of a page, in chunks that their entities share.
@@ -22,7 +22,7 @@ pub(super) struct PendingKey {
 
 impl System for Stamp {
     #[inline]
-    fn etag_and_timestamp(self, _: &Arc<Chunk>) -> (Option<ETag>, Option<Ticks>) {
+    fn etag_and_timestamp(self, _: &Texts) -> (Option<ETag>, Option<Ticks>) {
         (Some(ETag::from_version(self.version)), Some(self.time))
     }
 }

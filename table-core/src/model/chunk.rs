@@ -4,11 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Heads, Unpacked};
 
-/// Keys and properties of several rows of a page, which their entities share: a row then costs no
+/// The texts of the keys and ETags of several rows of a page, one after another.
+pub(crate) type Texts = Arc<String>;
+
+/// The properties of several rows of a page, which their entities share, as they share [`Texts`]: a row then costs no
 /// allocation. An entity keeps its chunk alive, so chunks are small.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    pub(crate) keys: String,
     /// Packed, or with numbers in place of heads.
     pub(crate) properties: Vec<u8>,
     pub(crate) numbered: Option<Numbered>,
@@ -80,7 +82,7 @@ impl Span {
 /// The text of a key or of an ETag, of its own or in a chunk.
 pub(crate) enum ChunkText {
     Own(Box<str>),
-    Shared(Arc<Chunk>, Span),
+    Shared(Texts, Span),
 }
 
 impl ChunkText {
@@ -114,7 +116,7 @@ impl Deref for ChunkText {
     fn deref(&self) -> &str {
         match self {
             Self::Own(text) => text,
-            Self::Shared(chunk, span) => &chunk.keys[span.range()],
+            Self::Shared(texts, span) => &texts[span.range()],
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::chunk::{Chunk, Numbered, Span};
+use super::chunk::{Chunk, Numbered, Span, Texts};
 use super::{ETag, Entity, Heads, Key, Properties, Ticks};
 
 /// Bytes of packed properties in a chunk. The first of a page is smaller: most pages of a lookup hold few rows.
@@ -9,8 +9,8 @@ const FIRST_CHUNK: usize = 4 << 10;
 
 /// What only a store knows of a row of a page.
 pub(crate) trait System {
-    /// Its ETag and Timestamp; texts may be in the row's chunk.
-    fn etag_and_timestamp(self, chunk: &Arc<Chunk>) -> (Option<ETag>, Option<Ticks>);
+    /// Its ETag and Timestamp; the text of the ETag may be among those of its chunk.
+    fn etag_and_timestamp(self, texts: &Texts) -> (Option<ETag>, Option<Ticks>);
 }
 
 /// The entities of a page, in chunks that are filled one after another.
@@ -107,10 +107,10 @@ impl<S: System> Chunks<S> {
     }
 
     fn take_rows(&mut self, chunk: Filling) {
-        let chunk = Arc::new(chunk.end());
+        let (texts, chunk) = chunk.end();
         self.entities.extend(self.rows.drain(..).map(|(place, system)| {
-            let (etag, timestamp) = system.etag_and_timestamp(&chunk);
-            place.entity(&chunk).with_system(etag, timestamp)
+            let (etag, timestamp) = system.etag_and_timestamp(&texts);
+            place.entity(&texts, &chunk).with_system(etag, timestamp)
         }));
     }
 
@@ -126,8 +126,8 @@ impl<S: System> Chunks<S> {
 impl Place {
     /// The row as an entity.
     #[inline]
-    fn entity(self, chunk: &Arc<Chunk>) -> Entity {
-        let key = Key::in_chunk(Arc::clone(chunk), self.key, self.split);
+    fn entity(self, texts: &Texts, chunk: &Arc<Chunk>) -> Entity {
+        let key = Key::in_chunk(Texts::clone(texts), self.key, self.split);
         Entity::from_parts(key, Properties::in_chunk(Arc::clone(chunk), self.packed, self.row))
     }
 }
@@ -140,9 +140,10 @@ impl Filling {
         Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), heads }
     }
 
-    fn end(self) -> Chunk {
+    fn end(self) -> (Texts, Arc<Chunk>) {
         // Each text was UTF-8 when it came, so they are all.
-        let keys = String::from_utf8(self.keys).unwrap_or_default();
-        Chunk { keys, properties: self.properties, numbered: self.heads.map(Numbered::new) }
+        let texts = String::from_utf8(self.keys).unwrap_or_default();
+        let chunk = Chunk { properties: self.properties, numbered: self.heads.map(Numbered::new) };
+        (Arc::new(texts), Arc::new(chunk))
     }
 }

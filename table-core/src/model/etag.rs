@@ -1,8 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
-use super::chunk::{Chunk, ChunkText, Span};
+use super::chunk::{ChunkText, Span, Texts};
 
 /// The version of an entity, set by the store and compared exactly.
 ///
@@ -42,8 +41,8 @@ impl ETag {
 
     /// The ETag whose text stands in a chunk.
     #[inline]
-    pub(super) fn in_chunk(chunk: &Arc<Chunk>, span: Span) -> Self {
-        let text = ChunkText::Shared(Arc::clone(chunk), span);
+    pub(super) fn in_chunk(texts: &Texts, span: Span) -> Self {
+        let text = ChunkText::Shared(Texts::clone(texts), span);
         Self(version(&text).map_or(Repr::Text(text), Repr::Version))
     }
 

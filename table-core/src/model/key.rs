@@ -1,9 +1,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
-use super::chunk::{Chunk, ChunkText, Span};
+use super::chunk::{ChunkText, Span, Texts};
 use super::key_order;
 use crate::store::{Error, Result, limits};
 
@@ -205,8 +204,8 @@ impl Key {
     }
 
     /// The key whose texts stand in a chunk, the first `split` bytes long.
-    pub(crate) const fn in_chunk(chunk: Arc<Chunk>, span: Span, split: u32) -> Self {
-        Self { text: ChunkText::Shared(chunk, span), split }
+    pub(crate) const fn in_chunk(texts: Texts, span: Span, split: u32) -> Self {
+        Self { text: ChunkText::Shared(texts, span), split }
     }
 
     /// The same in memory of its own, if it shares that of a page.

@@ -20,7 +20,7 @@ mod ticks_text;
 mod value;
 mod value_error;
 
-pub(crate) use chunk::{Chunk, Span};
+pub(crate) use chunk::{Span, Texts};
 pub(crate) use chunks::{Chunks, System};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};

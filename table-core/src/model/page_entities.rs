@@ -1,7 +1,6 @@
 use std::fmt;
-use std::sync::Arc;
 
-use super::chunk::{Chunk, Span};
+use super::chunk::{Span, Texts};
 use super::chunks::{Chunks, Filling, System};
 use super::{ETag, Entity, Key, Properties, Ticks};
 use crate::store::Result;
@@ -28,8 +27,8 @@ pub struct PageEntities {
 struct Received(Option<Span>, Option<Ticks>);
 
 impl System for Received {
-    fn etag_and_timestamp(self, chunk: &Arc<Chunk>) -> (Option<ETag>, Option<Ticks>) {
-        (self.0.map(|span| ETag::in_chunk(chunk, span)), self.1)
+    fn etag_and_timestamp(self, texts: &Texts) -> (Option<ETag>, Option<Ticks>) {
+        (self.0.map(|span| ETag::in_chunk(texts, span)), self.1)
     }
 }
 
