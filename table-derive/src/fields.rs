@@ -1,6 +1,6 @@
 //! The fields of an entity, projection or group, with one meaning each.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{GenericArgument, Ident, LitStr, Path, PathArguments, Type, Visibility};
@@ -162,12 +162,31 @@ pub(crate) fn name(ident: &Ident, rename: Option<&LitStr>, rename_all: Option<Ca
 /// Spanned at the type, where a missing implementation is reported.
 fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
     let span = field.ty.span();
-    let root = quote_spanned!(span=> #krate::typed);
+    let root = at(span, krate);
     match &attrs.with {
         Some(with) => with.to_token_stream(),
-        None if attrs.json.is_some() => quote_spanned!(span=> #root::Json),
-        None => quote_spanned!(span=> #root::Plain),
+        None if attrs.json.is_some() => quote_spanned!(span=> #root::typed::Json),
+        None => quote_spanned!(span=> #root::typed::Plain),
     }
+}
+
+/// `<codec as Codec<type>>`, spanned at the type as a whole: the compiler reports a missing implementation once
+/// for each place that needs it.
+pub(crate) fn codec_for(krate: &Path, codec: &TokenStream, ty: &Type) -> TokenStream {
+    let span = ty.span();
+    let root = at(span, krate);
+    quote_spanned!(span=> <#codec as #root::typed::Codec<#ty>>)
+}
+
+/// A path with another span; `$crate` in it keeps its own, which says which crate it is.
+pub(crate) fn at(span: Span, path: &impl ToTokens) -> TokenStream {
+    let moved = path.to_token_stream().into_iter().map(|mut token| {
+        if !matches!(&token, TokenTree::Ident(ident) if *ident == "$crate") {
+            token.set_span(span);
+        }
+        token
+    });
+    moved.collect()
 }
 
 /// Whether a type is written as an `Option`.

@@ -6,9 +6,10 @@ use quote::{quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use super::model::{Entity, mentions};
+use super::generics::mentions;
+use super::model::Entity;
 use super::templates::stop;
-use crate::fields::{Field, Role};
+use crate::fields::{Field, Role, codec_for};
 use crate::template::{Part, Segment, Template, plain};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -33,8 +34,9 @@ fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
             entity.rust_name(),
             field.ident
         );
+        let codec = codec_for(krate, codec, ty);
         Some(quote_spanned!(ty.span()=> const _: () = ::core::assert!(
-            #krate::__private::can_be_large(<#codec as #krate::typed::Codec<#ty>>::TYPE, #over), "{}", #problem);))
+            #krate::__private::can_be_large(#codec::TYPE, #over), "{}", #problem);))
     };
     entity.fields.iter().filter(|f| !mentions(&f.ty, &entity.input.generics)).filter_map(check).collect()
 }

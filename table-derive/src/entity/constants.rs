@@ -6,7 +6,7 @@ use syn::Path;
 use syn::spanned::Spanned;
 
 use super::model::Entity;
-use crate::fields::{Field, Role};
+use crate::fields::{Field, Role, at};
 use crate::template::plain;
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -51,6 +51,7 @@ fn constant(krate: &Path, field: &Field) -> Option<TokenStream> {
             let (name, codec) = (&property.name, &property.codec);
             let doc = format!("The property `{name}`.");
             let value = field.value_type();
+            let typed = at(field.ty.span(), &typed);
             quote_spanned! {field.ty.span()=>
                 #[doc = #doc]
                 #vis const #ident: #typed::Field<Self, #value, #codec> = #typed::Field::new(#name);

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 
 use super::codec::property;
 use super::model::Entity;
-use crate::fields::{Field, Role};
+use crate::fields::{Field, Role, codec_for};
 
 /// Statements that return the value if the entity is in order; nothing for types whose properties the
 /// macro does not know.
@@ -53,7 +53,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
         Role::Skip(default) => quote!(#default()),
         Role::Property(property) => {
             let (codec, encrypt, name) = (&property.codec, property.encrypt, counted(&property.name));
-            let codec = quote_spanned!(span=> <#codec as #krate::typed::Codec<#ty>>);
+            let codec = codec_for(krate, codec, ty);
             let missing = match &property.default {
                 None => quote!(#codec::missing),
                 Some(default) => quote_spanned!(span=> || ::core::option::Option::Some(#default())),

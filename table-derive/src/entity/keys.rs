@@ -3,11 +3,11 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Ident, Type};
+use syn::{Ident, Path, Type};
 
 use super::model::Entity;
 use super::templates::stop;
-use crate::fields::Field;
+use crate::fields::{Field, at};
 use crate::template::{Part, Segment, Template, plain};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -26,21 +26,40 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
         quote!(#ident: &#ty)
     });
     let display = template.display();
+    let needed = entity.key_fields_of(template).into_iter().map(|f| key_part(krate, f.value_type()));
     let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
         Segment::Part(Part { field, shards: Some(count), .. }) => quote!(.shard(#count, #field)?),
         Segment::Part(part) => {
-            let (field, name, format) = (&part.field, plain(&part.field), format(entity, template, i, part));
+            let (name, format) = (plain(&part.field), format(entity, template, i, part));
+            // A type that is no key part is then reported at the type, as it is where the key is read.
+            let mut field = part.field.clone();
+            field.set_span(type_span(entity, part).resolved_at(field.span()));
             quote!(.part(#name, #field, #format)?)
         }
     });
     quote! {
         fn #function(#(#params),*) -> #krate::Result<::std::string::String> {
+            #(#needed)*
             ::core::result::Result::Ok(
                 #krate::model::KeyBuilder::new(#which, #display) #(#steps)* .finish(),
             )
         }
     }
+}
+
+/// Says that a type must be a key part, in the same words wherever one is used: the compiler then reports one that is
+/// none once, at the type.
+pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
+    let root = at(ty.span(), krate);
+    quote_spanned! {ty.span()=>
+        let _: ::core::option::Option<usize> = <#ty as #root::model::KeyPart>::WIDTH;
+    }
+}
+
+fn type_span(entity: &Entity<'_>, part: &Part) -> Span {
+    let field = entity.fields.iter().find(|field| field.ident == part.field);
+    field.map_or_else(|| part.field.span(), |field| field.value_type().span())
 }
 
 /// `PartFormat { … }` of the part at an index.
@@ -127,7 +146,8 @@ fn read<'e>(
         return quote!(__parser.again::<#ty>(#name, #format, &#ident)?;);
     }
     seen.push(&part.field);
-    quote!(let #ident = __parser.part::<#ty>(#name, #format)?;)
+    let needed = key_part(&entity.krate, ty);
+    quote!(#needed let #ident = __parser.part::<#ty>(#name, #format)?;)
 }
 
 /// `T::key(…)` and `T::partition(…)`.
@@ -178,7 +198,7 @@ fn names(fields: &[&Field]) -> Vec<Ident> {
 }
 
 /// Parameters that take what can stand for the fields, and statements that make the fields of them.
-pub(crate) fn arguments(krate: &syn::Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
+pub(crate) fn arguments(krate: &Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
     let params = fields.iter().map(|f| {
         let (ident, ty) = (&f.ident, f.value_type());
         let operand = operand(krate, ty);
@@ -193,7 +213,7 @@ pub(crate) fn arguments(krate: &syn::Path, fields: &[&Field]) -> (TokenStream, T
 }
 
 /// `Operand<T>`.
-pub(crate) fn operand(krate: &syn::Path, ty: &Type) -> TokenStream {
+pub(crate) fn operand(krate: &Path, ty: &Type) -> TokenStream {
     let span: Span = ty.span();
     quote_spanned!(span=> #krate::typed::Operand::<#ty>)
 }

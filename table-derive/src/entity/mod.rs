@@ -5,6 +5,7 @@ mod codec;
 mod constants;
 mod discriminator;
 mod fallback;
+mod generics;
 mod in_order;
 mod keys;
 mod model;
@@ -24,9 +25,10 @@ pub(crate) use checks::template as check_template;
 pub(crate) use codec::{decode_fields, encode_fields, names, properties};
 pub(crate) use constants::constants;
 pub(crate) use discriminator::Discriminator;
-pub(crate) use keys::{arguments, format as part_format, operand, writer as key_writer};
+pub(crate) use generics::{generics, mentions};
+pub(crate) use keys::{arguments, format as part_format, key_part, operand, writer as key_writer};
 use model::Input;
-pub(crate) use model::{DISCRIMINATOR, Entity, SYSTEM, Sources, generics, mentions, sources};
+pub(crate) use model::{DISCRIMINATOR, Entity, SYSTEM, Sources, sources};
 pub(crate) use templates::parsed;
 
 /// Expands the derive: the implementations, or every mistake and what keeps others quiet.

@@ -1,7 +1,8 @@
 use quote::ToTokens;
-use syn::{Data, DeriveInput, Fields, GenericParam, Generics, Ident, LitStr, Path, Type, parse_quote};
+use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
 use super::discriminator::{Discriminator, discriminator, version};
+use super::generics::{check_key_generics, check_lifetimes, generics};
 use super::spread::{Spread, spread};
 use super::templates::{key_fields, template};
 use crate::attr::{Container, ENTITY, FieldAttrs, IndexAttr};
@@ -103,17 +104,6 @@ pub(crate) fn sources<'a>(input: &'a DeriveInput, derive: &str, errors: &Errors)
     Some(with_attrs.collect())
 }
 
-/// The generics with what every entity requires.
-pub(crate) fn generics(input: &DeriveInput) -> Generics {
-    let mut generics = input.generics.clone();
-    let params: Vec<_> = generics.type_params().map(|p| p.ident.clone()).collect();
-    let bounds = &mut generics.make_where_clause().predicates;
-    bounds.extend(params.iter().map(|p| -> syn::WherePredicate {
-        parse_quote!(#p: ::core::marker::Send + ::core::marker::Sync + 'static)
-    }));
-    generics
-}
-
 fn entity<'a>(
     input: &'a DeriveInput,
     container: &Container,
@@ -200,39 +190,6 @@ fn projection<'a>(
         FieldRules { krate: &krate, rename_all, keys: &keys, reserved: &SYSTEM, owner: Owner::Projection };
     let fields = fields::build(sources, &rules, errors);
     Projection { input, krate, generics: generics(input), of: of.clone(), fields }
-}
-
-fn check_lifetimes(generics: &Generics, errors: &Errors) {
-    for param in &generics.params {
-        if let GenericParam::Lifetime(lifetime) = param {
-            errors.push(lifetime, "an entity owns its data: use `String` for `&str`, and no lifetimes");
-        }
-    }
-}
-
-/// Keys are checked where the struct is declared, so their types must be known there.
-fn check_key_generics(input: &DeriveInput, fields: &[Field], errors: &Errors) {
-    for field in fields.iter().filter(|f| f.is_key()) {
-        if mentions(&field.ty, &input.generics) {
-            errors.push(
-                &field.ty,
-                "a key field cannot have a generic type: the key's template is checked here",
-            );
-        }
-    }
-}
-
-/// Whether a type is written with one of the type parameters.
-pub(crate) fn mentions(ty: &Type, generics: &Generics) -> bool {
-    fn any(tokens: proc_macro2::TokenStream, names: &[String]) -> bool {
-        tokens.into_iter().any(|token| match token {
-            proc_macro2::TokenTree::Ident(ident) => names.contains(&ident.to_string()),
-            proc_macro2::TokenTree::Group(group) => any(group.stream(), names),
-            _ => false,
-        })
-    }
-    let names: Vec<String> = generics.type_params().map(|p| p.ident.to_string()).collect();
-    any(ty.to_token_stream(), &names)
 }
 
 impl Entity<'_> {

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Generics, Ident, Path};
 
 use super::model::Entity;
-use crate::fields::{Field, Property, Role};
+use crate::fields::{Field, Property, Role, codec_for};
 
 /// The name of the patch type.
 pub(super) fn name(entity: &Entity<'_>) -> Ident {
@@ -120,9 +120,8 @@ fn step(krate: &Path, field: &Field) -> TokenStream {
     let value = quote!(::core::option::Option::as_ref(&self.#ident));
     match &field.role {
         Role::Property(Property { name, codec, encrypt, .. }) => {
-            quote_spanned! {span=>
-                __encoder.patch(#name, #value, #encrypt, <#codec as #krate::typed::Codec<#ty>>::write)?;
-            }
+            let codec = codec_for(krate, codec, ty);
+            quote_spanned!(span=> __encoder.patch(#name, #value, #encrypt, #codec::write)?;)
         }
         _ => quote_spanned!(span=> __encoder.patch_group::<#ty>(#value)?;),
     }

@@ -3,11 +3,12 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
+use syn::spanned::Spanned as _;
 
 use super::expand::partition_writer;
 use super::model::Index;
 use crate::case::Case;
-use crate::entity::{Entity, arguments, operand, part_format};
+use crate::entity::{Entity, arguments, key_part, operand, part_format};
 use crate::fields::{Field, is_fixed};
 use crate::template::{Part, Segment, Template, plain};
 
@@ -188,11 +189,13 @@ fn value(
     let (ty, operand) = (field.value_type(), operand(krate, field.value_type()));
     let literal = text_after(&index.row, at);
     let is_whole = (next == whole(index)).then(|| quote!(.whole()));
-    let key = quote_spanned!(index.row.text.span()=> self.0.part(#text, &__value, #format));
+    let needed = key_part(krate, ty);
+    let key = quote_spanned!(ty.span()=> self.0.part(#text, &__value, #format));
     let doc = format!("Only entries with this `{text}`.");
     quote! {
         #[doc = #doc]
         #vis fn #ident(self, #ident: impl #operand) -> #name<#next> {
+            #needed
             let __value: #ty = #operand::into_operand(#ident);
             #name(#key #literal #is_whole)
         }

@@ -1,13 +1,15 @@
 //! What indexes may not be, one function per rule.
 
+mod apart;
+
 use syn::LitStr;
 
-use super::model::{Context, Index, Placement};
+use super::model::{Context, Index};
 use crate::attr::{IndexAttr, PayloadAttr, ScopeAttr, ShapeAttr};
-use crate::entity::{Discriminator, mentions};
+use crate::entity::mentions;
 use crate::errors::Errors;
-use crate::fields::{Field, Role, is_fixed, is_text};
-use crate::template::{Part, Segment, Template, plain};
+use crate::fields::{Field, Role, is_text};
+use crate::template::{Part, Template, plain};
 
 /// Names are what the catalog, the lookups and their types are called by.
 pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
@@ -44,9 +46,7 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     check_payload(index, cx, errors);
     check_unique(index, errors);
     check_shape(index, errors);
-    check_distinct(index, cx, errors);
-    check_told(index, cx, errors);
-    check_apart(index, cx, errors);
+    apart::check(index, cx, errors);
 }
 
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#table-names>
@@ -165,99 +165,6 @@ fn check_shape(index: &Index, errors: &Errors) {
             format!("a {shape} holds references alone: remove `payload`, or the shape for a row each");
         errors.push(&index.payload_at, message);
     }
-}
-
-/// Two entities must not have one row between them: the later would replace the earlier.
-fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    let missing = missing(index, cx);
-    if index.shape != ShapeAttr::Row {
-        if missing.is_empty() && cx.row.is_some() {
-            let problem = "the key has the whole key of the entity, so each list would hold one reference: leave \
-                           a part out, or remove `shape`";
-            errors.push(&index.row.text, problem);
-        }
-    } else if index.unique.is_none() && !missing.is_empty() {
-        let names: Vec<_> = missing.iter().map(|part| format!("`{}`", plain(&part.field))).collect();
-        let whole: Vec<_> =
-            missing.iter().map(|part| Template::display_of(&Segment::Part((*part).clone()))).collect();
-        let remedy = format!("{}_{}", index.row.display(), whole.join("_"));
-        let message = format!(
-            "two entities that differ in {} would have the same entry: write `row_key = \"{remedy}\"`, or declare \
-             the index `unique = \"…\"` or `shape = list`",
-            names.join(", ")
-        );
-        errors.push(&index.row.text, message);
-    }
-}
-
-/// The parts of the entity's key that the entry's key does not tell.
-fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
-    let own = if index.partition.is_none() { cx.partition } else { None };
-    let told = |part: &&Part| {
-        let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
-        parts.into_iter().any(|p| p.field == part.field && p.shards.is_none())
-    };
-    let mut missing: Vec<&Part> = Vec::new();
-    for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !told(p)) {
-        if !missing.iter().any(|m| m.field == part.field) {
-            missing.push(part);
-        }
-    }
-    missing
-}
-
-/// In the table of the entities, something must tell entries from them.
-fn check_told(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    if index.placement() == Placement::OtherTable {
-        return;
-    }
-    let starts = |template: Option<&Template>, prefix: &str| {
-        template
-            .and_then(Template::prefix)
-            .is_none_or(|own| own.starts_with(prefix) || prefix.starts_with(own))
-    };
-    let problem = match cx.discriminator {
-        None | Some(Discriminator::Property(_)) => return,
-        Some(Discriminator::None) => "nothing tells its entries from entities in the same table".to_owned(),
-        Some(Discriminator::RowPrefix(prefix)) if starts(Some(&index.row), prefix) => {
-            format!("its row keys may start with {prefix:?}, which tells entities")
-        }
-        Some(Discriminator::PartitionPrefix(prefix)) if starts(index.partition.as_ref(), prefix) => {
-            format!("its partition keys may start with {prefix:?}, which tells entities")
-        }
-        Some(_) => return,
-    };
-    let remedy = "name the type by `#[entity(type = \"…\")]`, or put entries elsewhere by `table = \"…\"`";
-    errors.push(&index.name, format!("the index `{}`: {problem}; {remedy}", plain(&index.name)));
-}
-
-/// No entry may be where an entity can be. What only the values tell is checked when they are written.
-fn check_apart(index: &Index, cx: &Context<'_>, errors: &Errors) {
-    let (Some(partition), Some(row)) = (cx.partition, cx.row) else { return };
-    let same_partition = index.partition.as_ref().is_none_or(|own| meets(own, partition, cx));
-    if index.placement() == Placement::OtherTable || !same_partition {
-        return;
-    }
-    let problem = if index.row.display() == row.display() {
-        "is that of the entity itself"
-    } else if meets(&index.row, row, cx) {
-        "may be that of an entity, whose row key can be any text"
-    } else {
-        return;
-    };
-    let remedy =
-        "start the row key of the entity, or of the index, with text of its own, as in `\"email_{email}\"`";
-    errors.push(&index.row.text, format!("the key of an entry {problem}: {remedy}"));
-}
-
-/// Whether every key of the first template may be one of the second.
-fn meets(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
-    let any_text = matches!(&*other.segments, [Segment::Part(part)] if is_any_text(part, cx));
-    any_text || own.display() == other.display()
-}
-
-fn is_any_text(part: &Part, cx: &Context<'_>) -> bool {
-    part.shards.is_none() && field(part, cx).is_some_and(|f| is_text(&f.ty) && !is_fixed(&f.ty))
 }
 
 fn field<'a>(part: &Part, cx: &Context<'a>) -> Option<&'a Field> {

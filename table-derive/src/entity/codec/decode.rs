@@ -1,0 +1,134 @@
+//! `FromEntity`.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::Path;
+use syn::spanned::Spanned;
+
+use super::{in_order, property};
+use crate::entity::model::Entity;
+use crate::fields::{Field, Role, codec_for};
+
+pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let (name, rust_name) = (&entity.input.ident, entity.rust_name());
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let check_type = property(entity).map(|_| {
+        let type_name = &entity.type_name;
+        quote!(__slots.check_type(0, #type_name)?;)
+    });
+    let version_place = usize::from(check_type.is_some());
+    let check_version = check_version(entity, version_place);
+    let keys = !entity.key_fields().is_empty();
+    let read_keys = if keys {
+        quote!(let __key = <Self as #krate::__private::KeyFields>::key_fields(__entity.key())?;)
+    } else {
+        quote!(<Self as #krate::__private::KeyFields>::key_fields(__entity.key())?;)
+    };
+    let fields = decode_fields(krate, &entity.fields, version_place + 1);
+    let in_order = in_order::expand(entity);
+    let indexes = (!entity.indexes.is_empty()).then(|| {
+        quote! {
+            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+                #krate::__private::indexes(<Self as #krate::typed::TableEntity>::SCHEMA)
+            }
+        }
+    });
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::FromEntity for #name #ty_generics #where_clause {
+            fn select() -> ::core::option::Option<#krate::query::Select> {
+                ::core::option::Option::None
+            }
+
+            fn type_filter() -> ::core::option::Option<#krate::query::Filter> {
+                let __schema = <Self as #krate::typed::TableEntity>::SCHEMA;
+                __schema.discriminator.filter(__schema.type_name)
+            }
+
+            fn encrypted() -> ::std::vec::Vec<&'static str> {
+                #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
+            }
+
+            fn spread() -> ::core::option::Option<#krate::typed::Spread> {
+                <Self as #krate::typed::TableEntity>::SCHEMA.spread
+            }
+
+            fn large() -> ::std::vec::Vec<&'static str> {
+                #krate::__private::large(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
+            }
+
+            #indexes
+
+            fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {
+                #in_order
+                let __slots = #krate::__private::Slots::scan(#rust_name, __NAMES, &__entity);
+                #check_type
+                #check_version
+                #read_keys
+                ::core::result::Result::Ok(Self { #(#fields),* })
+            }
+        }
+    }
+}
+
+fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
+    let (krate, version) = (&entity.krate, entity.version);
+    let Some(previous) = &entity.previous else {
+        return quote!(__slots.check_version(#place, #version)?;);
+    };
+    let set = entity.fields.iter().filter_map(|f| {
+        let (ident, span) = (&f.ident, f.ty.span());
+        match f.role {
+            Role::ETag => Some(quote_spanned!(span=> __new.#ident = __etag;)),
+            Role::Timestamp => Some(quote_spanned!(span=>
+                __new.#ident = ::core::option::Option::map(__timestamp, ::core::convert::From::from);)),
+            _ => None,
+        }
+    });
+    quote! {
+        if __slots.is_older(#place, #version)? {
+            return #krate::__private::upgrade::<#previous, Self>(
+                __entity,
+                |__new, __etag, __timestamp| { #(#set)* },
+            );
+        }
+    }
+}
+
+/// `field: expression` for every field, from `__slots` (whose names start at `first`), `__entity`
+/// and `__key`.
+pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec<TokenStream> {
+    let mut place = first;
+    let groups: Vec<_> = fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
+    let groups = quote!(&[#(<#groups as #krate::typed::PropertyGroup>::PROPERTIES),*]);
+    let decode = |field: &Field| {
+        let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
+        let value = match &field.role {
+            Role::Key => quote!(__key.#ident),
+            Role::ETag => quote_spanned!(span=> __entity.etag().cloned()),
+            Role::Timestamp => quote_spanned!(span=>
+                ::core::option::Option::map(__entity.timestamp(), ::core::convert::From::from)),
+            Role::Skip(default) => quote!(#default()),
+            Role::Rest => quote_spanned!(span=> __slots.rest(#groups)),
+            Role::Flatten => quote_spanned!(span=>
+                <#ty as #krate::typed::PropertyGroup>::read(&__entity, __slots.owner())?),
+            Role::Property(property) => {
+                let (codec, encrypt, i) =
+                    (&property.codec, property.encrypt, Literal::usize_unsuffixed(place));
+                place += 1;
+                let codec = codec_for(krate, codec, ty);
+                match &property.default {
+                    None => quote_spanned! {span=>
+                        __slots.get::<#ty, #encrypt>(#i, #codec::TYPE, #codec::read, #codec::missing)?
+                    },
+                    Some(default) => {
+                        quote_spanned!(span=> __slots.get_or::<#ty, #encrypt>(#i, #codec::read, #default)?)
+                    }
+                }
+            }
+        };
+        quote!(#ident: #value)
+    };
+    fields.iter().map(decode).collect()
+}

@@ -1,0 +1,90 @@
+//! `TableEntity`.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::Path;
+use syn::spanned::Spanned;
+
+use super::schema::schema;
+use super::{names, property};
+use crate::entity::model::Entity;
+use crate::entity::patch;
+use crate::fields::{Field, Role, codec_for};
+
+pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let (name, rust_name) = (&entity.input.ident, entity.rust_name());
+    let patch = patch::name(entity);
+    let (impl_generics, ty_generics, where_clause) = entity.generics.split_for_impl();
+    let schema = schema(entity);
+    let partition = entity.key_fields_of(&entity.partition).into_iter().map(|f| &f.ident);
+    let row = entity.key_fields_of(&entity.row).into_iter().map(|f| &f.ident);
+    let steps = encode_steps(entity);
+    let capacity: usize = 32 + names(&entity.fields).iter().map(|n| n.len() + 20).sum::<usize>();
+    let etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map_or_else(
+        || quote!(::core::option::Option::None),
+        |f| {
+            let ident = &f.ident;
+            quote_spanned!(f.ty.span()=> ::core::option::Option::as_ref(&self.#ident))
+        },
+    );
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #krate::typed::TableEntity for #name #ty_generics #where_clause {
+            type Patch = #patch #ty_generics;
+
+            const SCHEMA: &'static #krate::typed::Schema = &#schema;
+
+            fn entity_key(&self) -> #krate::Result<#krate::typed::EntityKey<Self>> {
+                let __partition = __partition_key(#(&self.#partition),*)?;
+                let __row = __row_key(#(&self.#row),*)?;
+                #krate::model::Key::new(__partition, __row).map(#krate::typed::EntityKey::new)
+            }
+
+            fn to_entity(&self) -> #krate::Result<#krate::model::Entity> {
+                let __key = self.entity_key()?.into_key();
+                let mut __encoder = #krate::__private::Encoder::new(#rust_name, #capacity);
+                #(#steps)*
+                ::core::result::Result::Ok(__encoder.finish_entity(__key))
+            }
+
+            fn etag(&self) -> ::core::option::Option<&#krate::model::ETag> {
+                #etag
+            }
+        }
+    }
+}
+
+/// Discriminator, version, fields, and what was kept.
+fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let type_name = &entity.type_name;
+    let discriminator = property(entity).map(|name| quote!(__encoder.discriminator(#name, #type_name);));
+    let version = (entity.version > 1).then(|| {
+        let version = entity.version;
+        quote!(__encoder.version(#version);)
+    });
+    let rest = entity.fields.iter().find(|f| matches!(f.role, Role::Rest)).map(|f| {
+        let ident = &f.ident;
+        quote_spanned!(f.ty.span()=>
+            __encoder.rest(&self.#ident, <Self as #krate::typed::TableEntity>::SCHEMA.properties)?;)
+    });
+    discriminator.into_iter().chain(version).chain(encode_fields(krate, &entity.fields)).chain(rest).collect()
+}
+
+/// Statements that append every stored field of `self` to `__encoder`.
+pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
+    let encode = |field: &Field| {
+        let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
+        Some(match &field.role {
+            Role::Property(property) => {
+                let (codec, name, encrypt) = (&property.codec, &property.name, property.encrypt);
+                let codec = codec_for(krate, codec, ty);
+                quote_spanned!(span=> __encoder.field(#name, &self.#ident, #encrypt, #codec::write)?;)
+            }
+            Role::Flatten => quote_spanned!(span=> __encoder.group(&self.#ident)?;),
+            _ => return None,
+        })
+    };
+    fields.iter().filter_map(encode).collect()
+}

@@ -1,0 +1,51 @@
+//! `FromEntity` and `TableEntity`: fields to properties and back.
+
+mod decode;
+mod encode;
+mod schema;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use super::discriminator::Discriminator;
+use super::in_order;
+use super::model::Entity;
+use crate::fields::Field;
+
+pub(crate) use decode::decode_fields;
+pub(crate) use encode::encode_fields;
+pub(crate) use schema::properties;
+
+pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
+    let names = all_names(entity);
+    let count = names.len();
+    let from = decode::from_entity(entity);
+    let to = encode::table_entity(entity);
+    quote! {
+        const __NAMES: &[&str; #count] = &[#(#names),*];
+        #from
+        #to
+    }
+}
+
+/// The names of the stored fields.
+pub(crate) fn names(fields: &[Field]) -> Vec<&str> {
+    fields.iter().filter_map(Field::property).map(|p| p.name.as_str()).collect()
+}
+
+/// The names in the order they are written: discriminator, version, fields.
+fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
+    let krate = &entity.krate;
+    let discriminator = property(entity).map(|name| quote!(#name));
+    let version = quote!(#krate::typed::Schema::VERSION_PROPERTY);
+    let own = names(&entity.fields).into_iter().map(|name| quote!(#name));
+    discriminator.into_iter().chain([version]).chain(own).collect()
+}
+
+/// The discriminator's property.
+pub(super) fn property<'e>(entity: &'e Entity<'_>) -> Option<&'e str> {
+    match &entity.discriminator {
+        Discriminator::Property(name) => Some(name),
+        _ => None,
+    }
+}

@@ -1,0 +1,114 @@
+//! What is known of a type at compile time.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::Path;
+use syn::spanned::Spanned;
+
+use super::{Discriminator, names};
+use crate::entity::model::Entity;
+use crate::entity::spread::Spread;
+use crate::fields::{Field, Role, at, codec_for};
+use crate::template::Segment;
+
+pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let (rust_name, type_name, version) = (entity.rust_name(), &entity.type_name, entity.version);
+    let discriminator = match &entity.discriminator {
+        Discriminator::None => quote!(None),
+        Discriminator::Property(name) => quote!(Property(#name)),
+        Discriminator::RowPrefix(text) => quote!(RowPrefix(#text)),
+        Discriminator::PartitionPrefix(text) => quote!(PartitionPrefix(#text)),
+    };
+    let (partition, row) = (entity.partition.display(), entity.row.display());
+    let properties = properties(krate, &entity.fields);
+    let indexes = crate::index::schemas(entity);
+    let spread = match &entity.spread {
+        None => quote!(::core::option::Option::None),
+        Some(Spread { buckets, salt }) => quote! {
+            ::core::option::Option::Some(#krate::typed::Spread { buckets: #buckets, salt: #salt })
+        },
+    };
+    let is_open = row_key_is_open(entity);
+    let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
+    quote! {
+        #krate::typed::Schema {
+            rust_name: #rust_name,
+            type_name: #type_name,
+            discriminator: #krate::typed::Discriminator::#discriminator,
+            version: #version,
+            partition_key: #partition,
+            row_key: #row,
+            row_key_is_open: #is_open,
+            properties: #properties,
+            indexes: &[#(#indexes),*],
+            spread: #spread,
+            keeps_rest: #keeps_rest,
+        }
+    }
+}
+
+/// Whether the last part of the row key has no width: the compiler knows.
+fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
+    let part = match entity.row.segments.last() {
+        Some(Segment::Part(part)) if part.width.is_none() && part.shards.is_none() => part,
+        _ => return quote!(false),
+    };
+    let field = entity.fields.iter().find(|field| field.ident == part.field);
+    field.map_or_else(
+        || quote!(false),
+        |field| {
+            let (ty, root) = (field.value_type(), at(field.value_type().span(), &entity.krate));
+            quote_spanned!(ty.span()=>
+                ::core::option::Option::is_none(&<#ty as #root::model::KeyPart>::WIDTH))
+        },
+    )
+}
+
+/// A `PropertySchema` for every field that is one property.
+fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
+    let schema = |field: &Field| {
+        let property = field.property()?;
+        let (ty, codec, name, encrypted) = (&field.ty, &property.codec, &property.name, property.encrypt);
+        let span = field.ty.span();
+        let codec = codec_for(krate, codec, ty);
+        let optional =
+            if property.default.is_some() { quote!(true) } else { quote_spanned!(span=> #codec::OPTIONAL) };
+        let root = at(span, krate);
+        let large = match property.large {
+            None => quote!(::core::option::Option::None),
+            Some(over) => quote!(::core::option::Option::Some(#over)),
+        };
+        Some(quote_spanned! {span=>
+            #root::typed::PropertySchema {
+                name: #name, edm_type: #codec::TYPE, optional: #optional, encrypted: #encrypted, large: #large
+            }
+        })
+    };
+    fields.iter().filter_map(schema).collect()
+}
+
+/// The properties of all fields, in the order they are written, as a slice.
+pub(crate) fn properties(krate: &Path, fields: &[Field]) -> TokenStream {
+    let groups: Vec<_> = fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
+    if groups.is_empty() {
+        let own = property_schemas(krate, fields);
+        return quote!(&[#(#own),*]);
+    }
+    let pieces = fields.iter().filter_map(|field| {
+        let ty = &field.ty;
+        match field.role {
+            Role::Flatten => Some(quote!(<#ty as #krate::typed::PropertyGroup>::PROPERTIES)),
+            _ => {
+                let own = property_schemas(krate, std::slice::from_ref(field));
+                (!own.is_empty()).then(|| quote!(&[#(#own),*]))
+            }
+        }
+    });
+    let own = names(fields).len();
+    quote! {
+        &#krate::__private::joined::<{ #own #(+ <#groups as #krate::typed::PropertyGroup>::PROPERTIES.len())* }>(
+            &[#(#pieces),*],
+        )
+    }
+}
