@@ -90,6 +90,15 @@ impl Template {
         self.segments.iter().map(Self::display_of).collect()
     }
 
+    /// The template without the names and widths of its fields.
+    pub(crate) fn outline(&self) -> String {
+        let outline = |segment: &Segment| match segment {
+            Segment::Literal(_) => Self::display_of(segment),
+            Segment::Part(_) => "{}".to_owned(),
+        };
+        self.segments.iter().map(outline).collect()
+    }
+
     /// One segment as it is written.
     pub(crate) fn display_of(segment: &Segment) -> String {
         match segment {

@@ -51,9 +51,8 @@ pub(crate) async fn open_to_read<T: IndexedEntity>(
     table: &str,
     more: Vec<Index>,
 ) -> Result<IndexedTable<T>> {
-    let mut options = IndexOptions::default();
-    options.built_later = vec![DELAY.to_owned()];
-    Ok(IndexedTable::open_with(Arc::clone(store), table, more, options).await?)
+    let options = IndexOptions::default();
+    Ok(IndexedTable::open_to_read(Arc::clone(store), table, more, options).await?)
 }
 
 /// Adds entities with their entries. Entries that were not in step in time are brought there by a sweep.

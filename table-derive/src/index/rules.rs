@@ -20,12 +20,13 @@ pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
     }
 }
 
-/// Entries of two indexes at the same keys would overwrite each other.
+/// Entries of two indexes at the same keys would overwrite each other. What the fields are called does not matter: a
+/// value of the one may be one of the other.
 pub(super) fn check_places(built: &[Index], errors: &Errors) {
     for (n, index) in built.iter().enumerate() {
         if let Some(other) = built[..n].iter().find(|other| place(other) == place(index)) {
             let message = format!(
-                "the index `{}` has its entries at the same keys; start the templates with other text",
+                "the index `{}` can have its entries at the same keys; start the templates with other text",
                 other.name
             );
             errors.push(&index.row.text, message);
@@ -35,7 +36,7 @@ pub(super) fn check_places(built: &[Index], errors: &Errors) {
 
 fn place(index: &Index) -> (Option<String>, Option<String>, String) {
     let table = index.table.as_ref().map(|table| table.value().to_ascii_lowercase());
-    (table, index.partition.as_ref().map(Template::display), index.row.display())
+    (table, index.partition.as_ref().map(Template::outline), index.row.outline())
 }
 
 /// The rules of one index.

@@ -16,6 +16,7 @@ use super::indexed::IndexedEntities;
 use super::resolve::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
+use super::shared::is_conflict;
 use super::state::IndexState;
 use super::table_row::TableRow;
 use crate::bulk::WINDOW_BYTES;
@@ -71,9 +72,13 @@ impl fmt::Debug for IndexBuild<'_> {
 impl IndexedEntities {
     /// Prepares the build of an index that is absent or only partly built.
     ///
+    /// A program that writes the table by a plain [`Table`](table_core::typed::Table), or did so before the index was
+    /// declared and still runs, knows no index and is not refused: stop it first, or let it write by indexes too.
+    ///
     /// # Errors
     /// The index is unknown.
     pub fn build(&self, index: &str) -> Result<IndexBuild<'_>> {
+        self.set.check_writes()?;
         let index = self.set.find(index)?;
         let progress = BuildProgress { state: IndexState::Absent, entities: 0, entries: 0, groups: 0 };
         let lease = Lease::start(self.options.timing);
@@ -206,7 +211,8 @@ impl<'a> IndexBuild<'a> {
     /// entity for a unique index.
     ///
     /// # Errors
-    /// Two entities hold one unique value; the definition changed; the storage's. The build can be run
+    /// Two entities hold one unique value; the definition changed; another process builds or drops the index; the
+    /// storage's. The build can be run
     /// again and goes on where it was.
     pub async fn run(mut self) -> Result<BuildProgress> {
         let built = self.run_steps().await;
@@ -243,9 +249,26 @@ impl<'a> IndexBuild<'a> {
     pub(super) async fn claim(&mut self, entry: &mut CatalogEntry) -> Result<()> {
         let lease = Lease::start(self.entities.options.timing);
         let progress = entry.progress.clone();
-        self.entities.catalog().advance(self.index.name(), entry, entry.state, progress).await?;
+        self.advance(entry, entry.state, progress).await?;
         self.lease = lease;
         Ok(())
+    }
+
+    async fn advance(
+        &mut self,
+        entry: &mut CatalogEntry,
+        state: IndexState,
+        progress: Option<String>,
+    ) -> Result<()> {
+        let name = self.index.name();
+        match self.entities.catalog().advance(name, entry, state, progress).await {
+            Err(e) if is_conflict(&e) => Err(Error::invalid_request(format!(
+                "another process builds or drops the index '{name}' of '{}': let it, or begin again when it has been \
+                 silent for a lease",
+                self.entities.table()
+            ))),
+            advanced => advanced,
+        }
     }
 
     async fn step(&mut self, entry: &mut CatalogEntry) -> Result<()> {
@@ -263,7 +286,7 @@ impl<'a> IndexBuild<'a> {
                 IndexState::Readable
             }
         };
-        self.entities.catalog().advance(self.index.name(), entry, next, None).await?;
+        self.advance(entry, next, None).await?;
         self.entities.settle_state().await
     }
 

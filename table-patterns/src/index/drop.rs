@@ -26,6 +26,7 @@ impl IndexedEntities {
     /// # Errors
     /// The index is unknown; the storage's.
     pub async fn drop_index(&self, index: &str) -> Result<()> {
+        self.set.check_writes()?;
         self.set.find(index)?;
         if let Some(entry) = self.catalog_entry(index).await? {
             self.remove(index, &entry.fingerprint).await?;

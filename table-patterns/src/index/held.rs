@@ -31,8 +31,7 @@ impl IndexedEntities {
     /// What the entry with this key holds. One request.
     pub(super) async fn find_held(&self, index: &str, key: &Key) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
-        let at = self.location(index, key);
-        match self.store().get(&at.table, &at.key, None).await? {
+        match self.entry_row(index, key).await? {
             Some(entry) => self.held(index, entry).await,
             None => Ok(None),
         }

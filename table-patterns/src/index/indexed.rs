@@ -64,8 +64,19 @@ impl IndexedEntities {
 
     /// Writes by the states of indexes as they are; what is still on its way when they are too old is dropped.
     pub(super) async fn while_valid<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
+        self.while_so(|| Ok(()), write).await
+    }
+
+    /// The same if these states are as `check` says.
+    pub(super) async fn while_so<T>(
+        &self,
+        check: impl FnOnce() -> Result<()> + Send,
+        write: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let timing = self.options.timing;
-        match self.set.prepare(&*self.store).await? {
+        let valid_until = self.set.prepare(&*self.store).await?;
+        check()?;
+        match valid_until {
             None => write.await,
             Some(until) => {
                 before(until + timing.client(), write).await.unwrap_or_else(|| Err(timing.cut_off()))

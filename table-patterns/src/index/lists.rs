@@ -100,6 +100,7 @@ impl IndexedEntities {
     /// # Errors
     /// The index is unknown; the storage's.
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
+        self.set.check_writes()?;
         self.collect_blobs_of(self.set.find(index)?).await
     }
 

@@ -32,9 +32,10 @@ impl IndexedEntities {
             let reason = format!("the index '{}' has a list for each key: use `list`", index.name());
             return Err(Error::invalid_request(reason));
         }
-        let at = self.location(index, key);
-        let Some(entry) = self.store().get(&at.table, &at.key, None).await? else { return Ok(None) };
-        self.resolve(index, entry, trust).await
+        match self.entry_row(index, key).await? {
+            Some(entry) => self.resolve(index, entry, trust).await,
+            None => Ok(None),
+        }
     }
 
     /// A page of the entities whose entries are in a partition of the index and match a filter on

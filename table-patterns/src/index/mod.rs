@@ -33,6 +33,7 @@
 //! | to | call |
 //! |---|---|
 //! | add an index to a table full of data | [`open`](IndexedEntities::open) with it, [`build`](IndexedEntities::build) |
+//! | read by it without writing | [`open_to_read`](IndexedEntities::open_to_read) |
 //! | find and repair what dangles or is missing | [`scrub`](IndexedEntities::scrub), by pages [`scrub_page`](IndexedEntities::scrub_page) |
 //! | make it anew | [`rebuild`](IndexedEntities::rebuild) |
 //! | change its definition | [`drop_outdated`](IndexedEntities::drop_outdated) with the new one, `open`, `build` |
@@ -42,7 +43,12 @@
 //!
 //! # Failure windows
 //! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
-//! An entity that copies go into and that is added after its source has none until a scrub.
+//! An entity that copies go into and that is added after its source has none until a scrub. Nor has one of another
+//! table, from when a writer of that table replaces it: that knows nothing of the copies.
+//!
+//! A program that writes by a plain [`Table`](table_core::typed::Table) and whose type declares no index is not
+//! refused: one that runs since before an index was declared leaves entries missing and stale, until a scrub. Stop it, or
+//! let it write by indexes, before [`build`](IndexedEntities::build).
 //!
 //! # Cost in requests
 //!

@@ -5,25 +5,26 @@ use std::sync::Arc;
 use table_core::model::TableName;
 use table_core::store::{Error, Result, TableStore};
 
-use super::catalog::Loaded;
+use super::catalog::{Loaded, is_indexed};
 use super::definition::Index;
 use super::indexed::IndexedEntities;
 use super::options::IndexOptions;
 use super::owner;
 use super::set::IndexSet;
+use super::shape::Shape;
 use super::table_row::TableRow;
 use crate::journal::Journal;
 
 impl IndexedEntities {
     /// Opens a table with its indexes. The first who opens an empty table registers them (up to 99) as readable;
     /// an index that comes later is absent until it is [built](Self::build), even if the table is still empty: others
-    /// write by then that do not know it. Two requests, and one for each other table of entries; the first time
+    /// write by then that do not know it. Two requests, and one for each other table of entries or of copies; the first time
     /// two more, and one for each of those; one more where this process waits or caches longer than any
     /// before it.
     ///
     /// # Errors
     /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; the table or one for entries is
-    /// missing, or that has the entries of another table; the catalog has an index that is not given here,
+    /// missing, or that has the entries of another table; copies are to go into another table that has indexes; the catalog has an index that is not given here,
     /// or another definition: see [`drop_outdated`](Self::drop_outdated).
     pub async fn open(
         store: Arc<dyn TableStore>,
@@ -36,6 +37,26 @@ impl IndexedEntities {
         Ok(this)
     }
 
+    /// Opens a table to read it by its indexes: by who may not write it, and without making those wait who do. One
+    /// request. It need not know all indexes of the table; every write, build, repair and drop is refused.
+    ///
+    /// Nobody waits for a reader: for up to [`IndexOptions::cache`] after another process has begun to drop or rebuild
+    /// an index, its lookups can miss entries. `timing`, `queue` and `built_later` do not matter.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); the table is missing.
+    pub async fn open_to_read(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        indexes: Vec<Index>,
+        options: IndexOptions,
+    ) -> Result<Self> {
+        let mut this = Self::unregistered(store, table, indexes, options, IndexSet::to_read)?;
+        this.refresh().await?;
+        this.keep_blobs(&this.set.table_row());
+        Ok(this)
+    }
+
     /// Before the catalog was asked.
     pub(super) fn unopened(
         store: Arc<dyn TableStore>,
@@ -43,9 +64,19 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
+        Self::unregistered(store, table, indexes, options, |set| set)
+    }
+
+    fn unregistered(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        indexes: Vec<Index>,
+        options: IndexOptions,
+        set: impl FnOnce(IndexSet) -> IndexSet,
+    ) -> Result<Self> {
         check(&indexes, &options)?;
         store.profile().check_reads("indexes")?;
-        let set = Arc::new(IndexSet::new(table.clone(), indexes, options.cache));
+        let set = Arc::new(set(IndexSet::new(table.clone(), indexes, options.cache)));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
@@ -55,6 +86,7 @@ impl IndexedEntities {
 
     async fn register(&mut self) -> Result<()> {
         owner::claim_tables(&*self.store, self.table(), self.set.indexes()).await?;
+        self.check_targets().await?;
         let Loaded { indexes: known, table } = self.catalog().load().await?;
         let mine = TableRow::of(&self.options);
         let row = match known.is_empty() && table.is_new() && self.register_first(&mine).await? {
@@ -64,6 +96,22 @@ impl IndexedEntities {
         };
         self.keep_blobs(&row);
         self.refresh().await
+    }
+
+    /// Refuses copies into the entities of another table that has indexes: its entries would not have them.
+    async fn check_targets(&self) -> Result<()> {
+        for index in self.set.indexes().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
+            let other = self.index_table(index);
+            if other != *self.table() && is_indexed(&*self.store, &other).await? {
+                return Err(Error::invalid_request(format!(
+                    "the index '{}' copies into the entities of '{other}', which has indexes of its own that would not \
+                     follow: copy into entities of '{}', or into a table without indexes",
+                    index.name(),
+                    self.table()
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Whether this is the first to open the table, and it is empty: then nobody writes without the indexes, and

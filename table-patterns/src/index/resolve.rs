@@ -6,7 +6,7 @@ use table_core::query::{Continuation, Page, Query};
 use table_core::store::{Error, KeyOrder, Result};
 
 use super::definition::{Index, Payload, Placement};
-use super::entry::{Entry, Location, Maintainer as _, is_entrys};
+use super::entry::{Entry, Location, is_entrys};
 use super::indexed::IndexedEntities;
 use super::lookup::Trust;
 use super::query::IndexQuery;
@@ -17,7 +17,7 @@ use crate::journal::is_pending;
 impl IndexedEntities {
     pub(super) async fn readable(&self, name: &str) -> Result<&Index> {
         let index = self.set.find(name)?;
-        self.set.prepare(&**self.store()).await?;
+        self.set.fresh(&**self.store()).await?;
         match self.state(name) {
             IndexState::Readable => Ok(index),
             state => Err(Error::invalid_request(format!(
@@ -25,6 +25,13 @@ impl IndexedEntities {
                 self.table()
             ))),
         }
+    }
+
+    /// The row of an entry, if what stands at its key is one of the index. One request.
+    pub(super) async fn entry_row(&self, index: &Index, key: &Key) -> Result<Option<Entity>> {
+        let at = self.location(index, key);
+        let row = self.store().get(&at.table, &at.key, None).await?;
+        Ok(row.filter(|row| Entry::index_of(row) == Some(index.name())))
     }
 
     pub(super) fn location(&self, index: &Index, key: &Key) -> Location {

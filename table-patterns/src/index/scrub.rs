@@ -11,6 +11,7 @@ use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::resolve::is_entity;
 use super::shape::Shape;
+use super::state::IndexState;
 use crate::journal::{Rule, is_pending, is_unique_row_property};
 
 /// What a scrub does with what it finds.
@@ -86,7 +87,8 @@ impl IndexedEntities {
     /// [`IndexOptions::concurrency`](super::IndexOptions) says, and per repair two for a dangling entry and a write's for a missing one.
     ///
     /// # Errors
-    /// The index is unknown; the storage's.
+    /// The index is unknown, or neither building nor readable; a list is of a newer format than this program
+    /// reads; the storage's.
     pub async fn scrub(&self, index: &str, mode: ScrubMode) -> Result<ScrubReport> {
         let mut report = ScrubReport::default();
         let mut cursor = Some(ScrubCursor::default());
@@ -134,7 +136,7 @@ impl IndexedEntities {
         cursor: ScrubCursor,
         report: &mut ScrubReport,
     ) -> Result<Option<ScrubCursor>> {
-        let index = self.set.find(index)?;
+        let index = self.complete(index, mode).await?;
         if matches!(index.shape(), Shape::Summary { .. }) {
             let partition = self.total_next(index, mode, cursor.partition.as_deref(), report).await?;
             return Ok(partition.map(|p| ScrubCursor { partition: Some(p), ..ScrubCursor::default() }));
@@ -145,6 +147,28 @@ impl IndexedEntities {
         }
         let at = self.scrub_dangling(index, mode, cursor.at.as_ref(), report).await?;
         Ok(Some(ScrubCursor { dangling_done: at.is_none(), at, partition: None }))
+    }
+
+    /// An index that has, or is given, an entry for each entity: of any other nothing is missing, and what is added would
+    /// stay when it is gone.
+    async fn complete(&self, name: &str, mode: ScrubMode) -> Result<&Index> {
+        if mode == ScrubMode::Repair {
+            self.set.check_writes()?;
+        }
+        let index = self.set.find(name)?;
+        self.set.fresh(&**self.store()).await?;
+        self.check_complete(index).map(|()| index)
+    }
+
+    pub(super) fn check_complete(&self, index: &Index) -> Result<()> {
+        let name = index.name();
+        match self.state(name) {
+            IndexState::Building | IndexState::Readable => Ok(()),
+            state => Err(Error::invalid_request(format!(
+                "the index '{name}' of the table '{}' is {state}, and is not kept complete: build it first",
+                self.table()
+            ))),
+        }
     }
 
     /// A page of entries: each row is read, **then** its entity, then the row is deleted under its ETag.

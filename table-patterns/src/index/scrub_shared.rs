@@ -20,6 +20,10 @@ fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_))
 }
 
+fn is_unsupported(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unsupported { .. })
+}
+
 impl IndexedEntities {
     /// The rows that an index has written.
     pub(super) fn rows_of(index: &Index) -> Query {
@@ -65,7 +69,10 @@ impl IndexedEntities {
         }
         match self.journal.shared().members_of(at, row).await {
             Ok(members) => Ok(members.as_ref().and_then(Members::keys)),
-            Err(error) if error.is_transient() || error.is_ambiguous() => Err(error),
+            // A list of another format is not damaged: who wrote it reads it.
+            Err(error) if error.is_transient() || error.is_ambiguous() || is_unsupported(&error) => {
+                Err(error)
+            }
             Err(_) => Ok(None),
         }
     }
@@ -119,6 +126,7 @@ impl IndexedEntities {
         let head = self.store().get(&self.index_table(index), &key, None).await?;
         let named = match head.as_ref().map(ListRow::read) {
             Some(Ok(ListRow::Chunks(directory))) => directory.names(row.key()),
+            Some(Err(error)) if is_unsupported(&error) => return Err(error),
             _ => false,
         };
         if named || mode == ScrubMode::Report {

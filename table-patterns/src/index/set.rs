@@ -23,6 +23,8 @@ pub(super) struct IndexSet {
     /// The properties of entities that copy indexes write.
     copied: Arc<[String]>,
     cache: Duration,
+    /// Whether nothing is written by it: then it need not know every index.
+    reads_only: bool,
     states: RwLock<States>,
 }
 
@@ -38,7 +40,30 @@ impl IndexSet {
     pub(super) fn new(table: TableName, indexes: Vec<Index>, cache: Duration) -> Self {
         let copied: Arc<[String]> = indexes.iter().flat_map(|index| copied_by(index, &table)).collect();
         let indexes = indexes.into_iter().map(|index| index.with_foreign(copied.clone())).collect();
-        Self { table, indexes, copied, cache, states: RwLock::default() }
+        Self { table, indexes, copied, cache, reads_only: false, states: RwLock::default() }
+    }
+
+    /// The same for a process that only reads.
+    pub(super) fn to_read(self) -> Self {
+        Self { reads_only: true, ..self }
+    }
+
+    /// Refuses to write where the table was opened to read: nobody waits for the states that are known here.
+    pub(super) fn check_writes(&self) -> Result<()> {
+        if !self.reads_only {
+            return Ok(());
+        }
+        let reason = format!("the table '{}' was opened to read: use `open` to write it", self.table);
+        Err(Error::invalid_request(reason))
+    }
+
+    /// Reads states that are too old: a writer with those could be two states behind. What is answered lasts
+    /// for a quarter of the time at least, so that there is time to act upon it.
+    pub(super) async fn fresh(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+        if self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until) {
+            self.refresh(store).await?;
+        }
+        Ok(self.valid_until())
     }
 
     pub(super) fn indexes(&self) -> &[Index] {
@@ -87,7 +112,8 @@ impl IndexSet {
     /// The catalog has an index that this program does not know, or knows otherwise.
     pub(super) fn load(&self, catalog: Loaded, asked: Instant) -> Result<()> {
         let Loaded { indexes: catalog, table } = catalog;
-        if let Some(unknown) = catalog.keys().find(|name| self.find(name).is_err()) {
+        let unknown = |name: &&String| !self.reads_only && self.find(name).is_err();
+        if let Some(unknown) = catalog.keys().find(unknown) {
             let reason = format!(
                 "the table '{}' has an index '{unknown}' that this program does not know, and a write would \
                  leave it stale: define it, or remove it by `drop_outdated` before the table is opened",
@@ -109,7 +135,8 @@ impl IndexSet {
         let (name, table) = (index.name(), &self.table);
         Err(Error::invalid_request(format!(
             "the index '{name}' of the table '{table}' was built as {:?}, and this program defines it as {:?}: \
-             remove it by `drop_outdated` before the table is opened, and then `build` it",
+             remove it by `drop_outdated` before the table is opened, and then `build` it; if another type in the \
+             table has it, give this one another name",
             entry.fingerprint,
             index.fingerprint()
         )))
@@ -161,12 +188,8 @@ impl Maintainer for IndexSet {
         self.refresh(store).await
     }
 
-    /// Reads states that are too old: a writer with those could be two states behind. What is answered lasts
-    /// for a quarter of the time at least, so that there is time to act upon it.
     async fn prepare(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
-        if self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until) {
-            self.refresh(store).await?;
-        }
-        Ok(self.valid_until())
+        self.check_writes()?;
+        self.fresh(store).await
     }
 }

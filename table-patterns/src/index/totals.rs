@@ -108,7 +108,7 @@ impl IndexedEntities {
                     }
                 }
             }
-            open |= self.correct(partition, corrections, &mut settled, report).await?;
+            open |= self.correct(index, partition, corrections, &mut settled, report).await?;
             if !open {
                 return Ok(());
             }
@@ -147,6 +147,7 @@ impl IndexedEntities {
     /// Sends corrections in groups; whether one met another writer.
     async fn correct(
         &self,
+        index: &Index,
         partition: &str,
         mut corrections: Vec<(Operation, bool, bool)>,
         settled: &mut BTreeSet<Key>,
@@ -162,7 +163,8 @@ impl IndexedEntities {
                 group.push(operation.clone())?;
             }
             let taken = group.len();
-            match self.store().transact(self.table(), group).await {
+            let sent = self.store().transact(self.table(), group);
+            match self.while_so(|| self.check_complete(index), sent).await {
                 Ok(_) => {
                     for (operation, was_there, is_wanted) in corrections.drain(..taken) {
                         if was_there {

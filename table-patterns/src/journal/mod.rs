@@ -54,7 +54,8 @@
 //! # Cost in requests
 //! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
 //! transaction, read, journal row, ticket), 2 less without a queue; + 2 per unique key gained (reserve,
-//! settle) and 2 per unique key lost (read before the commit, delete); + 1 read per further entity of
+//! settle), 2 per unique key lost (read before the commit, delete) and 3 per unique key that is kept and whose
+//! payload changes, with a full payload on every change (read, read the entity, write); + 1 read per further entity of
 //! the group. Once keys have [collided](crate::index::Maintainer::may_collide), + 1 per entry removed and + 2 per
 //! entry changed.
 

@@ -7,7 +7,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::index::{IndexOptions, IndexedTable};
 
-use super::company::{Company, Employee, Id, Surname, employee, with_badge};
+use super::company::{Company, Employee, Id, Surname, employee, key, with_badge};
 use crate::Harness;
 
 /// Parts of a key, ranges and prefixes select entries.
@@ -121,6 +121,40 @@ pub async fn projections_are_read_from_entries(h: &Harness) {
     let surname = company.employees.by(Employee::by_surname("Kwok"));
     let (ids, requests) = company.cost(surname.project::<Id>().all()).await;
     assert_eq!((ids, requests), (vec![Id { id: 1 }], 1), "every entry holds its owner's key");
+}
+
+/// Who only reads asks for the catalog, and sends nothing that writes.
+pub async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
+    let company = Company::open(h).await;
+    company.insert_all([with_badge(1, 7)]).await;
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
+    let table = company.employees.table().name().clone();
+    let options = IndexOptions::default();
+    let reader = IndexedTable::<Employee>::open_to_read(store, table, Vec::new(), options).await;
+    let reader = reader.expect("the table is there");
+    assert_eq!(meter.total(), 1);
+    let found = reader.by(Employee::by_badge(7u32)).get().await.expect("an entry").map(|e| e.id);
+    assert_eq!((found, meter.total()), (Some(1), 1 + 2));
+    let ken = reader.get_existing(key(1)).await.expect("the employee");
+    let before = meter.total();
+    let refused = [
+        reader.insert(&employee(2, "Lee")).await.unwrap_err(),
+        reader.replace(&ken, &employee(1, "Lee")).await.unwrap_err(),
+        reader.delete_entity(&ken).await.unwrap_err(),
+        reader.merge(key(1), &Employee::patch(), IfMatch::Any).await.unwrap_err(),
+    ];
+    for error in refused {
+        assert!(error.to_string().contains("opened to read"), "{error}");
+    }
+    assert_eq!(meter.total(), before);
+    let missing = IndexedTable::<Employee>::open_to_read(
+        h.store().clone(),
+        h.unused_name(),
+        Vec::new(),
+        IndexOptions::default(),
+    );
+    assert!(missing.await.unwrap_err().is_table_not_found());
 }
 
 /// An entry whose entity has moved on is not followed.

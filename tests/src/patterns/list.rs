@@ -61,6 +61,7 @@ macro_rules! pattern_tests {
                 lookups_are_read_by_pages
                 limits_bound_the_references_of_lists
                 projections_are_read_from_entries
+                who_opens_to_read_sends_nothing_else
                 a_stale_entry_is_no_fact
             }
             declared_merges {

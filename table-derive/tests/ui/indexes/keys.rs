@@ -9,12 +9,16 @@ use table_core::typed::TableEntity;
 #[index(twice, table = "Twice", row_key = "{surname}_{id:06}")]
 #[index(thrice, table = "twice", row_key = "{surname}_{id:06}")]
 #[index(twice, row_key = "twice_{id:06}")]
+#[index(nick, row_key = "name_{nick}", unique = "partition")]
+#[index(login, row_key = "name_{login}", unique = "partition")]
 struct Employee {
     #[partition_key]
     department: String,
     #[row_key(format = "empid_{:06}")]
     id: u32,
     surname: String,
+    nick: String,
+    login: String,
 }
 
 #[derive(TableEntity)]

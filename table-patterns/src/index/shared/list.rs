@@ -37,12 +37,11 @@ impl ListRow {
         if let Some(ValueRef::String(name)) = row.get(BLOB) {
             return Ok(Self::Blob(name.to_owned()));
         }
-        let found = if row.get(&format!("{CHUNKS}0")).is_some() {
-            Directory::decode(&joined(row, CHUNKS)).map(Self::Chunks)
-        } else {
-            Members::decode(&joined(row, MEMBERS)).map(Self::Members)
-        };
-        found.ok_or_else(|| damaged(row))
+        let chunks = joined(row, CHUNKS);
+        if !chunks.is_empty() {
+            return Directory::decode(&chunks).map(Self::Chunks).ok_or_else(|| unread(row, &chunks));
+        }
+        read_members(row).map(Self::Members)
     }
 }
 
@@ -52,8 +51,25 @@ pub(super) fn is_list(row: &Entity) -> bool {
     matches!(row.get(BLOB), Some(ValueRef::String(_))) || binary(MEMBERS) || binary(CHUNKS)
 }
 
-fn damaged(row: &Entity) -> Error {
-    Error::decode("list of references", row.key(), MEMBERS, "references in format 1", "something else")
+/// The references in a row.
+fn read_members(row: &Entity) -> Result<Members> {
+    let bytes = joined(row, MEMBERS);
+    Members::decode(&bytes).ok_or_else(|| unread(row, &bytes))
+}
+
+fn unread(row: &Entity, bytes: &[u8]) -> Error {
+    let damaged = || {
+        Error::decode("list of references", row.key(), MEMBERS, "references in format 1", "something else")
+    };
+    other_format(&format!("the list {}", row.key()), bytes).unwrap_or_else(damaged)
+}
+
+/// The error for a list that another version has written, and that is not damaged therefore.
+fn other_format(list: &str, bytes: &[u8]) -> Option<Error> {
+    let format = Members::other_format(bytes)?;
+    let what =
+        format!("format {format}, in which {list} is: use the version that wrote it, or rebuild the index");
+    Some(Error::unsupported("this version of the library", what))
 }
 
 /// How to change a list; `None` if it was reorganized while it was read.
@@ -202,7 +218,8 @@ impl SharedRows<'_> {
     async fn blob_members(&self, name: &str) -> Result<Option<Members>> {
         let Some(bytes) = self.blobs()?.get(name).await? else { return Ok(None) };
         let damaged = || Error::corrupt(format!("the blob '{name}' is no list of references in format 1"));
-        Members::decode(&bytes).map(Some).ok_or_else(damaged)
+        let unread = || other_format(&format!("the blob '{name}'"), &bytes).unwrap_or_else(damaged);
+        Members::decode(&bytes).map(Some).ok_or_else(unread)
     }
 
     /// Deletes the blobs of an index that no row names. Two listings of rows and blobs, and a lease between
@@ -254,7 +271,7 @@ fn joined(row: &Entity, name: &str) -> Vec<u8> {
 
 /// The references in a chunk's row.
 pub(super) fn chunk_members(row: &Entity) -> Result<Members> {
-    Members::decode(&joined(row, MEMBERS)).ok_or_else(|| damaged(row))
+    read_members(row)
 }
 
 /// A chunk's row.

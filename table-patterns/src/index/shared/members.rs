@@ -57,6 +57,11 @@ impl Members {
         out
     }
 
+    /// The format, if it is one that this version does not know.
+    pub(super) fn other_format(bytes: &[u8]) -> Option<u8> {
+        bytes.first().copied().filter(|format| *format != FORMAT)
+    }
+
     /// `None` if the bytes are of another format or damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (format, mut rest) = bytes.split_first()?;

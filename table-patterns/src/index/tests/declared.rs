@@ -67,3 +67,37 @@ async fn are_refused_where_their_keys_are_written_otherwise() -> Result<()> {
     reopens::<Short, Named>().await?;
     reopens::<Narrow, Wide>().await
 }
+
+macro_rules! reachable {
+    ($name:ident, $($entity:tt)*) => {
+        #[derive(Debug, TableEntity)]
+        #[entity($($entity)*, rename_all = "PascalCase")]
+        #[index(email, row_key = "email_{email}", unique = "partition", payload = full)]
+        struct $name {
+            #[partition_key]
+            department: String,
+            #[row_key(format = "person_{:06}")]
+            id: u32,
+            email: String,
+        }
+    };
+}
+
+reachable!(Employee, type = "Employee");
+reachable!(Contractor, type = "Contractor");
+reachable!(Anybody, discriminator(row_prefix));
+
+/// Each would take the entries of the other for its own: give out its entities, and scrub them away.
+#[tokio::test(start_paused = true)]
+async fn are_refused_where_another_type_has_one_in_the_same_words() -> Result<()> {
+    let others = [
+        reopens::<Employee, Contractor>().await,
+        reopens::<Employee, Anybody>().await,
+        reopens::<Anybody, Contractor>().await,
+    ];
+    for other in others {
+        let error = other.unwrap_err().to_string();
+        assert!(error.contains("'email'") && error.contains("another type"), "{error}");
+    }
+    reopens::<Contractor, Contractor>().await
+}

@@ -4,6 +4,7 @@ mod copies;
 mod declared;
 mod entities;
 mod lists;
+mod others;
 mod refused;
 mod reserved;
 mod slow;

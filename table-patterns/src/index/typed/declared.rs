@@ -17,7 +17,8 @@ pub(super) fn declared<T: IndexedEntity>(n: usize, schema: &'static IndexSchema)
         IndexPlacement::OtherPartition => Placement::OtherPartition,
         IndexPlacement::OtherTable(name) => Placement::OtherTable(TableName::new(name)?),
     };
-    let templates = format!("{}|{}{}", schema.partition_key, schema.row_key, encodings(schema));
+    let (partition, row) = (schema.partition_key, schema.row_key);
+    let templates = format!("{partition}|{row}{} of {}", encodings(schema), told(T::SCHEMA));
     let index = Index::new(schema.name, placement, templates, move |e| key_of::<T>(n, e))
         .with_payload(payload(T::SCHEMA, schema.payload))
         .with_shape(shape(schema.shape));
@@ -40,6 +41,17 @@ fn encodings(schema: &IndexSchema) -> String {
     };
     let parts: Vec<_> = schema.parts.iter().map(of).collect();
     format!(" as {}", parts.join(", "))
+}
+
+/// By what the entities are told from others in the table, as part of the definition: those of another type have no
+/// entry in the index, although it may be declared in the same words.
+fn told(schema: &Schema) -> String {
+    match schema.discriminator {
+        Discriminator::None => "every entity".to_owned(),
+        Discriminator::Property(name) => format!("{name} {:?}", schema.type_name),
+        Discriminator::RowPrefix(text) => format!("rows {text:?}"),
+        Discriminator::PartitionPrefix(text) => format!("partitions {text:?}"),
+    }
 }
 
 /// The key of an entity's entry; rows of other types have none.

@@ -100,6 +100,28 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Self { table, has_more, entities })
     }
 
+    /// Opens a table to look entities up, by who may not write it, and without making those wait who do; `more` are
+    /// other indexes that are read. Every write is refused. One request: see [`IndexedEntities::open_to_read`].
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open); a table is missing.
+    pub async fn open_to_read<S, N>(
+        store: S,
+        name: N,
+        more: Vec<Index>,
+        options: IndexOptions,
+    ) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let table = Table::<T>::new(store, name)?;
+        let (store, has_more) = (Arc::clone(table.store()), !more.is_empty());
+        let (name, indexes) = (table.name().clone(), all_indexes::<T>(more)?);
+        let entities = IndexedEntities::open_to_read(store, name, indexes, options).await?;
+        Ok(Self { table, has_more, entities })
+    }
+
     /// Removes every index of the table that neither `T` declares, as it is now, nor `more` has: their names.
     /// What a program does whose indexes have changed, before it [opens](Self::open) the table; what is declared
     /// otherwise is to be [built](IndexedEntities::build) then. See [`IndexedEntities::drop_outdated`].

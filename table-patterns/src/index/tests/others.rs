@@ -1,0 +1,164 @@
+//! What other indexes, tables, processes and versions have.
+
+use table_core::model::{Entity, Key, TableName};
+use table_core::store::{ErrorKind, Operation, Result, TableStore, TableStoreExt};
+
+use super::world::{World, by_city, list_of, person, text};
+use crate::index::{
+    Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Shape, Trust,
+};
+
+/// Two indexes that can give one key, each for another entity.
+fn named(name: &'static str) -> Index {
+    let index = Index::new(name.to_lowercase(), Placement::SamePartition, "1", move |e| {
+        text(e, name).map(|text| Key::new("p", format!("name_{text}"))).transpose()
+    });
+    index.unique_within_partition().with_payload(Payload::Full)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_entry_of_another_index_is_not_taken_for_ones_own() -> Result<()> {
+    let world = World::new().await?;
+    let people = world.open(vec![named("Nick"), named("Login")]).await?;
+    people.insert(Entity::new("p", "1")?.with("Nick", "bob").with("Login", "x")).await?;
+    people.insert(Entity::new("p", "name_kim")?.with("Age", 40)).await?;
+    let found = async |index: &str, name: &str, trust| {
+        let key = Key::new("p", format!("name_{name}"))?;
+        Ok::<_, table_core::Error>(people.find(index, &key, trust).await?.map(|e| e.key().row().to_owned()))
+    };
+    for trust in [Trust::Entry, Trust::Entity] {
+        assert_eq!(found("nick", "bob", trust).await?.as_deref(), Some("1"));
+        assert_eq!(found("login", "bob", trust).await?, None);
+        assert_eq!(found("login", "kim", trust).await?, None, "an entity is no entry");
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_opens_to_read_writes_nothing() -> Result<()> {
+    let world = World::new().await?;
+    let index = || by_city(Placement::SamePartition, Shape::LIST);
+    let people = world.open(vec![index(), named("Nick")]).await?;
+    people.insert(person(1, "oslo")?).await?;
+    let (store, table) = (world.store.clone(), people.table().clone());
+    let mut slow = IndexOptions::default();
+    slow.cache *= 1000;
+    let before = world.meter.total();
+    let reader = IndexedEntities::open_to_read(store, table, vec![index()], slow).await?;
+    assert_eq!(world.meter.total() - before, 1, "the catalog; it need not know every index");
+    assert_eq!(reader.list("city", &list_of(&index(), "oslo")).await?.len(), 1);
+    assert_eq!(reader.scrub("city", ScrubMode::Report).await?.missing, 0);
+    let before = world.meter.total();
+    let old = reader.get_existing(person(1, "oslo")?.key()).await?;
+    let refused = [
+        reader.insert(person(2, "oslo")?).await.map(drop),
+        reader.delete(&old).await.map(drop),
+        reader.journal().write(&[], Default::default()).await.map(drop),
+        reader.journal().sweep(&[], std::time::Duration::ZERO).await.map(drop),
+        reader.scrub("city", ScrubMode::Repair).await.map(drop),
+        reader.build("city").map(drop),
+        reader.rebuild("city").await.map(drop),
+        reader.collect_blobs("city").await.map(drop),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("'People' was opened to read"), "{error}");
+    }
+    assert_eq!(world.meter.total() - before, 1 + 1, "a read, and the sweep's look at the journal");
+    // Nobody waits for the reader's cache.
+    let started = tokio::time::Instant::now();
+    people.drop_index("nick").await?;
+    assert!(started.elapsed() < std::time::Duration::from_secs(30));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_is_not_kept_is_not_scrubbed() -> Result<()> {
+    let world = World::new().await?;
+    world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
+    let summary = by_city(Placement::SamePartition, Shape::Summary { sums: vec![] });
+    for index in [summary, by_city(Placement::SamePartition, Shape::Row)] {
+        let people = world.open(vec![index]).await?;
+        let rows = world.store.query_all(people.table(), &Default::default()).await?.len();
+        for mode in [ScrubMode::Report, ScrubMode::Repair] {
+            let error = people.scrub("city", mode).await.unwrap_err().to_string();
+            assert!(
+                error.contains("'city'") && error.contains("absent") && error.contains("build"),
+                "{error}"
+            );
+        }
+        assert_eq!(world.store.query_all(people.table(), &Default::default()).await?.len(), rows);
+        people.build("city")?.run().await?;
+        assert_eq!(people.scrub("city", ScrubMode::Repair).await?.missing, 0);
+        people.drop_index("city").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_into_another_table_with_indexes_are_refused() -> Result<()> {
+    let world = World::new().await?;
+    let other = TableName::new("ByCity")?;
+    let copies = || {
+        let at = Placement::OtherTable(TableName::new("ByCity").unwrap());
+        let index = Index::new("mayor", at, "1", |e| {
+            text(e, "MayorOf").map(|city| Key::new("cities", city)).transpose()
+        });
+        index.with_shape(Shape::Copy { prefix: "Mayor".to_owned(), fields: vec!["Name".to_owned()] })
+    };
+    let (store, options) = (world.store.clone(), IndexOptions::local());
+    let cities = Index::keyed("size", Placement::SamePartition, "", "size_{Size}_{RowKey}")?;
+    let cities = IndexedEntities::open(store.clone(), other.clone(), vec![cities], options.clone()).await?;
+    let error = world.open(vec![copies()]).await.unwrap_err().to_string();
+    assert!(error.contains("'mayor'") && error.contains("'ByCity'"), "{error}");
+    cities.drop_index("size").await?;
+    let people = world.open(vec![copies()]).await?;
+    store.write(&other, Operation::Insert(Entity::new("cities", "oslo")?)).await?;
+    people.build("mayor")?.run().await?;
+    people.insert(Entity::new("p", "1")?.with("Name", "kim").with("MayorOf", "oslo")).await?;
+    let oslo = store.get_existing(&other, &Key::new("cities", "oslo")?).await?;
+    assert_eq!(text(&oslo, "MayorName"), Some("kim"));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_another_format_is_left_to_who_wrote_it() -> Result<()> {
+    let world = World::new().await?;
+    let index = by_city(Placement::SamePartition, Shape::LIST);
+    let people = world.open(vec![index.clone()]).await?;
+    people.insert(person(1, "oslo")?).await?;
+    let at = list_of(&index, "oslo");
+    let list = world.store.get_existing(people.table(), &at).await?;
+    for property in ["List0", "ListChunks0"] {
+        let newer = list.clone().with(property, vec![2u8, 0, 0]);
+        world.store.write(people.table(), Operation::InsertOrReplace(newer)).await?;
+        for mode in [ScrubMode::Report, ScrubMode::Repair] {
+            let error = people.scrub("city", mode).await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+            assert!(
+                error.to_string().contains("format 2") && error.to_string().contains("city_oslo"),
+                "{error}"
+            );
+        }
+        assert!(people.references("city", &at).await.is_err());
+        assert!(world.store.get(people.table(), &at, None).await?.is_some());
+    }
+    people.rebuild("city").await?.run().await?;
+    assert_eq!(people.references("city", &at).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_builders_one_is_told_of_the_other() -> Result<()> {
+    let world = World::new().await?;
+    world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
+    let open = || world.open(vec![by_city(Placement::OtherPartition, Shape::Row)]);
+    let (one, two) = (open().await?, open().await?);
+    let (first, second) = tokio::join!(one.build("city")?.run(), two.build("city")?.run());
+    let (built, refused) = if first.is_ok() { (first, second) } else { (second, first) };
+    assert_eq!(built?.state, IndexState::Readable);
+    let error = refused.unwrap_err();
+    assert!(error.to_string().contains("another process") && error.to_string().contains("'city'"), "{error}");
+    assert!(!error.is_precondition_failed());
+    Ok(())
+}
