@@ -5,13 +5,16 @@ use table_core::Result;
 
 use crate::EmbeddedStore;
 use crate::error::Failure;
-use crate::file::{Contents, Directory, Opener};
+use crate::file::{Contents, Directory};
 use crate::format::{self, ROWS};
+use crate::options::FileConfig;
 use crate::shared::{Reading, Shared};
 use crate::store::blocking;
 
 /// Bytes of rows that are copied in one commit.
 const CHUNK: usize = 16 << 20;
+/// Bytes of memory for pages of the copy, which are written one after another.
+const CACHE: usize = 32 << 20;
 /// Versions that the original may give out after the backup. The copy starts beyond them: an ETag
 /// read from the original then never fits another state of the copy.
 const VERSION_GAP: u64 = 1 << 40;
@@ -22,21 +25,26 @@ impl EmbeddedStore {
     /// Copies the store, as it is at this moment, into a directory without one. The copy is compact,
     /// and opens as any store.
     ///
-    /// Reads and writes go on; what they free meanwhile is reused only after the backup. Dropped halfway,
-    /// it goes on; cut short, it leaves a directory without a store.
+    /// Reads and writes go on; what they free meanwhile is reused only after the backup. A compaction waits for
+    /// it. A future that is dropped halfway leaves it going on; cut short, it leaves a directory without a store. It takes
+    /// 32 MiB of memory beside that of the store, or as much as the store if that has less.
     ///
     /// # Errors
-    /// The directory has a store; the disk failed; or this store had to be reopened or was closed.
+    /// The directory has a store; the disk failed; or this store was closed or had to be reopened.
     pub async fn backup(&self, directory: impl AsRef<Path>) -> Result<()> {
         let inner = self.inner.clone();
-        let _alone = inner.maintenance.lock().await;
-        let (reading, shared) = (inner.shared.reading().await?, inner.shared.clone());
+        let alone = inner.maintenance.clone().lock_owned().await;
+        let reading = inner.shared.reading().await?;
         let directory = directory.as_ref().to_owned();
-        blocking(move || Ok(copy(&reading, &shared, &directory)?)).await
+        blocking(move || {
+            let _alone = alone;
+            Ok(copy(&reading, &inner.shared, &inner.file, &directory)?)
+        })
+        .await
     }
 }
 
-fn copy(reading: &Reading, shared: &Shared, target: &Path) -> Result<(), Failure> {
+fn copy(reading: &Reading, shared: &Shared, file: &FileConfig, target: &Path) -> Result<(), Failure> {
     let directory = Directory::lock(target)?;
     if directory.file().exists() {
         return Err(Failure::BackupExists(target.to_owned()));
@@ -45,10 +53,14 @@ fn copy(reading: &Reading, shared: &Shared, target: &Path) -> Result<(), Failure
     let dropped = std::mem::take(&mut contents.dropped);
     contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);
     let rows = reading.transaction.open_table(ROWS).map_err(Failure::read)?;
-    directory.create(&Opener::default(), |database| {
+    directory.create(&config_of_copy(file), |database| {
         contents.write(database)?;
         copy_rows(&rows, &dropped, database, shared)
     })
+}
+
+fn config_of_copy(original: &FileConfig) -> FileConfig {
+    FileConfig { cache_bytes: original.cache_bytes.min(CACHE), ..original.clone() }
 }
 
 fn copy_rows(rows: &Rows, dropped: &[u64], to: &Database, shared: &Shared) -> Result<(), Failure> {
@@ -72,4 +84,18 @@ fn copy_rows(rows: &Rows, dropped: &[u64], to: &Database, shared: &Shared) -> Re
         transaction.commit().map_err(Failure::write)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EmbeddedStore;
+
+    #[test]
+    fn a_copy_takes_no_more_memory_than_it_says() {
+        let cache = |bytes| {
+            config_of_copy(&EmbeddedStore::builder("unused").cache_bytes(bytes).config.file).cache_bytes
+        };
+        assert_eq!((cache(1 << 30), cache(1 << 20)), (CACHE, 1 << 20));
+    }
 }

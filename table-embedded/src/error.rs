@@ -36,13 +36,17 @@ pub(crate) enum Failure {
     Closed,
     #[error("the writer ended without an answer")]
     Lost,
-    #[error("a write to the file failed; the store is being reopened")]
-    Write(#[source] Arc<redb::Error>),
+    #[error("a write to the file failed; the store is being reopened{1}")]
+    Write(#[source] Arc<redb::Error>, Lost),
+    #[error("the engine of the file panicked; the store is being reopened{0}")]
+    Panicked(Lost),
     #[error("the file is not open after a failed write; reopening is tried again")]
     NotOpen,
     #[error("reading the file failed")]
     Read(#[source] redb::Error),
-    #[error("the backup was interrupted, because the store had to be reopened; start it again")]
+    #[error("a page of the file is damaged: it has impossible contents; restore a backup")]
+    DamagedPage,
+    #[error("the backup was interrupted, because the store was closed or had to be reopened; start it again")]
     Interrupted,
     #[error("a failed write made the store unusable, and reopening it failed, which is tried again: {0}")]
     Reopen(String),
@@ -59,7 +63,7 @@ impl Failure {
     }
 
     pub(crate) fn write(error: impl Into<redb::Error>) -> Self {
-        Self::Write(Arc::new(error.into()))
+        Self::Write(Arc::new(error.into()), Lost::default())
     }
 
     /// The error of an operation that may have reached the disk.
@@ -73,9 +77,25 @@ impl From<Failure> for Error {
         let error = Self::new(ErrorKind::Storage(failure.to_string()));
         match failure {
             Failure::Io { source, .. } => error.with_source(source),
-            Failure::Write(source) => error.with_source(source),
+            Failure::Write(source, _) => error.with_source(source),
             Failure::Read(source) => error.with_source(source),
             _ => error,
+        }
+    }
+}
+
+/// How many writes that were acknowledged with relaxed durability go with a failed one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost(pub(crate) usize);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            writes => write!(
+                f,
+                "; {writes} earlier writes, acknowledged with relaxed durability and not yet on disk, may be lost"
+            ),
         }
     }
 }

@@ -41,6 +41,7 @@ mod catalog;
 mod error;
 mod file;
 mod format;
+mod guard;
 mod options;
 mod read;
 mod readers;

@@ -14,7 +14,9 @@ pub enum Durability {
     Immediate,
     /// When it is in memory. It reaches the disk within 100 ms, or 16 MiB of writes, or when the store is
     /// closed. A crash may lose the last acknowledged writes: if one is lost, so are all after it, and
-    /// never a part of a group. Creating and deleting tables stays immediate.
+    /// never a part of a group. So may a failed write, after which the store reopens its file within the same process:
+    /// reads that saw the lost writes no longer do, and the error tells how many writes may be lost. Creating and deleting tables
+    /// stays immediate.
     Relaxed,
 }
 
@@ -102,8 +104,8 @@ impl EmbeddedBuilder {
     }
 
     /// Checks the checksums of all pages when a file of at most this many bytes is opened; 64 MiB by
-    /// default. It takes about a second per gigabyte. In larger files, damage is found when the damaged
-    /// row is read: every row has a checksum too.
+    /// default. It takes about a second per gigabyte. In larger files, damage is found when what is damaged is
+    /// read, which is then an error: every row has a checksum too, and a page that cannot be one is noticed.
     pub const fn verify_up_to(mut self, bytes: u64) -> Self {
         self.config.file.verify_up_to = bytes;
         self

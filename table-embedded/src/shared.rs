@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::format::ROWS;
+use crate::guard::guarded;
 
 /// What readers see, as the writer publishes it.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Shared {
         loop {
             let resumed = self.resumed.notified();
             if let Some(database) = self.database()? {
-                let transaction = database.begin_read().map_err(Failure::read)?;
+                let transaction = begin_read(&database)?;
                 return Ok(Reading { transaction, _database: database });
             }
             resumed.await;
@@ -170,13 +171,18 @@ impl View {
         if let Some(snapshot) = &self.snapshot {
             return Ok(Arc::clone(snapshot));
         }
-        let transaction = self.database.begin_read().map_err(Failure::read)?;
-        let rows = transaction.open_table(ROWS).map_err(Failure::read)?;
+        let transaction = begin_read(&self.database)?;
+        let rows =
+            guarded(|| transaction.open_table(ROWS)).ok_or(Failure::DamagedPage)?.map_err(Failure::read)?;
         let (catalog, database) = (Arc::clone(&self.catalog), Arc::clone(&self.database));
         let snapshot = Arc::new(Snapshot { catalog, rows, _database: database });
         self.snapshot = Some(Arc::clone(&snapshot));
         Ok(snapshot)
     }
+}
+
+fn begin_read(database: &Database) -> Result<ReadTransaction, Failure> {
+    guarded(|| database.begin_read()).ok_or(Failure::DamagedPage)?.map_err(Failure::read)
 }
 
 #[cfg(test)]

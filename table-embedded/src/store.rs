@@ -13,7 +13,8 @@ use tokio::task::spawn_blocking;
 
 use crate::error::Failure;
 use crate::file::Directory;
-use crate::options::{EmbeddedBuilder, Reads};
+use crate::guard::guarded;
+use crate::options::{EmbeddedBuilder, FileConfig, Reads};
 use crate::readers::Readers;
 use crate::shared::Shared;
 use crate::writer::{Queue, Request, Work, Writer};
@@ -34,8 +35,11 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     reads: Reads,
     readers: Readers,
-    /// Backup and compaction exclude one another: compaction waits for all readers.
-    pub(crate) maintenance: tokio::sync::Mutex<()>,
+    /// How to open the file of a copy.
+    pub(crate) file: FileConfig,
+    /// Backup and compaction exclude one another: compaction waits for all readers. Whoever is at it has the lock,
+    /// also when nobody waits for it any more.
+    pub(crate) maintenance: Arc<tokio::sync::Mutex<()>>,
 }
 
 pub(crate) const PROFILE: ServiceProfile = ServiceProfile::LOCAL;
@@ -70,25 +74,25 @@ impl EmbeddedStore {
 
     /// Removes what dropped tables left and gives free space back to the file system.
     ///
-    /// Reads and writes wait meanwhile: seconds per gigabyte. Run it when much was deleted.
+    /// Reads and writes wait meanwhile: seconds per gigabyte. Run it when much was deleted. It waits for a backup, and goes on
+    /// if its future is dropped.
     ///
     /// # Errors
-    /// The disk failed.
+    /// The disk failed, or the file is damaged. The store is then reopened and serves what it can.
     pub async fn compact(&self) -> Result<()> {
-        let _alone = self.inner.maintenance.lock().await;
-        self.inner.queue.compact().await
+        let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;
+        self.inner.queue.compact(alone).await
     }
 
     pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {
         let (queue, requests) = Queue::new();
-        let (reads, readers) = (config.reads, Readers::new(config.max_scans));
+        let (reads, readers, file) = (config.reads, Readers::new(config.max_scans), config.file.clone());
         let directory = path.clone();
         let open = move || Writer::open(Directory::lock(&directory)?, config, requests);
         let writer = blocking(move || Ok(open()?)).await?;
         let shared = writer.shared();
         writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
-        let maintenance = tokio::sync::Mutex::default();
-        let inner = Inner { path, shared, queue, reads, readers, maintenance };
+        let inner = Inner { path, shared, queue, reads, readers, file, maintenance: Arc::default() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -106,6 +110,11 @@ impl fmt::Debug for EmbeddedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedStore").field("path", &self.inner.path).finish_non_exhaustive()
     }
+}
+
+/// Reads from the file: what it holds may be damaged, which is an error and no panic.
+fn read<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    guarded(work).unwrap_or_else(|| Err(Failure::DamagedPage.into()))
 }
 
 /// Runs what blocks on a thread made for it.
@@ -146,10 +155,10 @@ impl TableStore for EmbeddedStore {
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
         let snapshot = self.inner.shared.snapshot().await?;
         if self.inner.reads == Reads::Inline {
-            return snapshot.get(table, key, select);
+            return read(|| snapshot.get(table, key, select));
         }
         let (table, key, select) = (table.clone(), key.clone(), select.cloned());
-        blocking(move || snapshot.get(&table, &key, select.as_ref())).await
+        blocking(move || read(|| snapshot.get(&table, &key, select.as_ref()))).await
     }
 
     async fn query(
@@ -160,11 +169,13 @@ impl TableStore for EmbeddedStore {
     ) -> Result<Page<Entity>> {
         engine::check_query(&PROFILE, query)?;
         if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
-            return self.inner.shared.snapshot().await?.query(&PROFILE, table, query, from);
+            let snapshot = self.inner.shared.snapshot().await?;
+            return read(|| snapshot.query(&PROFILE, table, query, from));
         }
         let snapshot = self.inner.shared.snapshot().await?;
         let (table, query, from) = (table.clone(), query.clone(), from.cloned());
-        self.inner.readers.run(move || snapshot.query(&PROFILE, &table, &query, from.as_ref())).await
+        let page = move || snapshot.query(&PROFILE, &table, &query, from.as_ref());
+        self.inner.readers.run(move || read(page)).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

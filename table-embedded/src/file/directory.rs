@@ -1,6 +1,5 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,8 +8,9 @@ use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
 
 use super::Contents;
 use super::contents::check_format;
-use super::held::{HeldFile, Opener};
-use crate::error::Failure;
+use super::held::HeldFile;
+use crate::error::{Failure, Lost};
+use crate::guard::guarded;
 use crate::options::FileConfig;
 
 const FILE: &str = "tables.redb";
@@ -52,40 +52,58 @@ impl Directory {
     pub(crate) fn open(&self, config: &FileConfig) -> Result<(Database, Contents), Failure> {
         let path = self.file();
         if !path.exists() {
-            self.create(&config.opener, |database| Contents::empty().write(database))?;
+            self.create(config, |database| Contents::empty().write(database))?;
         }
         check_magic(&path)?;
         let file = (config.opener.0)(&path).map_err(Failure::io("opening", &path))?;
         let file = HeldFile::new(file);
-        let opened = catch_unwind(AssertUnwindSafe(|| open_held(&path, file.clone(), config)));
-        let panicked = || damaged(&path, "it has impossible contents");
-        let opened = opened.unwrap_or_else(|_| Err(panicked()))?;
+        let opened = guarded(|| open_held(&path, file.clone(), config));
+        let opened = opened.unwrap_or_else(|| Err(damaged(&path, "it has impossible contents")))?;
         // By itself: to let go of a database while something panics would end the process.
-        let released = catch_unwind(AssertUnwindSafe(|| file.release()));
-        released
-            .unwrap_or_else(|_| Err(ErrorKind::Other.into()))
-            .map_err(Failure::io("recovering", &path))?;
+        let released = guarded(|| file.release()).unwrap_or_else(|| Err(ErrorKind::Other.into()));
+        released.map_err(Failure::io("recovering", &path))?;
         Ok(opened)
     }
 
     /// Makes a whole file, or none.
     pub(crate) fn create(
         &self,
-        opener: &Opener,
+        config: &FileConfig,
         fill: impl FnOnce(&Database) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let unfinished = self.path.join(UNFINISHED);
         if unfinished.exists() {
             fs::remove_file(&unfinished).map_err(Failure::io("removing", &unfinished))?;
         }
-        let file = HeldFile::new((opener.0)(&unfinished).map_err(Failure::io("creating", &unfinished))?);
-        file.release().map_err(Failure::io("creating", &unfinished))?;
-        let database = Builder::new().create_with_backend(file).map_err(Failure::write)?;
-        fill(&database)?;
-        drop(database);
+        if let Err(failure) = all(|| make(&unfinished, config, fill)) {
+            // It is removed at the next attempt too; until then it would only take space.
+            let _ = fs::remove_file(&unfinished);
+            return Err(failure);
+        }
         fs::rename(&unfinished, self.file()).map_err(Failure::io("renaming", &unfinished))?;
         sync_directory(&self.path)
     }
+}
+
+fn make(
+    path: &Path,
+    config: &FileConfig,
+    fill: impl FnOnce(&Database) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let file = HeldFile::new((config.opener.0)(path).map_err(Failure::io("creating", path))?);
+    file.release().map_err(Failure::io("creating", path))?;
+    let mut builder = Builder::new();
+    builder.set_cache_size(config.cache_bytes);
+    let database = builder.create_with_backend(file).map_err(Failure::write)?;
+    let filled = all(|| fill(&database));
+    // By itself: to let go of a database while something panics would end the process.
+    drop(database);
+    filled
+}
+
+/// All of the work: a panic is a failure.
+fn all(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    guarded(work).unwrap_or(Err(Failure::Panicked(Lost::default())))
 }
 
 /// Makes a directory and those above it that are missing, so that they outlast a loss of power.

@@ -1,17 +1,19 @@
-use std::cell::Cell;
+mod rows;
+mod tables;
+
 use std::sync::Arc;
 
-use redb::{ReadableTable, StorageError, Table, TableError, WriteTransaction};
+use redb::{StorageError, Table, TableError, WriteTransaction};
 use table_core::Result;
-use table_core::engine::{self, Change, Stamp, apply_group, apply_to};
-use table_core::model::{ETag, Heads, Key, TableName, Ticks, Unpacked};
-use table_core::store::{ErrorKind, Operation, Written};
+use table_core::engine::{Change, Stamp, apply_group, apply_to};
+use table_core::model::{ETag, TableName, Ticks};
+use table_core::store::{Operation, Written};
 
+use self::rows::TableRows;
 use super::packer::Packer;
 use super::queue::{Request, Work};
 use super::versions::Versions;
 use crate::catalog::Catalog;
-use crate::error::Failure;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
 use crate::store::PROFILE;
@@ -72,17 +74,6 @@ impl<'t> Batch<'t> {
         }
     }
 
-    /// Removes some rows of a dropped table.
-    pub(super) fn reclaim(&mut self, rows: usize) -> Result<(), StorageError> {
-        let Some(id) = self.ledger.dropped.last().copied() else { return Ok(()) };
-        self.changed = true;
-        if self.remove_rows(id, rows)? < rows {
-            self.dropped.remove(id)?;
-            self.ledger.dropped.pop();
-        }
-        Ok(())
-    }
-
     /// The state to keep, and whether the commit must be on disk; `None` if nothing changed.
     pub(super) fn finish(mut self, versions: &mut Versions) -> Result<Option<(Ledger, bool)>, StorageError> {
         if !self.changed {
@@ -93,17 +84,6 @@ impl<'t> Batch<'t> {
             Arc::make_mut(&mut self.ledger.catalog).heads = heads;
         }
         Ok(Some((self.ledger, reserved || self.tables_changed)))
-    }
-
-    fn remove_rows(&mut self, id: u64, at_most: usize) -> Result<usize, StorageError> {
-        let (from, to) = (format::prefixed(id, &[]), format::prefixed(id + 1, &[]));
-        let range = from.as_slice()..to.as_slice();
-        let mut removed = 0;
-        for row in self.rows.extract_from_if::<&[u8], _>(range, |_, _| true)?.take(at_most) {
-            row?;
-            removed += 1;
-        }
-        Ok(removed)
     }
 
     fn write(
@@ -121,14 +101,14 @@ impl<'t> Batch<'t> {
         if let Some(written) = self.insert_new(id, work.operations(), &mut stamp)? {
             return Ok(Ok(written));
         }
-        let rows = TableRows { id, rows: &self.rows, heads: self.packer.heads(), failure: Cell::new(None) };
+        let rows = TableRows::new(id, &self.rows, self.packer.heads());
         let decided = match work {
             Work::One(operation) => {
                 apply_to(&rows, &PROFILE, table, operation, stamp()).map(|change| vec![change])
             }
             Work::Group(operations) => apply_group(&rows, &PROFILE, table, operations, stamp),
         };
-        if let Some(failure) = rows.failure.take() {
+        if let Some(failure) = rows.into_failure() {
             return Err(failure);
         }
         match decided {
@@ -189,62 +169,5 @@ impl<'t> Batch<'t> {
             };
         }
         Ok(changes.iter().map(|(_, change)| change.written()).collect())
-    }
-
-    fn create_table(&mut self, table: TableName) -> Result<Result<Vec<Written>>, StorageError> {
-        if self.ledger.catalog.contains(&table) {
-            return Ok(Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()));
-        }
-        let id = self.ledger.next_table;
-        self.ledger.next_table += 1;
-        self.meta.insert(format::META_NEXT_TABLE, self.ledger.next_table)?;
-        let row = format::catalog_row(id, &table);
-        self.catalog.insert(table.to_lowercase().as_str(), row.as_slice())?;
-        Arc::make_mut(&mut self.ledger.catalog).insert(id, table);
-        (self.changed, self.tables_changed) = (true, true);
-        Ok(Ok(Vec::new()))
-    }
-
-    fn delete_table(&mut self, table: &TableName) -> Result<Result<Vec<Written>>, StorageError> {
-        let id = match self.ledger.catalog.id(table) {
-            Ok(id) => id,
-            Err(missing) => return Ok(Err(missing)),
-        };
-        self.catalog.remove(table.to_lowercase().as_str())?;
-        self.dropped.insert(id, ())?;
-        Arc::make_mut(&mut self.ledger.catalog).remove(table);
-        self.ledger.dropped.push(id);
-        (self.changed, self.tables_changed) = (true, true);
-        Ok(Ok(Vec::new()))
-    }
-}
-
-/// The rows of one table within a transaction, for the engine.
-struct TableRows<'a, 't> {
-    id: u64,
-    rows: &'a Table<'t, &'static [u8], &'static [u8]>,
-    heads: &'a Heads,
-    /// Why the file could not be read.
-    failure: Cell<Option<StorageError>>,
-}
-
-impl engine::Rows for TableRows<'_, '_> {
-    fn key(&self, key: &Key) -> Vec<u8> {
-        format::row_key(self.id, key)
-    }
-
-    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
-        match self.rows.get(key) {
-            Ok(None) => look(None),
-            Ok(Some(row)) => {
-                let mut record = Unpacked::default();
-                format::unpack_row(self.heads, key, row.value(), &mut record)?;
-                look(Some(record.as_bytes()))
-            }
-            Err(failure) => {
-                self.failure.set(Some(failure));
-                Err(Failure::Lost.into())
-            }
-        }
     }
 }

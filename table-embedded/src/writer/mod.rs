@@ -3,9 +3,13 @@
 
 mod batch;
 mod commit;
+mod failed;
 mod packer;
 mod queue;
+mod reclaim;
 mod run;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 mod versions;
 
@@ -16,6 +20,7 @@ use redb::Database;
 
 use self::batch::Ledger;
 use self::queue::Requests;
+use self::reclaim::Reclaiming;
 use self::versions::Versions;
 use crate::error::Failure;
 use crate::file::Directory;
@@ -35,6 +40,7 @@ pub(crate) struct Writer {
     database: Option<Arc<Database>>,
     ledger: Ledger,
     versions: Versions,
+    reclaiming: Reclaiming,
     last_batch: usize,
     last_commit: Instant,
     unflushed: Option<Unflushed>,
@@ -46,6 +52,8 @@ pub(crate) struct Writer {
 #[derive(Clone, Copy, Debug)]
 struct Unflushed {
     since: Instant,
+    /// Single writes and groups.
+    writes: usize,
     bytes: usize,
 }
 
@@ -75,6 +83,7 @@ impl Writer {
             database: Some(database),
             ledger,
             versions,
+            reclaiming: Reclaiming::default(),
             last_batch: 0,
             last_commit: Instant::now(),
             unflushed: None,

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::panicking;
 
 use table_core::Result;
 use table_core::model::TableName;
 use table_core::store::{Operation, Written};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::error::Failure;
 
@@ -36,7 +37,8 @@ impl Work {
 #[derive(Debug)]
 pub(super) enum Message {
     Change(Job),
-    Compact(Reply<()>),
+    /// With what keeps backups out until it is done.
+    Compact(Reply<()>, OwnedMutexGuard<()>),
     Close(Reply<()>),
 }
 
@@ -65,7 +67,7 @@ impl Job {
     }
 }
 
-/// An answer that is owed. Dropped without one, it says that nothing was done.
+/// An answer that is owed. Dropped without one, it says that nothing was done, or, by a panic, that this is not known.
 #[derive(Debug)]
 pub(super) struct Reply<T>(Option<oneshot::Sender<Result<T>>>);
 
@@ -81,7 +83,8 @@ impl<T> Reply<T> {
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         if let Some(waiting) = self.0.take() {
-            let _ = waiting.send(Err(Failure::Closed.into()));
+            let error = if panicking() { Failure::Lost.ambiguous() } else { Failure::Closed.into() };
+            let _ = waiting.send(Err(error));
         }
     }
 }
@@ -114,8 +117,9 @@ impl Queue {
         self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await
     }
 
-    pub(crate) async fn compact(&self) -> Result<()> {
-        self.send(Message::Compact).await
+    /// Has the file compacted, while the guard keeps others from it.
+    pub(crate) async fn compact(&self, alone: OwnedMutexGuard<()>) -> Result<()> {
+        self.send(|reply| Message::Compact(reply, alone)).await
     }
 
     pub(crate) async fn close(&self) -> Result<()> {

@@ -1,14 +1,23 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use super::commit::Work;
+use super::failed;
 use super::queue::{Job, Message, Reply};
 use super::{FLUSH_AFTER, IDLE, MOST_LINGERING, RETRY, Writer};
+use crate::guard::guarded;
 
 impl Writer {
     /// Works until the store is closed, or nobody has it any more.
     pub(super) fn run(mut self) {
-        let reply = self.serve();
-        let result = self.shut_down();
+        // Work on the file is guarded where it is done: a panic here is a mistake, and readers are told even so.
+        let reply = guarded(|| self.serve()).unwrap_or_else(|| {
+            tracing::error!("the writer panicked: the store closes");
+            None
+        });
+        let lost = self.lost();
+        let result = failed::work(|| self.shut_down()).map_err(|failed| failed.failure(lost));
+        self.shared.close();
         if let Err(failure) = &result {
             tracing::error!(%failure, "closing the store failed");
         }
@@ -32,7 +41,7 @@ impl Writer {
             while let Some(message) = next.take() {
                 match message {
                     Message::Change(job) => next = self.batch(job),
-                    Message::Compact(reply) => reply.send(self.compact().map_err(Into::into)),
+                    Message::Compact(reply, _alone) => reply.send(self.compact().map_err(Into::into)),
                     Message::Close(reply) => return Some(reply),
                 }
             }
@@ -47,33 +56,32 @@ impl Writer {
     }
 
     /// How long to wait for requests before [`idle`](Self::idle) has something to do.
-    fn patience(&self) -> Option<Duration> {
+    pub(super) fn patience(&self) -> Option<Duration> {
         if self.database.is_none() {
             return Some(RETRY);
         }
-        if !self.ledger.dropped.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        if let Some(unflushed) = self.unflushed {
-            return Some(FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
-        }
-        (!self.settled).then(|| IDLE.saturating_sub(self.last_commit.elapsed()))
+        let flush = self.unflushed.map(|unflushed| FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
+        let settle = (!self.settled).then(|| IDLE.saturating_sub(self.last_commit.elapsed()));
+        let reclaim = self.reclaiming.wait(&self.ledger.dropped, Instant::now());
+        [flush, settle, reclaim].into_iter().flatten().min()
     }
 
     /// Takes what is queued and makes it one commit; returns a message that is not a change.
-    fn batch(&mut self, first: Job) -> Option<Message> {
+    pub(super) fn batch(&mut self, first: Job) -> Option<Message> {
         let (mut jobs, other) = self.gather(first);
         self.last_batch = jobs.len();
         jobs.retain(Job::is_wanted);
         let bytes = jobs.iter().map(|job| job.bytes).sum();
         let (requests, replies): (Vec<_>, Vec<_>) = jobs.into_iter().map(Job::split).unzip();
-        match self.commit(requests, bytes) {
+        match self.commit(Work { requests, bytes, reclaim: None }) {
             Ok(answers) => {
                 replies.into_iter().zip(answers).for_each(|((reply, _room), answer)| reply.send(answer));
+                self.between_commits();
             }
             Err(failed) => {
                 self.shared.pause();
-                replies.into_iter().for_each(|(reply, _room)| reply.send(Err(failed.error())));
+                let lost = self.lost();
+                replies.into_iter().for_each(|(reply, _room)| reply.send(Err(failed.error(lost))));
                 self.reopen();
             }
         }

@@ -1,42 +1,53 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redb::Database;
 
-use super::Writer;
 use super::batch::Ledger;
-use crate::error::Failure;
-
-/// Rows of dropped tables that one commit removes while there is nothing else to do: about a
-/// millisecond, for which a write may have to wait.
-const ROWS_ALONE: usize = 4096;
+use super::failed::{self, Failed};
+use super::{Unflushed, Writer};
+use crate::error::{Failure, Lost};
+use crate::guard::guarded;
 
 impl Writer {
-    /// What is to be done between requests.
+    /// What is to be done while nobody asks for anything.
     pub(super) fn idle(&mut self) {
-        let done = if self.database.is_none() {
-            self.reopen();
-            return;
-        } else if self.ledger.dropped.is_empty() {
-            self.settle()
-        } else {
-            self.reclaim(ROWS_ALONE).map_err(|failed| failed.failure())
-        };
-        if let Err(failure) = done {
-            tracing::error!(%failure, "work between requests failed");
+        if self.database.is_none() {
+            return self.reopen();
+        }
+        let reclaims = self.reclaiming.wait(&self.ledger.dropped, Instant::now()) == Some(Duration::ZERO);
+        let done = if reclaims && !self.is_flush_overdue() { self.reclaim() } else { self.settle() };
+        self.go_on(done);
+    }
+
+    /// What does not wait until nobody asks for anything.
+    pub(super) fn between_commits(&mut self) {
+        if self.is_flush_overdue() {
+            let done = self.settle();
+            self.go_on(done);
+        } else if self.is_reclaiming_due() {
+            let done = self.reclaim();
+            self.go_on(done);
+        }
+    }
+
+    fn go_on(&mut self, done: Result<(), Failed>) {
+        if let Err(failed) = done {
+            tracing::error!(failure = %failed.failure(self.lost()), "work between requests failed");
             self.reopen();
         }
     }
 
     /// Makes the file quick to recover, and what is unflushed durable: after a crash, the next start reads
     /// the allocation state of this commit instead of scanning the file.
-    pub(super) fn settle(&mut self) -> Result<(), Failure> {
-        let Some(database) = &self.database else { return Ok(()) };
-        let mut transaction = database.begin_write().map_err(Failure::write)?;
-        transaction.set_quick_repair(true);
-        transaction.commit().map_err(Failure::write)?;
+    pub(super) fn settle(&mut self) -> Result<(), Failed> {
+        let Some(database) = self.database.clone() else { return Ok(()) };
+        failed::work(|| {
+            let mut transaction = database.begin_write().map_err(Failed::before)?;
+            transaction.set_quick_repair(true);
+            transaction.commit().map_err(Failed::committing)
+        })?;
         self.unflushed = None;
         self.settled = true;
         Ok(())
@@ -44,7 +55,7 @@ impl Writer {
 
     /// Removes all rows of dropped tables, then gives free space back.
     pub(super) fn compact(&mut self) -> Result<(), Failure> {
-        let compacted = self.compact_file();
+        let compacted = self.compact_file().map_err(|failed| failed.failure(self.lost()));
         match (&compacted, &self.database) {
             (Ok(()), Some(database)) => self.shared.resume(Arc::clone(database), self.ledger.catalog.clone()),
             _ => self.reopen(),
@@ -52,29 +63,36 @@ impl Writer {
         compacted
     }
 
-    fn compact_file(&mut self) -> Result<(), Failure> {
+    fn compact_file(&mut self) -> Result<(), Failed> {
         let started = Instant::now();
         while !self.ledger.dropped.is_empty() {
-            self.reclaim(ROWS_ALONE).map_err(|failed| failed.failure())?;
+            self.reclaim()?;
         }
         self.settle()?;
         self.shared.pause();
-        let mut database = self.take_database().ok_or(Failure::NotOpen)?;
-        while database.compact().map_err(Failure::write)? {}
+        let mut database = self.take_database().ok_or(Failed::NotOpen)?;
+        let compacted = failed::work(|| {
+            while database.compact().map_err(Failed::before)? {}
+            Ok(())
+        });
+        // Also after a failure: reopening lets go of it with care.
         self.database = Some(Arc::new(database));
         self.settled = false;
-        tracing::info!(elapsed = ?started.elapsed(), "compacted");
-        Ok(())
+        tracing::info!(elapsed = ?started.elapsed(), succeeded = compacted.is_ok(), "compacted");
+        compacted
     }
 
     /// Opens the file anew, which recovers it, after a failure made it unusable.
     pub(super) fn reopen(&mut self) {
         self.shared.pause();
-        let database = self.take_database();
-        // It may write for a last time, and panic as it did before.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
-        let opened = catch_unwind(AssertUnwindSafe(|| self.directory.open(&self.config.file)));
-        match opened.unwrap_or(Err(Failure::NotOpen)) {
+        if self.lost().0 > 0 {
+            tracing::error!(
+                writes = self.lost().0,
+                "acknowledged writes that were not yet on disk may be lost"
+            );
+        }
+        self.let_go();
+        match guarded(|| self.directory.open(&self.config.file)).unwrap_or(Err(Failure::NotOpen)) {
             Ok((database, contents)) => {
                 tracing::warn!("reopened after a failure");
                 let database = Arc::new(database);
@@ -92,11 +110,23 @@ impl Writer {
     }
 
     /// Writes what is still in memory and lets go of the file.
-    pub(super) fn shut_down(&mut self) -> Result<(), Failure> {
+    pub(super) fn shut_down(&mut self) -> Result<(), Failed> {
         let settled = if self.settled { Ok(()) } else { self.settle() };
         self.shared.close();
-        drop(self.take_database());
+        self.let_go();
         settled
+    }
+
+    /// What a failure now takes along.
+    pub(super) fn lost(&self) -> Lost {
+        Lost(self.unflushed.map_or(0, |Unflushed { writes, .. }| writes))
+    }
+
+    /// Closes the file once the readers are out.
+    fn let_go(&mut self) {
+        let database = self.take_database();
+        // It may write for a last time, and panic as it did before.
+        guarded(|| drop(database));
     }
 
     /// The database for this thread alone: waits for the readers that are inside.

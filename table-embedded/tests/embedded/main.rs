@@ -2,6 +2,7 @@
 
 mod backup;
 mod concurrency;
+mod damage;
 mod durability;
 mod files;
 mod names;

@@ -1,0 +1,88 @@
+use std::time::Duration;
+
+use table_core::store::ErrorKind;
+
+use super::Fixture;
+use super::disk::{SOUND, SYNCS_FAIL, SYNCS_WAIT, WRITES_FAIL, WRITES_PANIC};
+use crate::Durability;
+
+/// Whatever happens to one write, those before are there and those after work.
+async fn survives(fault: u8) {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    let before = fixture.insert("before").await.unwrap();
+
+    fixture.disk.set(fault);
+    let error = fixture.insert("during").await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
+    // The store is reopened while the fault lasts, and again.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+
+    fixture.disk.set(SOUND);
+    let after = fixture.insert_until_it_works("after").await;
+    assert_ne!(before.etag, after.etag);
+    assert!(fixture.exists("before").await.unwrap());
+    assert!(fixture.exists("after").await.unwrap());
+    // Either is right, but it must be decided: a second insert agrees with what is read.
+    let during = fixture.exists("during").await.unwrap();
+    assert_eq!(fixture.insert("during").await.is_err(), during);
+    fixture.store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_sync_is_ambiguous_and_survived() {
+    survives(SYNCS_FAIL).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_ambiguous_and_survived() {
+    survives(WRITES_FAIL).await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_engine_is_ambiguous_and_survived() {
+    survives(WRITES_PANIC).await;
+}
+
+#[tokio::test]
+async fn while_the_disk_fails_writes_after_the_first_are_known_not_to_be_applied() {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    fixture.insert("before").await.unwrap();
+    fixture.disk.set(SYNCS_FAIL);
+    assert!(fixture.insert("first").await.unwrap_err().is_ambiguous());
+    let error = fixture.insert("second").await.unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+
+    fixture.disk.set(SOUND);
+    fixture.insert_until_it_works("after").await;
+    assert!(!fixture.exists("second").await.unwrap());
+}
+
+#[tokio::test]
+async fn relaxed_writes_reach_the_disk_without_being_asked() {
+    let fixture = Fixture::new(Durability::Relaxed).await;
+    fixture.insert("first").await.unwrap();
+    let syncs = fixture.disk.syncs();
+    fixture.insert("second").await.unwrap();
+    while fixture.disk.syncs() == syncs {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Who gave a write up may have done something else since.
+#[tokio::test]
+async fn a_write_that_is_dropped_before_its_turn_is_not_done() {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    fixture.disk.set(SYNCS_WAIT);
+    let first = fixture.insert("first");
+    let second = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let second = tokio::time::timeout(Duration::from_millis(50), fixture.insert("second")).await;
+        fixture.disk.set(SOUND);
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.is_ok() && second.is_err());
+    fixture.insert("third").await.unwrap();
+    assert!(!fixture.exists("second").await.unwrap());
+}

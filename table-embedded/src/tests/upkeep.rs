@@ -1,0 +1,94 @@
+use table_core::store::TableStore;
+use tokio::time::{Duration, timeout};
+
+use super::disk::{SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
+use super::{Fixture, name};
+use crate::Durability;
+
+/// A store of which a compaction has something to do.
+async fn to_compact() -> Fixture {
+    let fixture = Fixture::with_rows(200).await;
+    let (first, second) = (name("First"), name("Second"));
+    for table in [&first, &second] {
+        fixture.store.create_table(table).await.unwrap();
+        fixture.fill(table, 300).await;
+    }
+    fixture.store.delete_table(&first).await.unwrap();
+    fixture
+}
+
+/// Reads while the store is compacted; nobody waits for ever.
+async fn compact_and_read(fixture: &Fixture) -> table_core::Result<()> {
+    let reading = async {
+        for _ in 0..20 {
+            // The file may be closed for a moment.
+            let _ = fixture.exists("000001").await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let both = async { tokio::join!(fixture.store.compact(), reading).0 };
+    timeout(Duration::from_secs(60), both).await.expect("somebody waits for ever")
+}
+
+/// The fault shows in each stage of a compaction in turn.
+async fn compaction_survives(fault: u8) {
+    let mut failed = 0;
+    for syncs in 0.. {
+        let fixture = to_compact().await;
+        fixture.disk.set_after(syncs, fault);
+        let compacted = compact_and_read(&fixture).await;
+        let shown = fixture.disk.is(fault);
+        fixture.disk.set(SOUND);
+        if let Err(error) = &compacted {
+            assert!(!error.to_string().contains("closed"), "{error}");
+            failed += 1;
+        }
+        fixture.insert_until_it_works("after").await;
+        assert!(fixture.exists("after").await.unwrap() && fixture.exists("000001").await.unwrap());
+        fixture.store.compact().await.unwrap();
+        fixture.store.close().await.unwrap();
+        if !shown {
+            break;
+        }
+    }
+    assert!(failed > 3, "the fault showed in {failed} stages");
+}
+
+#[tokio::test]
+async fn a_failed_sync_ends_a_compaction_and_nothing_else() {
+    compaction_survives(SYNCS_FAIL).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_ends_a_compaction_and_nothing_else() {
+    compaction_survives(WRITES_FAIL).await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_engine_ends_a_compaction_and_nothing_else() {
+    compaction_survives(WRITES_PANIC).await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_engine_between_requests_is_survived() {
+    let fixture = Fixture::new(Durability::Immediate).await;
+    fixture.insert("before").await.unwrap();
+    // Nothing is asked for: the file is made quick to recover, which fails.
+    fixture.disk.set(WRITES_PANIC);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    fixture.disk.set(SOUND);
+    fixture.insert_until_it_works("after").await;
+    assert!(fixture.exists("before").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_panic_while_closing_is_an_error_and_frees_the_directory() {
+    let mut fixture = Fixture::new(Durability::Immediate).await;
+    fixture.insert("before").await.unwrap();
+    fixture.disk.set(WRITES_PANIC);
+    let error = fixture.store.close().await.unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
+    fixture.disk.set(SOUND);
+    fixture.reopen().await;
+    assert!(fixture.exists("before").await.unwrap());
+}

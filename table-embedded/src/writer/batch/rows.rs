@@ -1,0 +1,53 @@
+use std::cell::Cell;
+
+use redb::{ReadableTable, StorageError, Table};
+use table_core::Result;
+use table_core::engine;
+use table_core::model::{Heads, Key, Unpacked};
+
+use crate::error::Failure;
+use crate::format;
+
+/// The rows of one table within a transaction, for the engine.
+pub(super) struct TableRows<'a, 't> {
+    id: u64,
+    rows: &'a Table<'t, &'static [u8], &'static [u8]>,
+    heads: &'a Heads,
+    failure: Cell<Option<StorageError>>,
+}
+
+impl<'a, 't> TableRows<'a, 't> {
+    pub(super) const fn new(
+        id: u64,
+        rows: &'a Table<'t, &'static [u8], &'static [u8]>,
+        heads: &'a Heads,
+    ) -> Self {
+        Self { id, rows, heads, failure: Cell::new(None) }
+    }
+
+    /// Why the file could not be read, if it could not.
+    pub(super) fn into_failure(self) -> Option<StorageError> {
+        self.failure.into_inner()
+    }
+}
+
+impl engine::Rows for TableRows<'_, '_> {
+    fn key(&self, key: &Key) -> Vec<u8> {
+        format::row_key(self.id, key)
+    }
+
+    fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R> {
+        match self.rows.get(key) {
+            Ok(None) => look(None),
+            Ok(Some(row)) => {
+                let mut record = Unpacked::default();
+                format::unpack_row(self.heads, key, row.value(), &mut record)?;
+                look(Some(record.as_bytes()))
+            }
+            Err(failure) => {
+                self.failure.set(Some(failure));
+                Err(Failure::Lost.into())
+            }
+        }
+    }
+}

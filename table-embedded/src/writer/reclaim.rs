@@ -1,0 +1,122 @@
+use std::time::{Duration, Instant};
+
+use super::commit::Work;
+use super::failed::Failed;
+use super::{RETRY, Writer};
+
+/// Rows of a dropped table that one commit removes: about a millisecond, for which a write may have to wait.
+pub(super) const ROWS: usize = 4096;
+/// And bytes, after which no other row is begun.
+pub(super) const BYTES: usize = 1 << 20;
+/// Between attempts that fail, at most: each begins with reopening the file.
+const LONGEST: Duration = Duration::from_secs(300);
+/// While there are writes, they have so many times the time that goes into reclaiming.
+const SHARE_OF_WRITES: u32 = 9;
+
+/// When to remove rows of dropped tables, and of which: what fails is tried again later and later, and other
+/// tables come first.
+#[derive(Debug, Default)]
+pub(super) struct Reclaiming {
+    /// Those that failed while others are left.
+    postponed: Vec<u64>,
+    /// Between the last failure and the next attempt.
+    pause: Duration,
+    not_before: Option<Instant>,
+    /// Until then writes come first.
+    writes_until: Option<Instant>,
+}
+
+impl Reclaiming {
+    /// How long to leave the dropped tables alone while there is nothing else to do; `None` if there are none.
+    pub(super) fn wait(&self, dropped: &[u64], now: Instant) -> Option<Duration> {
+        let wait = self.not_before.map_or(Duration::ZERO, |time| time.saturating_duration_since(now));
+        (!dropped.is_empty()).then_some(wait)
+    }
+
+    /// Whether there is something to do although there are writes.
+    fn is_due_among_writes(&self, dropped: &[u64], now: Instant) -> bool {
+        let writes_had_theirs = self.writes_until.is_none_or(|time| time <= now);
+        writes_had_theirs && self.wait(dropped, now) == Some(Duration::ZERO)
+    }
+
+    /// The table to go on with.
+    fn next(&mut self, dropped: &[u64]) -> Option<u64> {
+        let other = dropped.iter().rev().find(|table| !self.postponed.contains(table)).copied();
+        other.or_else(|| {
+            self.postponed.clear();
+            dropped.last().copied()
+        })
+    }
+
+    fn succeeded(&mut self, started: Instant, now: Instant) {
+        (self.pause, self.not_before) = (Duration::ZERO, None);
+        self.writes_until = Some(now + now.duration_since(started) * SHARE_OF_WRITES);
+    }
+
+    fn failed(&mut self, table: u64, now: Instant) {
+        self.postponed.push(table);
+        self.pause = (self.pause * 2).clamp(RETRY, LONGEST);
+        self.not_before = Some(now + self.pause);
+    }
+}
+
+impl Writer {
+    /// Removes some rows of a dropped table. If that fails, nothing fails with it that was asked for: it has a commit of
+    /// its own, before which all that was acknowledged is on disk, and the file quick to recover. Otherwise recovery would look at
+    /// every page, also at a damaged one of a dropped table, and refuse the file.
+    pub(super) fn reclaim(&mut self) -> Result<(), Failed> {
+        if !self.settled {
+            self.settle()?;
+        }
+        let Some(table) = self.reclaiming.next(&self.ledger.dropped) else { return Ok(()) };
+        let started = Instant::now();
+        let done = self.commit(Work { reclaim: Some(table), ..Work::default() });
+        match &done {
+            Ok(_) => self.reclaiming.succeeded(started, Instant::now()),
+            Err(_) => self.reclaiming.failed(table, Instant::now()),
+        }
+        done.map(drop)
+    }
+
+    /// Whether to reclaim before the next writes.
+    pub(super) fn is_reclaiming_due(&self) -> bool {
+        self.reclaiming.is_due_among_writes(&self.ledger.dropped, Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_is_tried_later_and_later_and_after_the_others() {
+        let (mut reclaiming, mut now, dropped) = (Reclaiming::default(), Instant::now(), [1, 2, 3]);
+        assert_eq!(reclaiming.wait(&dropped, now), Some(Duration::ZERO));
+        let mut attempts = Vec::new();
+        for _ in 0..12 {
+            let table = reclaiming.next(&dropped).unwrap();
+            reclaiming.failed(table, now);
+            let wait = reclaiming.wait(&dropped, now).unwrap();
+            attempts.push((table, wait.as_secs()));
+            assert!(!reclaiming.is_due_among_writes(&dropped, now));
+            now += wait;
+            assert!(reclaiming.is_due_among_writes(&dropped, now));
+        }
+        let tables: Vec<_> = attempts.iter().map(|(table, _)| *table).collect();
+        let waits: Vec<_> = attempts.iter().map(|(_, wait)| *wait).collect();
+        assert_eq!(tables, [3, 2, 1].repeat(4));
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    }
+
+    #[test]
+    fn a_success_ends_the_waiting_and_leaves_writes_most_of_the_time() {
+        let (mut reclaiming, now, dropped) = (Reclaiming::default(), Instant::now(), [7, 8]);
+        reclaiming.failed(8, now);
+        assert_eq!(reclaiming.next(&dropped), Some(7));
+        reclaiming.succeeded(now, now + Duration::from_millis(2));
+        assert_eq!(reclaiming.wait(&dropped, now), Some(Duration::ZERO));
+        assert!(!reclaiming.is_due_among_writes(&dropped, now + Duration::from_millis(19)));
+        assert!(reclaiming.is_due_among_writes(&dropped, now + Duration::from_millis(20)));
+        assert_eq!(reclaiming.wait(&[], now), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! The writer's turns, one at a time.
+
+use std::task::{Context, Poll, Waker};
+
+use redb::{ReadableDatabase, ReadableTableMetadata};
+use table_core::model::{Entity, TableName};
+use table_core::store::{Operation, Result, Written};
+use tempfile::TempDir;
+
+use super::queue::{Message, Queue};
+use super::*;
+use crate::format::ROWS;
+use crate::tests::disk::{Disk, SYNCS_FAIL};
+use crate::{Durability, EmbeddedStore};
+
+struct Turns {
+    writer: Writer,
+    queue: Queue,
+    disk: Arc<Disk>,
+    _directory: TempDir,
+}
+
+fn table() -> TableName {
+    TableName::new("Things").unwrap()
+}
+
+impl Turns {
+    /// A store with one table, of which no thread takes care.
+    fn new(durability: Durability) -> Self {
+        let (directory, disk) = (tempfile::tempdir().unwrap(), Arc::<Disk>::default());
+        let mut config = EmbeddedStore::builder("unused").durability(durability).config;
+        config.file.opener = disk.opener();
+        let (queue, requests) = Queue::new();
+        let writer = Writer::open(Directory::lock(directory.path()).unwrap(), config, requests).unwrap();
+        let mut turns = Self { writer, queue, disk, _directory: directory };
+        turns.ask(Request::CreateTable(table())).unwrap();
+        turns
+    }
+
+    /// A store whose next writes are in memory alone: the first one reserves versions, on disk.
+    fn relaxed() -> Self {
+        let mut turns = Self::new(Durability::Relaxed);
+        turns.insert("first", 0).unwrap();
+        turns
+    }
+
+    /// Has a request done in a batch of its own.
+    fn ask(&mut self, request: Request) -> Result<Vec<Written>> {
+        let mut asking = std::pin::pin!(self.queue.ask(request));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(asking.as_mut().poll(&mut context).is_pending());
+        let Ok(Message::Change(job)) = self.writer.requests.0.try_recv() else {
+            panic!("nothing is asked for")
+        };
+        assert!(self.writer.batch(job).is_none());
+        match asking.poll(&mut context) {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => panic!("there is no answer"),
+        }
+    }
+
+    fn insert(&mut self, row: &str, bytes: usize) -> Result<Vec<Written>> {
+        let text = "x".repeat(30_000);
+        let entity = Entity::new("p", row).unwrap();
+        let entity = (0..bytes / 30_000).fold(entity, |entity, n| entity.with(&format!("N{n}"), &*text));
+        self.ask(Request::Write(table(), Work::One(Operation::Insert(entity))))
+    }
+
+    fn rows(&self) -> u64 {
+        let transaction = self.writer.database.as_ref().unwrap().begin_read().unwrap();
+        transaction.open_table(ROWS).unwrap().len().unwrap()
+    }
+}
+
+#[test]
+fn refused_writes_do_not_keep_earlier_ones_from_the_disk() {
+    let mut turns = Turns::relaxed();
+    turns.insert("1", 0).unwrap();
+    turns.insert("1", 0).unwrap_err();
+    let unflushed = turns.writer.unflushed.as_mut().unwrap();
+    unflushed.since -= FLUSH_AFTER;
+    let syncs = turns.disk.syncs();
+    turns.insert("1", 0).unwrap_err();
+    assert!(turns.writer.unflushed.is_none() && turns.disk.syncs() > syncs);
+}
+
+#[test]
+fn a_failed_commit_tells_how_many_acknowledged_writes_may_go_with_it() {
+    let mut turns = Turns::relaxed();
+    for row in ["1", "2"] {
+        turns.insert(row, 0).unwrap();
+    }
+    turns.disk.set(SYNCS_FAIL);
+    let error = turns.ask(Request::CreateTable(TableName::new("Others").unwrap())).unwrap_err();
+    assert!(error.is_ambiguous() && error.to_string().contains("2 earlier writes"), "{error}");
+
+    let mut turns = Turns::new(Durability::Immediate);
+    turns.insert("1", 0).unwrap();
+    turns.disk.set(SYNCS_FAIL);
+    let error = turns.insert("2", 0).unwrap_err();
+    assert!(error.is_ambiguous() && !error.to_string().contains("earlier"), "{error}");
+}
+
+#[test]
+fn large_rows_of_a_dropped_table_are_removed_a_few_at_a_time() {
+    let mut turns = Turns::new(Durability::Immediate);
+    for n in 0..6 {
+        turns.insert(&n.to_string(), 600_000).unwrap();
+    }
+    turns.ask(Request::DeleteTable(table())).unwrap();
+    // Right after the answer, and from then on while others have their turns.
+    assert_eq!(turns.rows(), 4);
+    for left in [2, 0] {
+        turns.writer.reclaim().unwrap();
+        assert_eq!(turns.rows(), left);
+        assert_eq!(turns.writer.ledger.dropped.len(), 1);
+    }
+    turns.writer.reclaim().unwrap();
+    assert!(turns.writer.ledger.dropped.is_empty());
+    assert_eq!(turns.writer.patience(), None);
+}
+
+/// Also while there is always a write to do.
+#[test]
+fn writes_that_never_end_let_dropped_tables_be_reclaimed() {
+    let mut turns = Turns::new(Durability::Relaxed);
+    for n in 0..6 {
+        turns.insert(&n.to_string(), 600_000).unwrap();
+    }
+    turns.ask(Request::DeleteTable(table())).unwrap();
+    turns.ask(Request::CreateTable(table())).unwrap();
+    let mut writes = 0;
+    while !turns.writer.ledger.dropped.is_empty() {
+        turns.insert(&writes.to_string(), 0).unwrap();
+        writes += 1;
+    }
+    assert_eq!(turns.rows(), writes);
+}
+
+#[test]
+fn what_was_acknowledged_is_on_disk_before_anything_is_reclaimed() {
+    let mut turns = Turns::relaxed();
+    let before = turns.disk.syncs();
+    turns.writer.settle().unwrap();
+    let settling = turns.disk.syncs() - before;
+
+    turns.insert("acknowledged", 0).unwrap();
+    assert!(turns.writer.unflushed.is_some());
+    turns.writer.ledger.dropped = vec![7];
+    // The syncs before it succeed, its own does not.
+    turns.disk.set_after(settling, SYNCS_FAIL);
+    turns.writer.reclaim().unwrap_err();
+    assert_eq!((turns.writer.lost().0, turns.rows()), (0, 2));
+}

@@ -1,0 +1,73 @@
+//! Pages that are damaged after the file was opened, or were not looked at then.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+
+use table_core::query::Query;
+use table_core::store::{ErrorKind, Result, TableStore};
+use table_embedded::{EmbeddedStore, Reads};
+
+use crate::support::{Place, fill, key, name};
+
+const PAGE: usize = 4096;
+const ROWS: usize = 1000;
+
+/// An answer, if there is one, says that the file is damaged or cannot be read.
+fn is_answer<T>(answer: &Result<T>) -> bool {
+    answer.as_ref().map_or_else(|error| matches!(error.kind(), ErrorKind::Storage(_)), |_| true)
+}
+
+/// Reads every row by its key and all by a scan. Nothing panics; whether something was damaged.
+async fn reads_are_answers(store: &EmbeddedStore) -> bool {
+    let mut damaged = false;
+    for n in (0..ROWS).step_by(7) {
+        let read = store.get(&name("Things"), &key("p", &format!("{n:07}")), None).await;
+        assert!(is_answer(&read), "{read:?}");
+        damaged |= read.is_err();
+        let point = format!("PartitionKey eq 'p' and RowKey eq '{n:07}'");
+        let point = Query::new().with_filter(point.parse().unwrap());
+        let read = store.query(&name("Things"), &point, None).await;
+        assert!(is_answer(&read), "{read:?}");
+        damaged |= read.is_err();
+    }
+    let scan = store.query(&name("Things"), &Query::new(), None).await;
+    assert!(is_answer(&scan), "{scan:?}");
+    damaged | scan.is_err()
+}
+
+/// Fills a page of the file of an open store, which keeps no pages in memory.
+async fn overwritten(place: &Place, page: usize, filler: u8, reads: Reads) -> bool {
+    let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0).reads(reads);
+    let store = builder.open().await.unwrap();
+    let mut file = fs::OpenOptions::new().write(true).open(place.file()).unwrap();
+    file.seek(SeekFrom::Start((page * PAGE) as u64)).unwrap();
+    file.write_all(&[filler; PAGE]).unwrap();
+    let damaged = reads_are_answers(&store).await;
+    // It may fail: the file is damaged.
+    let _ = store.close().await;
+    damaged
+}
+
+/// Whatever is in a page, reading it is an answer or an error, and the task goes on.
+#[tokio::test]
+async fn an_overwritten_page_is_an_error_wherever_it_is() {
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    fill(&store, &table, 0, ROWS).await;
+    store.close().await.unwrap();
+    let whole = fs::read(place.file()).unwrap();
+    // The first page is the header. Leaves and branches start with their type; some leaves, all branches.
+    let first_byte = |page: usize| whole[page * PAGE];
+    let leaves = (1..whole.len() / PAGE).filter(|page| first_byte(*page) == 1).step_by(16);
+    let branches = (1..whole.len() / PAGE).filter(|page| first_byte(*page) == 2);
+    let (mut damaged, mut tried) = (0, 0);
+    for page in leaves.chain(branches) {
+        for (filler, reads) in [(0x00, Reads::Inline), (0x02, Reads::Inline), (0xFF, Reads::Blocking)] {
+            fs::write(place.file(), &whole).unwrap();
+            damaged += usize::from(overwritten(&place, page, filler, reads).await);
+            tried += 1;
+        }
+    }
+    assert!(damaged > 4, "{damaged} of {tried} were noticed");
+}
