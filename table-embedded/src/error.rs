@@ -84,6 +84,12 @@ impl From<Failure> for Error {
     }
 }
 
+/// Whether the disk failed: the engine then refuses all that comes later.
+pub(crate) fn is_of_the_disk(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<redb::Error>());
+    matches!(source, Some(redb::Error::Io(_) | redb::Error::PreviousIo))
+}
+
 /// How many writes that were acknowledged with relaxed durability go with a failed one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost(pub(crate) usize);

@@ -11,12 +11,12 @@ use table_core::store::{
 };
 use tokio::task::spawn_blocking;
 
-use crate::error::Failure;
+use crate::error::{self, Failure};
 use crate::file::Directory;
 use crate::guard::guarded;
 use crate::options::{EmbeddedBuilder, FileConfig, Reads};
 use crate::readers::Readers;
-use crate::shared::Shared;
+use crate::shared::{Shared, Snapshot};
 use crate::writer::{Queue, Request, Work, Writer};
 
 /// A durable store in a directory of this machine.
@@ -101,6 +101,18 @@ impl EmbeddedStore {
         written.pop().ok_or_else(|| Failure::Lost.ambiguous())
     }
 
+    async fn snapshot(&self) -> Result<Arc<Snapshot>> {
+        self.noticed(self.inner.shared.snapshot().await.map_err(Error::from))
+    }
+
+    /// After a failure of the disk, reads fail until the file is opened anew.
+    fn noticed<T>(&self, read: Result<T>) -> Result<T> {
+        if read.as_ref().is_err_and(error::is_of_the_disk) {
+            self.inner.queue.check();
+        }
+        read
+    }
+
     async fn request(&self, request: Request) -> Result<Vec<Written>> {
         self.inner.queue.ask(request).await
     }
@@ -147,18 +159,18 @@ impl TableStore for EmbeddedStore {
         from: Option<&Continuation>,
     ) -> Result<Page<TableName>> {
         let start = from.map(|c| c.tables_position(prefix)).transpose()?;
-        let snapshot = self.inner.shared.snapshot().await?;
+        let snapshot = self.snapshot().await?;
         let names = snapshot.catalog.names_from(start.map_or("", |p| p.first.as_str()));
         Ok(engine::list_page(&PROFILE, prefix, names))
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        let snapshot = self.inner.shared.snapshot().await?;
+        let snapshot = self.snapshot().await?;
         if self.inner.reads == Reads::Inline {
-            return read(|| snapshot.get(table, key, select));
+            return self.noticed(read(|| snapshot.get(table, key, select)));
         }
         let (table, key, select) = (table.clone(), key.clone(), select.cloned());
-        blocking(move || read(|| snapshot.get(&table, &key, select.as_ref()))).await
+        self.noticed(blocking(move || read(|| snapshot.get(&table, &key, select.as_ref()))).await)
     }
 
     async fn query(
@@ -169,13 +181,13 @@ impl TableStore for EmbeddedStore {
     ) -> Result<Page<Entity>> {
         engine::check_query(&PROFILE, query)?;
         if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
-            let snapshot = self.inner.shared.snapshot().await?;
-            return read(|| snapshot.query(&PROFILE, table, query, from));
+            let snapshot = self.snapshot().await?;
+            return self.noticed(read(|| snapshot.query(&PROFILE, table, query, from)));
         }
-        let snapshot = self.inner.shared.snapshot().await?;
+        let snapshot = self.snapshot().await?;
         let (table, query, from) = (table.clone(), query.clone(), from.cloned());
         let page = move || snapshot.query(&PROFILE, &table, &query, from.as_ref());
-        self.inner.readers.run(move || read(page)).await
+        self.noticed(self.inner.readers.run(move || read(page)).await)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -37,6 +37,7 @@ pub(crate) const WRITES_PANIC: u8 = 3;
 pub(crate) const SYNCS_WAIT: u8 = 4;
 /// The file cannot grow; what it holds can be overwritten.
 pub(crate) const FULL: u8 = 5;
+pub(crate) const READS_FAIL: u8 = 6;
 
 impl Disk {
     pub(crate) fn set(&self, fault: u8) {
@@ -109,6 +110,9 @@ impl StorageBackend for FaultyFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if self.disk.is(READS_FAIL) {
+            return Err(io::Error::other("the disk cannot be read"));
+        }
         self.file.read(offset, out)?;
         if self.is_damaged(offset, out.len()) {
             out.fill(0xFF);

@@ -1,7 +1,7 @@
 use table_core::store::TableStore;
 use tokio::time::{Duration, timeout};
 
-use super::disk::{SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
+use super::disk::{READS_FAIL, SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
 use super::{Fixture, name};
 use crate::Durability;
 
@@ -79,6 +79,27 @@ async fn a_panic_of_the_engine_between_requests_is_survived() {
     fixture.disk.set(SOUND);
     fixture.insert_until_it_works("after").await;
     assert!(fixture.exists("before").await.unwrap());
+}
+
+/// Without a write that would notice.
+#[tokio::test]
+async fn reads_work_again_as_soon_as_the_disk_does() {
+    let mut fixture = Fixture::with_rows(300).await;
+    fixture.store.close().await.unwrap();
+    fixture.builder = |builder| builder.cache_bytes(0);
+    fixture.reopen().await;
+    fixture.disk.set(READS_FAIL);
+    fixture.exists("000001").await.unwrap_err();
+    fixture.disk.set(SOUND);
+    let found = async {
+        loop {
+            match fixture.exists("000001").await {
+                Ok(found) => break found,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    assert!(timeout(Duration::from_secs(60), found).await.expect("reads fail for ever"));
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::panicking;
 
@@ -40,6 +41,8 @@ pub(super) enum Message {
     /// With what keeps backups out until it is done.
     Compact(Reply<()>, OwnedMutexGuard<()>),
     Close(Reply<()>),
+    /// A read failed: the file may have to be opened anew.
+    Check(Arc<AtomicBool>),
 }
 
 /// A change with its size and the one who waits for it.
@@ -100,12 +103,15 @@ const QUEUE_ROOM: usize = QUEUE_BYTES / ROOM;
 pub(crate) struct Queue {
     messages: Sender<Message>,
     room: Arc<Semaphore>,
+    /// Whether a check is on its way.
+    checking: Arc<AtomicBool>,
 }
 
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
-        (Self { messages, room: Arc::new(Semaphore::new(QUEUE_ROOM)) }, Requests(receiver))
+        let room = Arc::new(Semaphore::new(QUEUE_ROOM));
+        (Self { messages, room, checking: Arc::default() }, Requests(receiver))
     }
 
     /// Has a change made. A future that is dropped before the writer begins with the change leaves it undone;
@@ -120,6 +126,13 @@ impl Queue {
     /// Has the file compacted, while the guard keeps others from it.
     pub(crate) async fn compact(&self, alone: OwnedMutexGuard<()>) -> Result<()> {
         self.send(|reply| Message::Compact(reply, alone)).await
+    }
+
+    /// Has the writer see whether the file is still usable. Waits for nothing.
+    pub(crate) fn check(&self) {
+        if !self.checking.swap(true, Ordering::SeqCst) {
+            let _ = self.messages.send(Message::Check(Arc::clone(&self.checking)));
+        }
     }
 
     pub(crate) async fn close(&self) -> Result<()> {

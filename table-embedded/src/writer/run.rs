@@ -1,3 +1,4 @@
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,10 @@ impl Writer {
                     Message::Change(job) => next = self.batch(job),
                     Message::Compact(reply, _alone) => reply.send(self.compact().map_err(Into::into)),
                     Message::Close(reply) => return Some(reply),
+                    Message::Check(pending) => {
+                        pending.store(false, Ordering::SeqCst);
+                        self.check();
+                    }
                 }
             }
         }

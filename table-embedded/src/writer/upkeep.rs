@@ -32,6 +32,13 @@ impl Writer {
         }
     }
 
+    /// Opens the file anew if it cannot be written any more: after one failure the engine refuses all that comes later,
+    /// reads included.
+    pub(super) fn check(&mut self) {
+        let done = self.settle();
+        self.go_on(done);
+    }
+
     fn go_on(&mut self, done: Result<(), Failed>) {
         if let Err(failed) = done {
             tracing::error!(failure = %failed.failure(self.lost()), "work between requests failed");
