@@ -1,7 +1,5 @@
 //! A value per hour in one entity: set without reading, read as a whole, counted without losing any.
 
-use std::sync::Arc;
-
 use table_core::Error;
 use table_core::prelude::*;
 use table_patterns::series::{DataSeries, Days, Grouped, Hours};
@@ -16,12 +14,10 @@ struct Day {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let table = TableName::new("Series")?;
-    store.create_table(&table).await?;
-
     // Messages per hour: properties H00 to H23 of one entity.
-    let messages = DataSeries::<Hours, i64>::new(Arc::clone(&store), table.clone(), Hours)?;
+    let store = MemoryStore::new().into_shared();
+    let messages = DataSeries::<Hours, i64>::new(store.clone(), "Series", Hours)?;
+    messages.create_if_missing().await?;
     let today = Key::new("Sales", "empid_000223_2013-01-15")?;
     messages.set(&today, 9, &12).await?; // one request
     messages.add(&today, 9, 1).await?; // two, again where another writer was quicker
@@ -31,7 +27,7 @@ async fn main() -> table_core::Result<()> {
 
     // A year of small structs does not fit one entity: it goes on in further rows, read by one query.
     let year = Days::of_year(2013)?;
-    let flights = DataSeries::<Days, Day, Grouped>::with_codec(store, table, year)?;
+    let flights = DataSeries::<Days, Day, Grouped>::with_codec(store, "Series", year)?;
     let jfk = Key::new("JFK", "2013")?;
     let summer =
         chrono::NaiveDate::from_ymd_opt(2013, 7, 1).ok_or_else(|| Error::invalid_request("a date"))?;

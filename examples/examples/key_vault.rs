@@ -1,5 +1,5 @@
-//! A key that stays in a key vault: the official client behind `KeyWrap`. The vault itself is a stand-in in this process, which
-//! answers `wrapkey` and `unwrapkey` as Azure Key Vault (Managed HSM) does; only it is not real.
+//! A key that stays in a key vault: the official client behind `KeyWrap`. The vault itself is a stand-in in this
+//! process, which answers `wrapkey` and `unwrapkey` as Azure Key Vault (Managed HSM) does; only it is not real.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! The newest entries first: an employee's latest expense claims in one request.
 
-use std::sync::Arc;
-
 use futures_util::TryStreamExt;
 use table_core::prelude::*;
 use table_patterns::log_tail::{EntryId, LogTail};
@@ -15,10 +13,9 @@ struct Claim {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
-    let store = Arc::new(MemoryStore::new());
-    let table = TableName::new("Claims")?;
-    store.create_table(&table).await?;
-    let claims = LogTail::<Claim>::new(store.clone(), table.clone(), PartitionKey::new("empid_000223")?)?;
+    let store = MemoryStore::new().into_shared();
+    let claims = LogTail::<Claim>::new(store.clone(), "Claims", PartitionKey::new("empid_000223")?)?;
+    claims.create_if_missing().await?;
 
     for amount in 1..=25 {
         claims.append(&Claim { amount, purpose: "taxi".to_owned() }).await?;
@@ -37,7 +34,7 @@ async fn main() -> table_core::Result<()> {
     let moment: Ticks = "2012-01-01T00:00:00Z".parse()?;
     let row = format!("{:019}", moment.inverted());
     let theirs = Entity::new("empid_000223", row)?.with("Amount", 7).with("Purpose", "train");
-    store.write(&table, Operation::Insert(theirs)).await?;
+    store.write(&TableName::new("Claims")?, Operation::Insert(theirs)).await?;
     let oldest = claims.get(&EntryId::of_guide(moment)).await?;
     assert_eq!(oldest.map(|entry| entry.value.amount), Some(7));
 

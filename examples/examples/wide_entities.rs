@@ -1,7 +1,5 @@
 //! An entity of more than 252 properties: several rows that are written and read as one.
 
-use std::sync::Arc;
-
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 use table_patterns::wide::WideEntities;
@@ -9,10 +7,10 @@ use table_patterns::wide::WideEntities;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let meter = RequestMeter::new();
-    let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    let store = Metered::new(MemoryStore::new(), meter.clone()).into_shared();
     let table = TableName::new("Messages")?;
-    store.create_table(&table).await?;
-    let wide = WideEntities::new(Arc::clone(&store), table.clone());
+    let wide = WideEntities::new(store.clone(), table.clone());
+    wide.create_if_missing().await?;
 
     // A count for each day of a year.
     let mut year = Entity::new("Sales", "empid_000223_2013")?;

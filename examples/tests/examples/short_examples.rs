@@ -20,6 +20,17 @@ fn the_readme_lists_every_example() {
     }
 }
 
+/// Merging changes of one line can keep both.
+#[test]
+fn no_section_of_the_cookbook_stands_twice() {
+    let cookbook = include_str!("../../../docs/cookbook.md");
+    let sections = cookbook.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let mut seen = BTreeSet::new();
+    for section in sections.filter(|section| !["section", "pattern"].contains(section)) {
+        assert!(seen.insert(section), "the cookbook has two lines for {section}");
+    }
+}
+
 /// The examples of one file.
 fn sources() -> BTreeSet<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");

@@ -35,8 +35,9 @@ impl<T> Page<T> {
 
 /// Where a query goes on: opaque text that can be stored, or handed to a web client and taken back.
 ///
-/// Bound to its table (by the name that the service's profile tells apart), filter and projection (not to `top`, so that the page size may change):
-/// with another query it is refused. It is not signed and reveals a key: treat it as input.
+/// Bound to its table (by the name that the service's profile tells apart), filter and projection (not to `top`, so
+/// that the page size may change): with another query it is refused. It is not signed and reveals a key: treat it as
+/// input.
 ///
 /// Print it with [`Display`](fmt::Display), read it with [`str::parse`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,3 +1,6 @@
+use std::any::Any;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::TryStreamExt;
@@ -109,6 +112,18 @@ pub trait TableStoreExt: TableStore {
         query: Query,
     ) -> impl Stream<Item = Result<Page<Entity>>> + Send + Unpin {
         Pages::new(self, table, Rest::of(query, None))
+    }
+
+    /// The store for several owners. One that is shared already stays as it is: wrapped again, each of its futures would
+    /// be boxed twice.
+    fn into_shared(self) -> Arc<dyn TableStore>
+    where
+        Self: Sized,
+    {
+        match (&self as &dyn Any).downcast_ref::<Arc<dyn TableStore>>() {
+            Some(shared) => Arc::clone(shared),
+            None => Arc::new(self),
+        }
     }
 
     /// All tables whose names start with `prefix`. One request a page.

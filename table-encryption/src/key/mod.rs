@@ -22,7 +22,7 @@ use table_core::Result;
 
 /// A key-encryption key: wraps and unwraps data keys of 40 bytes (32 in legacy v1).
 ///
-/// Local keys are [`AesKeyWrap`] and [`RsaKeyWrap`]; implement the trait for a key service. One call wraps
+/// Local keys are [`AesKeyWrap`] and, with the feature `rsa`, `RsaKeyWrap`; implement the trait for a key service. One call wraps
 /// a data key that serves many entities, and unwrapped ones are cached, so that a service is asked rarely.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key, PartitionKey};
-use table_core::store::{Error, Outcome, Result, Written};
+use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
 
 use super::entry::{Entry, Location, Maintainer as _};
 use super::indexed::IndexedEntities;
@@ -295,7 +295,9 @@ fn in_turn(partitions: Vec<Vec<Group>>) -> Vec<Group> {
     groups
 }
 
-/// Whether a group failed for one of its entities, so that the others are written without it.
+/// Whether a group failed for one of its entities, so that the others are written without it. What a caller may not do at
+/// all is refused of each.
 fn is_of_one(error: &Error) -> bool {
-    error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found()
+    let of_all = matches!(error.kind(), ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
+    error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found() && !of_all
 }

@@ -55,8 +55,9 @@ impl<T: TableEntity> LargeTable<T> {
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
-    pub fn open<N>(store: Arc<dyn TableStore>, name: N, blobs: Arc<dyn ObjectStore>) -> Result<Self>
+    pub fn open<S, N>(store: S, name: N, blobs: Arc<dyn ObjectStore>) -> Result<Self>
     where
+        S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
         Self::open_with(store, name, blobs, LargeOptions::default())
@@ -67,13 +68,14 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// The name is not legal; `T` has encrypted fields and the store does not encrypt, or an encrypted large
     /// field and the codec does not; `T` declares indexes, which this table would not maintain.
-    pub fn open_with<N>(
-        store: Arc<dyn TableStore>,
+    pub fn open_with<S, N>(
+        store: S,
         name: N,
         blobs: Arc<dyn ObjectStore>,
         options: LargeOptions,
     ) -> Result<Self>
     where
+        S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let table = Table::new(store, name)?;

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
 /// use table_core::memory::MemoryStore;
-/// use table_core::{model::PartitionKey, store::TableStore};
+/// use table_core::model::PartitionKey;
 /// use table_core::typed::PropertyGroup;
 /// use table_patterns::log_tail::LogTail;
 ///
@@ -31,9 +31,8 @@ use crate::clock::Clock;
 ///     amount: i32,
 /// }
 ///
-/// let store = std::sync::Arc::new(MemoryStore::new());
-/// let claims = LogTail::<Claim>::new(store.clone(), "Claims".parse()?, PartitionKey::new("empid_000223")?)?;
-/// store.create_table(&"Claims".parse()?).await?;
+/// let claims = LogTail::<Claim>::new(MemoryStore::new(), "Claims", PartitionKey::new("empid_000223")?)?;
+/// claims.create_if_missing().await?; // 1 request
 /// for amount in [10, 20, 30] {
 ///     claims.append(&Claim { amount }).await?; // 1 request
 /// }
@@ -65,9 +64,14 @@ impl<E: Record> LogTail<E> {
     /// Opens a log. No request: the table must exist when the log is used.
     ///
     /// # Errors
-    /// `E` has encrypted properties and the store does not encrypt. What else the store does not allow is refused
-    /// when the log is used.
-    pub fn new(store: Arc<dyn TableStore>, table: TableName, partition: PartitionKey) -> Result<Self> {
+    /// The name is not legal; `E` has encrypted properties and the store does not encrypt. What else the store does not
+    /// allow is refused when the log is used.
+    pub fn new<S, N>(store: S, table: N, partition: PartitionKey) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let table = table.try_into().map_err(Into::into)?;
         store.check_encrypts(&table, &E::encrypted())?;
         let table = Table::new(store, table)?;
         let (prefix, ids) = (String::new(), Arc::default());
@@ -93,6 +97,14 @@ impl<E: Record> LogTail<E> {
     pub const fn sorted_on_client(mut self) -> Self {
         self.sorts = true;
         self
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.table.create_if_missing().await
     }
 
     /// A name for an entry that is appended now. No request.

@@ -33,9 +33,10 @@
 //! | call | requests |
 //! |---|---|
 //! | append | 1; one that is repeated 2 |
+//! | get one entry by its id | 1 |
 //! | latest *n*, an older page of *n* | 1 for up to 1000 entries |
 //! | since a moment, between two | 1 per page |
-//! | any of these, sorted on the client | 1 per page of the **whole** range, however few are wanted |
+//! | any range of these, sorted on the client | 1 per page of the **whole** range, however few are wanted |
 //!
 //! # Limits, and when not to use it
 //! All appends go to one partition: on Azure some 2,000 a second. Spread over several logs for more, or write

@@ -26,7 +26,7 @@
 //! delete it last, or use eventually consistent transactions. Moving an entity to another partition is such a pair.
 //!
 //! # Inheritance
-//! A base struct is flattened into each type; the enum over the types is the base class.
+//! A base struct is flattened into each type; the enum over the types is the base class. The example `inheritance` runs it.
 //!
 //! ```
 //! use table_core::prelude::*;

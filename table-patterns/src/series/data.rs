@@ -18,13 +18,11 @@ use crate::conflict::{ATTEMPTS, Conflicts, told_of, version_of};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use std::sync::Arc;
-/// use table_core::{memory::MemoryStore, model::Key, store::TableStore};
+/// use table_core::{memory::MemoryStore, model::Key};
 /// use table_patterns::series::{DataSeries, Hours};
 ///
-/// let store = Arc::new(MemoryStore::new());
-/// store.create_table(&"Messages".parse()?).await?;
-/// let messages = DataSeries::<Hours, i64>::new(store, "Messages".parse()?, Hours)?;
+/// let messages = DataSeries::<Hours, i64>::new(MemoryStore::new(), "Messages", Hours)?;
+/// messages.create_if_missing().await?; // 1 request
 ///
 /// let today = Key::new("Sales", "empid_000223_2013-01-15")?;
 /// messages.set(&today, 9, &12).await?; // 1 request, without reading
@@ -54,8 +52,12 @@ impl<S: SlotSet, V: Property> DataSeries<S, V> {
     /// Opens the series of a table. No request: the table must exist when it is used.
     ///
     /// # Errors
-    /// Two slots would share a property; more rows than a series has.
-    pub fn new(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
+    /// The name is not legal; two slots would share a property; more rows than a series has.
+    pub fn new<T, N>(store: T, table: N, slots: S) -> Result<Self>
+    where
+        T: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
         Self::with_codec(store, table, slots)
     }
 }
@@ -66,11 +68,24 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     /// # Errors
     /// As [`new`](DataSeries::new); a slot has no property, or can be larger than a row; a field is to be encrypted
     /// and the store does not encrypt.
-    pub fn with_codec(store: Arc<dyn TableStore>, table: TableName, slots: S) -> Result<Self> {
+    pub fn with_codec<T, N>(store: T, table: N, slots: S) -> Result<Self>
+    where
+        T: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let (store, table) = (store.into_shared(), table.try_into().map_err(Into::into)?);
         let encrypted = encrypted::<S, V, C>(&slots);
         store.check_encrypts(&table, &encrypted.iter().map(String::as_str).collect::<Vec<_>>())?;
         let layout = Arc::new(Layout::new::<V, C>(slots)?);
         Ok(Self { store, table, layout, attempts: ATTEMPTS, of: PhantomData })
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.store.create_table_if_missing(&self.table).await
     }
 
     /// Puts so many slots into a row instead of as many as fit with the largest values: for texts that are known

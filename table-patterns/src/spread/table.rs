@@ -54,8 +54,9 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// The name is not legal; `T` does not declare `spread`, or declares what spreading cannot keep: indexes,
     /// large fields, a discriminator in the partition key.
-    pub fn open<N>(store: Arc<dyn TableStore>, name: N) -> Result<Self>
+    pub fn open<S, N>(store: S, name: N) -> Result<Self>
     where
+        S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let schema = T::SCHEMA;

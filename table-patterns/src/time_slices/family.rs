@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use table_core::model::{TableName, Ticks};
-use table_core::store::{Error, Result, TableStore, Written};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _, Written};
 use table_core::typed::{FromEntity, Table, TableEntity};
 use tokio::sync::OnceCell;
 
@@ -96,12 +96,13 @@ impl<T: FromEntity> TimeSlices<T> {
     /// would tell where the slice starts. `T` declares indexes, large fields or spread keys, which a family does not
     /// keep, or encrypted ones and the store does not encrypt.
     pub fn new(
-        store: Arc<dyn TableStore>,
+        store: impl TableStore,
         family: &str,
         slicing: impl Slicing,
         time: impl Fn(&T) -> Ticks + Send + Sync + 'static,
     ) -> Result<Self> {
         let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
+        let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
         if let Some(index) = T::indexes().first() {
             return Err(Error::invalid_request(format!(

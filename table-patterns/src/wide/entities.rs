@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
 use table_core::model::{EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, TableName};
-use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore};
+use table_core::store::{
+    Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _,
+};
 
 use super::read::Reader;
 use super::rows::{HEAD, Stored, prefix};
@@ -15,13 +17,11 @@ use crate::conflict::{ATTEMPTS, Conflicts, told_of};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// use std::sync::Arc;
-/// use table_core::{memory::MemoryStore, model::Entity, store::TableStore};
+/// use table_core::{memory::MemoryStore, model::Entity};
 /// use table_patterns::wide::WideEntities;
 ///
-/// let store = Arc::new(MemoryStore::new());
-/// store.create_table(&"Wide".parse()?).await?;
-/// let wide = WideEntities::new(store, "Wide".parse()?);
+/// let wide = WideEntities::new(MemoryStore::new(), "Wide".parse()?);
+/// wide.create_if_missing().await?; // 1 request
 ///
 /// let mut year = Entity::new("JFK", "2013")?;
 /// for day in 1..=365 {
@@ -80,8 +80,16 @@ impl From<Stored> for Wide<Entity> {
 
 impl WideEntities {
     /// Opens the wide entities of a table. No request: the table must exist when it is used.
-    pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Self {
-        Self { reader: Reader { store, table, attempts: ATTEMPTS } }
+    pub fn new(store: impl TableStore, table: TableName) -> Self {
+        Self { reader: Reader { store: store.into_shared(), table, attempts: ATTEMPTS } }
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.reader.store.create_table_if_missing(&self.reader.table).await
     }
 
     /// Another bound on the attempts of a read that finds rows of different writes, and of an update that loses

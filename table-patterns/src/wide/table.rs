@@ -1,5 +1,4 @@
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
 use table_core::model::{Entity, TableName};
@@ -29,12 +28,25 @@ impl<T: FromEntity> WideTable<T> {
     /// Opens the wide entities of a table. No request: the table must exist when it is used.
     ///
     /// # Errors
-    /// `T` has encrypted properties and the store does not encrypt; it declares indexes, large fields or spread
-    /// keys, which wide entities do not keep.
-    pub fn new(store: Arc<dyn TableStore>, table: TableName) -> Result<Self> {
+    /// The name is not legal; `T` has encrypted properties and the store does not encrypt; it declares indexes, large fields
+    /// or spread keys, which wide entities do not keep.
+    pub fn new<S, N>(store: S, table: N) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
         refuse::<T>()?;
+        let table = table.try_into().map_err(Into::into)?;
         store.check_encrypts(&table, &T::encrypted())?;
         Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.entities.create_if_missing().await
     }
 
     /// See [`WideEntities::with_attempts`].

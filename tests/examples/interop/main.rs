@@ -1,5 +1,6 @@
-//! The Azure store beside the current Python and Node clients, on the emulator: each reads what the others
-//! wrote and uses what the others signed; and the legacy Python client, for what it encrypted. Started by `interop/run`; `interop/README.md` says what it shows.
+//! The Azure store beside the current Python and Node clients, on the emulator: each reads what the others wrote and
+//! uses what the others signed; and the legacy Python client, for what it encrypted. Started by `interop/run`;
+//! `interop/README.md` says what it shows.
 
 mod client;
 mod legacy;

@@ -9,28 +9,33 @@ use futures_util::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
-/// Counts the calls to a blob store; a list counts once, however many pages it takes.
+/// Counts the calls to a blob store, each part of an upload too; a list counts once, however many pages it takes.
 #[derive(Debug)]
 pub(super) struct Counted {
     blobs: Arc<dyn ObjectStore>,
-    requests: AtomicU64,
+    requests: Requests,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Requests(Arc<AtomicU64>);
+
+impl Requests {
+    fn count(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Counted {
     pub(super) fn new(blobs: Arc<dyn ObjectStore>) -> Self {
-        Self { blobs, requests: AtomicU64::new(0) }
+        Self { blobs, requests: Requests::default() }
     }
 
     /// The calls since it was asked last.
     pub(super) fn take(&self) -> u64 {
-        self.requests.swap(0, Ordering::SeqCst)
-    }
-
-    fn count(&self) {
-        self.requests.fetch_add(1, Ordering::SeqCst);
+        self.requests.0.swap(0, Ordering::SeqCst)
     }
 }
 
@@ -43,7 +48,7 @@ impl fmt::Display for Counted {
 #[async_trait]
 impl ObjectStore for Counted {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
-        self.count();
+        self.requests.count();
         self.blobs.put_opts(path, payload, options).await
     }
 
@@ -52,32 +57,57 @@ impl ObjectStore for Counted {
         path: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.count();
-        self.blobs.put_multipart_opts(path, options).await
+        self.requests.count();
+        let upload = self.blobs.put_multipart_opts(path, options).await?;
+        Ok(Box::new(CountedUpload { upload, requests: self.requests.clone() }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
-        self.count();
+        self.requests.count();
         self.blobs.get_opts(path, options).await
     }
 
     fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
-        self.count();
+        self.requests.count();
         self.blobs.delete_stream(paths)
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.count();
+        self.requests.count();
         self.blobs.list(prefix)
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.count();
+        self.requests.count();
         self.blobs.list_with_delimiter(prefix).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.count();
+        self.requests.count();
         self.blobs.copy_opts(from, to, options).await
+    }
+}
+
+#[derive(Debug)]
+struct CountedUpload {
+    upload: Box<dyn MultipartUpload>,
+    requests: Requests,
+}
+
+#[async_trait]
+impl MultipartUpload for CountedUpload {
+    fn put_part(&mut self, part: PutPayload) -> UploadPart {
+        self.requests.count();
+        self.upload.put_part(part)
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.requests.count();
+        self.upload.complete().await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.requests.count();
+        self.upload.abort().await
     }
 }

@@ -78,6 +78,14 @@ macro_rules! pattern_tests {
                 edits_follow_each_other_without_a_read
                 what_lookups_and_queries_read_can_be_replaced
             }
+            costs {
+                of_logs
+                of_series
+                of_wide_entities
+                of_generations
+                of_large_entities
+                of_bulk_work
+            }
             heterogeneous {
                 rows_are_read_as_what_they_are
                 rows_are_read_by_closures

@@ -7,6 +7,7 @@ mod bent;
 pub mod bulk;
 mod company;
 pub mod compound;
+pub mod costs;
 mod counted;
 mod crowd;
 pub mod declared_bulk;

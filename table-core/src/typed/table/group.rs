@@ -171,8 +171,9 @@ impl<T: FromEntity> TableGroup<T> {
     /// Writes all or nothing; answers in the order of the group.
     ///
     /// One request, and before it one for each merge of a type in schema version 2 or later, and for each
-    /// insert-or-merge of such a type or one that tells itself by a property, to read the version, as many at once as [`with_concurrency`](Table::with_concurrency) allows. Dropped
-    /// before the answer, the group is done or undone as a whole.
+    /// insert-or-merge of such a type or one that tells itself by a property, to read the version, as many at once as
+    /// [`with_concurrency`](Table::with_concurrency) allows. Dropped before the answer, the group is done or undone
+    /// as a whole.
     ///
     /// # Errors
     /// The error of the first operation that failed, with its index; nothing was written. The group is

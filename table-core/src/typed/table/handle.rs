@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -97,7 +96,7 @@ impl<T: FromEntity> Table<T> {
     {
         let name = name.try_into().map_err(Into::into)?;
         Self::open(Shared {
-            store: share(store),
+            store: store.into_shared(),
             name,
             select: None,
             type_filter: None,
@@ -220,14 +219,6 @@ impl Shared {
 
     pub(super) fn changed(&self, key: &Key) -> Error {
         ErrorKind::PreconditionFailed { table: self.name.to_string(), key: key.to_string() }.into()
-    }
-}
-
-/// Wrapping a shared store again would box each of its futures twice.
-fn share<S: TableStore>(store: S) -> Arc<dyn TableStore> {
-    match (&store as &dyn Any).downcast_ref::<Arc<dyn TableStore>>() {
-        Some(shared) => Arc::clone(shared),
-        None => Arc::new(store),
     }
 }
 

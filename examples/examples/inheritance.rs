@@ -1,0 +1,92 @@
+//! Inheritance: the concrete types of one hierarchy in one table, read as an enum over their shared base.
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::prelude::*;
+
+/// The base: its properties stand in the entity of every concrete type.
+#[derive(Clone, Debug, PartialEq, PropertyGroup)]
+#[entity(rename_all = "PascalCase")]
+struct Person {
+    first_name: String,
+    last_name: String,
+    email: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Customer", partition_key = "{region}", row_key = "{number:06}", rename_all = "PascalCase")]
+struct Customer {
+    region: String,
+    number: u32,
+    #[entity(flatten)]
+    person: Person,
+    credit_limit: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", partition_key = "{region}", row_key = "{number:06}", rename_all = "PascalCase")]
+struct Employee {
+    region: String,
+    number: u32,
+    #[entity(flatten)]
+    person: Person,
+    department: String,
+}
+
+/// What the abstract class is elsewhere: one of its concrete types.
+#[derive(Debug, PartialEq, EntityResolver)]
+enum AnyPerson {
+    Customer(Customer),
+    Employee(Employee),
+}
+
+impl AnyPerson {
+    fn person(&self) -> &Person {
+        match self {
+            Self::Customer(customer) => &customer.person,
+            Self::Employee(employee) => &employee.person,
+        }
+    }
+}
+
+fn person(first: &str, last: &str) -> Person {
+    let email = format!("{}@contoso.com", first.to_lowercase());
+    Person { first_name: first.to_owned(), last_name: last.to_owned(), email }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> table_core::Result<()> {
+    let meter = RequestMeter::new();
+    let people = Table::<AnyPerson>::new(Metered::new(MemoryStore::new(), meter.clone()), "People")?;
+    let (customers, employees) = (people.view::<Customer>()?, people.view::<Employee>()?);
+    people.create_if_missing().await?;
+
+    let region = || "west".to_owned();
+    let ann = Customer { region: region(), number: 7, person: person("Ann", "Lee"), credit_limit: 5_000 };
+    let ken = Employee {
+        region: region(),
+        number: 8,
+        person: person("Ken", "Kwok"),
+        department: "Sales".to_owned(),
+    };
+    customers.insert(&ann).await?;
+    employees.insert(&ken).await?;
+
+    // One request for the people of a region, each as what it is, with its base at hand.
+    meter.reset();
+    let west = PartitionKey::new("west")?;
+    let all = people.query().partition(west.clone()).all().await?;
+    assert_eq!(meter.total(), 1);
+    assert_eq!(all, [AnyPerson::Customer(ann.clone()), AnyPerson::Employee(ken.clone())]);
+    let names: Vec<_> = all.iter().map(|any| any.person().first_name.as_str()).collect();
+    assert_eq!(names, ["Ann", "Ken"]);
+
+    // A property of the base is compared across the hierarchy.
+    let kwoks = Filter::eq(Customer::PERSON.field(Person::LAST_NAME).name(), "Kwok");
+    assert_eq!(people.query().partition(west.clone()).raw_filter(kwoks).count().await?, 1);
+
+    // A view of one concrete type leaves the others out, and refuses to read them.
+    assert_eq!(customers.query().partition(west).all().await?, [ann]);
+    assert!(customers.get(ken.entity_key()?.key()).await.is_err());
+    assert_eq!(people.get(ken.entity_key()?.key()).await?, Some(AnyPerson::Employee(ken)));
+    Ok(())
+}

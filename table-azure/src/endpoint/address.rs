@@ -1,0 +1,77 @@
+//! How the addresses of requests are written.
+
+use azure_core::http::Url;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use table_core::model::{Key, TableName};
+
+/// Everything but RFC 3986's unreserved characters is encoded: nothing on the way can read it in two ways.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// An address that is being written: path, then query. The server in it is parsed once, with the endpoint.
+pub(crate) struct Address<'a> {
+    url: Url,
+    query: String,
+    sas: Option<&'a str>,
+}
+
+impl<'a> Address<'a> {
+    pub(super) fn new(base: &Url, path: &str, sas: Option<&'a str>) -> Self {
+        let mut url = base.clone();
+        url.set_path(&[base.path(), path].concat());
+        Self { url, query: String::new(), sas }
+    }
+
+    /// Adds a query parameter, encoding its value.
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.separate();
+        self.query.push_str(name);
+        self.query.push('=');
+        self.query.extend(utf8_percent_encode(value, ENCODED));
+        self
+    }
+
+    pub(crate) fn with_some(self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    fn separate(&mut self) {
+        if !self.query.is_empty() {
+            self.query.push('&');
+        }
+    }
+
+    pub(crate) fn into_url(mut self) -> Url {
+        if let Some(sas) = self.sas {
+            self.separate();
+            self.query.push_str(sas);
+        }
+        if !self.query.is_empty() {
+            self.url.set_query(Some(&self.query));
+        }
+        self.url
+    }
+}
+
+/// `Table(PartitionKey='…',RowKey='…')`, quotes doubled, everything else encoded.
+pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
+    let mut path = String::with_capacity(64 + key.partition().len() + key.row().len());
+    path.push_str(table.as_str());
+    path.push_str("(PartitionKey='");
+    push_literal(&mut path, key.partition());
+    path.push_str("',RowKey='");
+    push_literal(&mut path, key.row());
+    path.push_str("')");
+    path
+}
+
+fn push_literal(path: &mut String, text: &str) {
+    for (n, part) in text.split('\'').enumerate() {
+        if n > 0 {
+            path.push_str("%27%27");
+        }
+        path.extend(utf8_percent_encode(part, ENCODED));
+    }
+}

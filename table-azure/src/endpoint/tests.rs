@@ -1,0 +1,65 @@
+use table_core::model::{Key, TableName};
+
+use super::*;
+
+fn key_path(partition: &str, row: &str) -> String {
+    entity_path(&TableName::new("T1x").unwrap(), &Key::new(partition, row).unwrap())
+}
+
+#[test]
+fn every_legal_character_of_a_key_is_encoded() {
+    assert_eq!(key_path("", ""), "T1x(PartitionKey='',RowKey='')");
+    assert_eq!(key_path("o'x", "a b"), "T1x(PartitionKey='o%27%27x',RowKey='a%20b')");
+    assert_eq!(key_path("50%", "%2F+&=\"<>"), "T1x(PartitionKey='50%25',RowKey='%252F%2B%26%3D%22%3C%3E')");
+    assert_eq!(key_path("é", "\u{1F600}"), "T1x(PartitionKey='%C3%A9',RowKey='%F0%9F%98%80')");
+    assert_eq!(key_path("..", "."), "T1x(PartitionKey='..',RowKey='.')");
+}
+
+#[test]
+fn parsing_the_address_changes_nothing() {
+    let endpoint = Endpoint::new("http://127.0.0.1:1/acc", None).unwrap();
+    let path = key_path("o'x%/".trim_end_matches('/'), "..");
+    let url = endpoint.write_to(&path).into_url();
+    assert_eq!(url.as_str(), format!("http://127.0.0.1:1/acc/{path}"));
+}
+
+#[test]
+fn the_sas_ends_every_query() {
+    let endpoint = Endpoint::from_sas_url("https://a.table.core.windows.net/?sv=1&sig=x%3D").unwrap();
+    let url = endpoint.read_from("T()").with("$top", "5").into_url();
+    assert_eq!(url.as_str(), "https://a.table.core.windows.net/T()?$top=5&sv=1&sig=x%3D");
+    assert!(!format!("{endpoint:?}").contains("sig"));
+}
+
+#[test]
+fn a_tables_sas_url_is_the_accounts() {
+    let endpoint = Endpoint::from_sas_url("http://127.0.0.1:1/acc/Orders?tn=orders&sig=x").unwrap();
+    assert_eq!(endpoint.write_to("T").into_url().as_str(), "http://127.0.0.1:1/acc/T?tn=orders&sig=x");
+}
+
+#[test]
+fn reads_can_go_to_the_secondary() {
+    for (primary, expected) in [
+        ("https://acc.table.core.windows.net", "https://acc-secondary.table.core.windows.net/T"),
+        ("http://127.0.0.1:10002/acc", "http://127.0.0.1:10002/acc-secondary/T"),
+        ("http://localhost:10002/acc/", "http://localhost:10002/acc-secondary/T"),
+        ("http://azurite.local:10002/acc", "http://azurite.local:10002/acc-secondary/T"),
+    ] {
+        let endpoint = Endpoint::new(primary, None).unwrap().reading(ReadFrom::Secondary, None).unwrap();
+        assert_eq!(endpoint.read_from("T").into_url().as_str(), expected);
+        assert!(!endpoint.write_to("T").into_url().as_str().contains("secondary"));
+    }
+}
+
+#[test]
+fn cosmos_is_known_by_its_host() {
+    assert!(Endpoint::new("https://a.table.cosmos.azure.com:443/", None).unwrap().cosmos);
+    assert!(!Endpoint::new("https://a.table.core.windows.net", None).unwrap().cosmos);
+}
+
+#[test]
+fn bad_endpoints_are_refused_without_their_query() {
+    for text in ["acc", "ftp://x", "https://x?sig=se7en", ""] {
+        assert!(!Endpoint::new(text, None).unwrap_err().to_string().contains("se7en"));
+    }
+}
