@@ -37,6 +37,7 @@ mod listing;
 pub mod patterns;
 pub mod queues;
 mod suite;
+mod trouble;
 
 pub use async_trait::async_trait;
 pub use azurite;

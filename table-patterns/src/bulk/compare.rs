@@ -4,6 +4,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use futures_util::{Stream, TryStreamExt};
 use sha2::{Digest, Sha256};
+use table_core::adapter::WRITE_ID_PROPERTY;
 use table_core::model::{Entity, Key, Properties, PropertyRef, TableName};
 use table_core::query::Query;
 use table_core::store::{KeyOrder, Result, TableStore};
@@ -22,7 +23,8 @@ pub struct Comparison {
     pub first: u64,
     /// Rows of the second.
     pub second: u64,
-    /// Whether they hold the same rows: keys, properties and types. ETags and times are each store's own.
+    /// Whether they hold the same rows: keys, properties and types. ETags, times and the
+    /// [ids of writes](WRITE_ID_PROPERTY) are each store's own.
     pub equal: bool,
     /// The first 100 differences, by key; none where a store does not sort.
     pub differences: Vec<Difference>,
@@ -115,7 +117,8 @@ fn packed(entity: &Entity) -> impl Iterator<Item = Vec<u8>> {
 }
 
 fn sorted(entity: &Entity) -> Vec<PropertyRef<'_>> {
-    let mut properties: Vec<_> = entity.properties().iter().collect();
+    let properties = entity.properties().iter();
+    let mut properties: Vec<_> = properties.filter(|p| p.name() != WRITE_ID_PROPERTY).collect();
     properties.sort_by_key(PropertyRef::name);
     properties
 }

@@ -12,8 +12,9 @@ use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
 
 /// Entities in a page that is copied.
 const PAGE: usize = 1000;
-/// What is read before it is written: entities and bytes of properties.
+/// Rows that are read before they are written, unless told otherwise.
 const WINDOW: usize = 10_000;
+/// The same in bytes of properties.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
 /// Copies a table, row by row as it is, between any two stores: memory, embedded, Azure.
@@ -51,8 +52,7 @@ pub struct CopyJob {
     name: Option<String>,
     options: BulkOptions,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
-    /// [`WINDOW`], except in tests.
-    pub(super) window: usize,
+    window: usize,
 }
 
 /// What a copy did.
@@ -94,6 +94,13 @@ impl CopyJob {
         self
     }
 
+    /// Reads and writes so many rows at a time, at least 1, instead of 10,000. A named job remembers how far it
+    /// came after each; fewer rows take less memory, and make smaller groups and more requests.
+    pub fn with_window(mut self, rows: usize) -> Self {
+        self.window = rows.max(1);
+        self
+    }
+
     /// Calls `report` with the number of rows copied so far, now and then.
     pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Box::new(report));
@@ -101,9 +108,10 @@ impl CopyJob {
     }
 
     /// Copies. One request a page of 1000, one a group of up to 100; with a name one more at the start and
-    /// at the end, and one per 10,000 rows.
+    /// at the end, and one per window of 10,000 rows ([`with_window`](Self::with_window)).
     ///
-    /// While some rows are written the next are read: at most 10,000 of each, or 16 MiB and a page, are in memory.
+    /// While the rows of a window are written the next are read: at most a window of each, or 16 MiB and a page, are in
+    /// memory.
     ///
     /// # Errors
     /// The stores', with what was written before left in place; a row that the target refuses, named.

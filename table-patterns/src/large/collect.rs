@@ -13,8 +13,12 @@ use table_core::typed::TableEntity;
 
 use super::place::directory;
 use super::reference::{Told, told};
+use super::staging::Uploads;
 use super::{BlobContext, LargeTable};
 use crate::blob::{self, blob_error};
+
+/// Older than any blob.
+const CENTURY: TimeDelta = TimeDelta::days(36_500);
 
 /// Whether a collection removes what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,9 @@ pub struct Collected {
     pub orphans: u64,
     /// Blobs that this library did not name; they stay.
     pub foreign: u64,
+    /// Files that an upload left whose process was killed; looked for where
+    /// [`LargeOptions::local_files`](super::LargeOptions::local_files) says where.
+    pub staged: u64,
 }
 
 /// Names that are looked at together.
@@ -52,7 +59,9 @@ impl<T: TableEntity> LargeTable<T> {
     ///
     /// One request for each entity with old blobs (of each page of names that its blobs are in), so many at once as the
     /// options say ([`LargeOptions::concurrency`](super::LargeOptions)); three for the blob store's time, one per page of
-    /// names and one per orphan. Run it as often as orphans may pile up; several at once do no harm.
+    /// names and one per orphan. Run it as often as orphans may pile up; several at once do no harm. Where blobs are
+    /// local files ([`with_local_files`](super::LargeOptions::with_local_files)), it looks for what killed uploads left,
+    /// too: one that is at work after all fails by that, and writes no row.
     ///
     /// # Errors
     /// The stores'. `grace` is not longer than the write deadline: it would take blobs of writes in flight. The table is
@@ -72,10 +81,14 @@ impl<T: TableEntity> LargeTable<T> {
     pub(super) async fn collect_older(&self, grace: Duration, mode: CollectMode) -> Result<Collected> {
         let directory = directory(&self.options().root, self.name())?;
         let now = blob::store_time(&**self.blobs(), &directory).await?;
-        let grace = TimeDelta::from_std(grace).unwrap_or(TimeDelta::MAX);
+        let grace = TimeDelta::from_std(grace).unwrap_or(CENTURY).min(CENTURY);
         let names = self.blobs().list(Some(&directory)).try_chunks(PAGE);
         let mut names = names.map_err(|error| blob_error(error.1));
         let mut found = Collected::default();
+        if let Some(files) = &self.options().local_files {
+            let uploads = Uploads { of: files.join(directory.as_ref()), before: now - grace, mode };
+            found.staged = uploads.collect().await?;
+        }
         while let Some(page) = names.try_next().await? {
             let (old, young): (Vec<_>, Vec<_>) =
                 page.into_iter().partition(|blob| now.signed_duration_since(blob.last_modified) >= grace);
@@ -170,6 +183,7 @@ impl Collected {
         self.young += other.young;
         self.orphans += other.orphans;
         self.foreign += other.foreign;
+        self.staged += other.staged;
     }
 }
 

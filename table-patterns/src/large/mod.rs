@@ -38,8 +38,9 @@
 //! The same holds for a machine that dies if the blob store has on disk what it acknowledged, as services have. **Local
 //! files do not by themselves**: open them as `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`, or a loss of
 //! power can leave a row without its blob. A process that dies while it writes a local file leaves a part of it in
-//! `…#1`, `…#2`, beside the blob: no listing shows these, so no collection removes them. Remove such files when they are
-//! older than the grace period. In S3, parts of an upload that was cut short are removed by a life-cycle rule.
+//! `…#1`, `…#2`, beside the blob: no listing shows these. [`LargeOptions::with_local_files`] says where they are, and
+//! collections remove those that are older than the grace period. In S3, parts of an upload that was cut short are
+//! removed by a life-cycle rule.
 //!
 //! # Cost in requests
 //!
@@ -79,6 +80,7 @@ mod rewrite;
 mod rewrite_row;
 mod row;
 mod scrub;
+mod staging;
 mod stream;
 mod table;
 

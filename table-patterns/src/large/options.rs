@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct LargeOptions {
     pub concurrency: usize,
     /// Times that a write without a version tries when others are faster; 10 unless told otherwise.
     pub attempts: u32,
+    /// Where the blobs are files of this machine: the directory that the `LocalFileSystem` was opened with.
+    pub local_files: Option<PathBuf>,
 }
 
 impl Default for LargeOptions {
@@ -29,6 +32,7 @@ impl Default for LargeOptions {
             write_deadline: Duration::from_secs(3600),
             concurrency: 8,
             attempts: 10,
+            local_files: None,
         }
     }
 }
@@ -59,6 +63,14 @@ impl LargeOptions {
     #[must_use]
     pub const fn with_concurrency(mut self, blobs: usize) -> Self {
         self.concurrency = blobs;
+        self
+    }
+
+    /// Says that the blobs are files below this directory, the one given to `LocalFileSystem::new_with_prefix`:
+    /// collections then remove what uploads left whose processes were killed, too.
+    #[must_use]
+    pub fn with_local_files(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.local_files = Some(directory.into());
         self
     }
 

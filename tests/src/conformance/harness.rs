@@ -48,13 +48,16 @@ pub struct Scale {
     pub tasks: usize,
     /// Tables of a long listing.
     pub tables: usize,
+    /// How often each path of several requests gets into each kind of trouble, at requests that a seed
+    /// draws; `None`: once at every request.
+    pub troubles: Option<usize>,
 }
 
 impl Scale {
     /// For stores without a network: several full pages of everything.
-    pub const FULL: Self = Self { rows: 2500, steps: 3000, tasks: 64, tables: 1100 };
+    pub const FULL: Self = Self { rows: 2500, steps: 3000, tasks: 64, tables: 1100, troubles: None };
     /// For stores that take milliseconds to answer.
-    pub const MODERATE: Self = Self { rows: 1100, steps: 200, tasks: 16, tables: 5 };
+    pub const MODERATE: Self = Self { rows: 1100, steps: 200, tasks: 16, tables: 5, troubles: Some(1) };
 }
 
 /// One behaviour's view of the backend: its store, and tables of its own.

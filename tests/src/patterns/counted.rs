@@ -33,6 +33,11 @@ impl Counted {
         Self { blobs, requests: Requests::default() }
     }
 
+    /// All calls since then.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.0.load(Ordering::SeqCst)
+    }
+
     /// The calls since it was asked last.
     pub(super) fn take(&self) -> u64 {
         self.requests.0.swap(0, Ordering::SeqCst)

@@ -16,6 +16,11 @@ macro_rules! pattern_tests {
                 copies_go_there_and_back
                 a_delete_that_dies_is_run_again
             }
+            bulk_crashes {
+                writes_are_run_again
+                writes_under_retries_are_done_once
+                copies_go_on_where_they_were
+            }
             log_blobs {
                 records_are_read_by_time
                 raw_json_is_one_record
@@ -40,6 +45,10 @@ macro_rules! pattern_tests {
                 orphans_are_collected
                 a_table_is_dropped_with_its_blobs
                 clocks_are_collected
+            }
+            large_crashes {
+                writes_are_whole_or_not_there
+                collections_are_run_again
             }
             declared_bulk {
                 groups_hold_entities_with_their_entries
@@ -111,6 +120,14 @@ macro_rules! pattern_tests {
                 what_is_forgotten_is_read_again
                 types_share_a_base
             }
+            streams {
+                queries_hold_a_page
+                merged_buckets_hold_two_pages_each
+                large_values_are_read_as_they_are_taken
+                large_values_are_sent_as_they_come
+                bulk_writes_read_as_they_write
+                copies_read_a_window_ahead
+            }
             time_slice_trouble {
                 a_name_in_deletion_is_waited_for
                 or_another_generation_is_started
@@ -135,6 +152,10 @@ macro_rules! pattern_tests {
                 are_built_while_writers_go_on
                 are_repaired_by_a_scrub
             }
+            index_crashes {
+                writes_are_finished_by_workers (virtual_time)
+                writes_are_finished_by_a_sweep (virtual_time)
+            }
             index_order {
                 that_is_missing_is_refused_or_made_by_the_client
                 that_is_missing_leaves_nothing_to_merge
@@ -158,6 +179,15 @@ macro_rules! pattern_tests {
                 a_removed_index_is_dropped (virtual_time)
                 an_index_is_rebuilt (virtual_time)
                 a_scrub_goes_on_from_text (virtual_time)
+            }
+            queue_crashes {
+                sends_are_made_or_not (virtual_time)
+                receives_go_on_elsewhere (virtual_time)
+                receives_beside_others_go_on_elsewhere (virtual_time)
+                receives_under_retries_hand_out_all (virtual_time)
+                renewals_keep_the_message (virtual_time)
+                deletes_are_made_or_not (virtual_time)
+                what_is_put_back_is_there_once (virtual_time)
             }
             log_tail {
                 the_newest_come_first

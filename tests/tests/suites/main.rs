@@ -12,3 +12,4 @@ mod eventual;
 mod memory;
 mod patterns;
 mod queues;
+mod staging;

@@ -99,43 +99,6 @@ async fn an_interrupted_copy_goes_on_where_it_was() -> Result<()> {
     Ok(())
 }
 
-/// Small windows, so that every request of a copy can be the last.
-#[tokio::test]
-async fn a_copy_that_dies_at_any_request_goes_on() -> Result<()> {
-    const FEW: usize = 700;
-    let from = Rig::new().await?;
-    let writes: Vec<_> = (0..FEW).map(|n| from.insert(&format!("p{}", n % 3), n)).collect();
-    BulkWriter::new(from.store.clone()).write(stream::iter(writes)).await?;
-    let small = |to: &Rig| {
-        let mut job = job(&from, to).resumable("from the old account");
-        job.window = 200;
-        job
-    };
-    let (mut crashes, mut resumed) = (0, 0);
-    for (in_source, point) in [false, true].into_iter().flat_map(|s| CrashPoint::ALL.map(|p| (s, p))) {
-        for request in 1.. {
-            let to = Rig::new().await?;
-            let faults = if in_source { &from.faults } else { &to.faults };
-            faults.crash_at(request, point);
-            let died = small(&to).run().await;
-            let case = format!("dead at {request} of the source: {in_source}, {point:?}");
-            assert_eq!(died.is_err(), faults.is_crashed(), "{case}");
-            let crashed = faults.is_crashed();
-            faults.heal();
-            let report = small(&to).run().await?;
-            assert_eq!(report.rows, FEW as u64, "{case}");
-            assert!(small(&to).verify().await?.equal, "{case}");
-            if !crashed {
-                break;
-            }
-            crashes += 1;
-            resumed += u32::from(report.resumed > 0);
-        }
-    }
-    assert!(crashes > 2 * (4 + 12) && resumed > 10, "{crashes} crashes, {resumed} resumed");
-    Ok(())
-}
-
 #[tokio::test]
 async fn a_table_can_be_copied_under_another_name() -> Result<()> {
     let from = source().await?;

@@ -1,0 +1,340 @@
+//! Typed writes of indexed tables in trouble: at any request the process dies, or the request or its answer is lost.
+//! After recovery every index is what the entities say, and what was said of a write is so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use table_core::Result;
+use table_core::adapter::Faulty;
+use table_core::model::{SYSTEM_PREFIX, Ticks};
+use table_core::prelude::*;
+use table_core::queue::WorkQueue as _;
+use table_patterns::clock::TokioClock;
+use table_patterns::index::{Index, IndexOptions, IndexedTable, Placement, ScrubMode, Shape};
+use table_patterns::journal::{Change, Recovery};
+use table_patterns::queue::{QueueOptions, TableQueue};
+use tokio::time::sleep;
+
+use crate::Harness;
+use crate::trouble::{Play, trouble};
+
+/// Found by e-mail address in the department, by city and by badge elsewhere. The age is in no declared index.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Employee", rename_all = "PascalCase")]
+#[index(email, row_key = "email_{email}", unique = "partition")]
+#[index(city, partition_key = "city_{city}", row_key = "{department}_{id:06}")]
+#[index(badge, partition_key = "badge_{badge:04}", row_key = "badge", unique = "table")]
+struct Employee {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "empid_{:06}")]
+    id: u32,
+    email: String,
+    city: String,
+    badge: Option<u32>,
+    age: i32,
+}
+
+/// Another type in the same partition.
+#[derive(Debug, TableEntity)]
+#[entity(type = "Department", rename_all = "PascalCase", row_key = "department")]
+struct Department {
+    #[partition_key]
+    name: String,
+    manager: String,
+}
+
+fn employee(id: u32, city: &str) -> Employee {
+    let (department, email) = ("Sales".to_owned(), format!("{id}@x"));
+    Employee { department, id, email, city: city.to_owned(), badge: Some(id), age: 40 }
+}
+
+fn key(id: u32) -> EntityKey<Employee> {
+    Employee::key("Sales", id).expect("a legal key")
+}
+
+/// What a program knows beyond the declared indexes: they hold the age, and the other type's manager.
+fn more() -> Vec<Index> {
+    let age = Index::keyed("age", Placement::OtherPartition, "age_{Age:03}", "{PartitionKey}_{RowKey}");
+    let ages = Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
+    let manager = Index::keyed("manager", Placement::OtherPartition, "manager_{Manager}", "{PartitionKey}");
+    vec![
+        age.expect("a template"),
+        ages.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] }),
+        manager.expect("a template"),
+    ]
+}
+
+/// The entries of all indexes are in one table, and the tickets in another.
+struct Company {
+    employees: IndexedTable<Employee>,
+    queue: Arc<TableQueue>,
+}
+
+struct World {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    tickets: TableName,
+    clock: TokioClock,
+    more: bool,
+}
+
+impl World {
+    async fn new(harness: &Harness, more: bool) -> Self {
+        let (store, table, tickets) = (harness.store().clone(), harness.unused_name(), harness.unused_name());
+        let world = Self { store, table, tickets, clock: TokioClock::starting_at(Ticks::now()), more };
+        let founder = world.open(world.store.clone()).await;
+        for employee in before() {
+            founder.employees.insert(&employee).await.expect("a new employee");
+        }
+        world
+    }
+
+    async fn open(&self, store: Arc<dyn TableStore>) -> Company {
+        let mut of_queue = QueueOptions::default();
+        of_queue.clock = Arc::new(self.clock);
+        let queue = TableQueue::open_with(store.clone(), self.tickets.as_str(), "journal", of_queue).await;
+        let queue = Arc::new(queue.expect("a queue"));
+        let mut options = IndexOptions::local();
+        options.queue = Some(queue.clone());
+        let more = if self.more { more() } else { Vec::new() };
+        let employees = IndexedTable::open_with(store, self.table.clone(), more, options).await;
+        Company { employees: employees.expect("indexes that make sense"), queue }
+    }
+
+    async fn troubled(&self, play: &Play<'_>) -> Company {
+        self.open(Arc::new(Faulty::new(self.store.clone(), play.faults.clone()))).await
+    }
+
+    /// The employees, once all has come to rest and every index is what they are.
+    async fn at_rest(&self, play: &Play<'_>, recovery: Recover) -> Vec<Employee> {
+        let company = self.open(self.store.clone()).await;
+        if recovery == Recover::BySweep {
+            company.sweep(&self.table).await;
+        }
+        company.work().await;
+        assert!(company.queue.peek(1).await.expect("a queue").is_empty(), "{play}: a ticket is left");
+        company.sweep(&self.table).await;
+        company.sweep(&self.table).await;
+        self.check(play, &company).await;
+        company.employees.table().query().all().await.expect("employees")
+    }
+
+    async fn check(&self, play: &Play<'_>, company: &Company) {
+        let journal = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_"));
+        let left = self.store.query_all(&self.table, &Query::new().with_filter(journal)).await;
+        let left = left.expect("rows");
+        assert!(left.is_empty(), "{play}: {left:?} are left");
+        let more = if self.more { ["age", "ages", "manager"].as_slice() } else { &[] };
+        for index in ["email", "city", "badge"].iter().chain(more) {
+            let scrub = company.employees.entities().scrub(index, ScrubMode::Report).await.expect("an index");
+            assert_eq!((scrub.dangling, scrub.missing, scrub.taken), (0, 0, 0), "{play}: {index}");
+        }
+        let pending = Filter::eq("OwnerPending", true);
+        let pending = self.store.query_all(&self.table, &Query::new().with_filter(pending)).await;
+        assert!(pending.expect("rows").is_empty(), "{play}: a reservation is left");
+    }
+}
+
+impl Company {
+    /// Works on tickets as long as any come.
+    async fn work(&self) {
+        for _ in 0..20 {
+            sleep(Duration::from_secs(4)).await;
+            let worker = Recovery::new(&*self.queue, vec![self.employees.entities().journal()]);
+            if worker.run_once(32).await.expect("a queue") == 0 {
+                break;
+            }
+        }
+        sleep(Duration::from_secs(60)).await;
+    }
+
+    async fn sweep(&self, unique: &TableName) {
+        let journal = self.employees.entities().journal();
+        journal.sweep(std::slice::from_ref(unique), Duration::ZERO).await.expect("a sweep");
+    }
+}
+
+/// Who finds what was left: a worker by its ticket, or a sweep before any worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recover {
+    ByWorkers,
+    BySweep,
+}
+
+fn before() -> Vec<Employee> {
+    vec![employee(1, "oslo"), employee(2, "oslo")]
+}
+
+type Act = for<'a> fn(&'a Company) -> BoxFuture<'a, Result<()>>;
+
+/// A write, and what it makes of those who are there.
+struct Path {
+    name: &'static str,
+    /// Whether there are indexes that the type does not declare.
+    more: bool,
+    act: Act,
+    after: fn() -> Vec<Employee>,
+}
+
+const PATHS: [Path; 11] = [
+    Path {
+        name: "insert",
+        more: false,
+        act: |company| async { company.employees.insert(&employee(3, "rome")).await.map(drop) }.boxed(),
+        after: || [before(), vec![employee(3, "rome")]].concat(),
+    },
+    Path { name: "update", more: false, act: update, after: || vec![moved(), employee(2, "oslo")] },
+    Path {
+        name: "upsert",
+        more: false,
+        act: |company| async { company.employees.upsert(&moved()).await.map(drop) }.boxed(),
+        after: || vec![moved(), employee(2, "oslo")],
+    },
+    Path {
+        name: "delete",
+        more: false,
+        act: |company| async { company.employees.delete(key(1)).await.map(drop) }.boxed(),
+        after: || vec![employee(2, "oslo")],
+    },
+    Path { name: "merge", more: false, act: merge, after: || vec![older(), employee(2, "oslo")] },
+    Path {
+        name: "merge with more indexes",
+        more: true,
+        act: merge,
+        after: || vec![older(), employee(2, "oslo")],
+    },
+    Path {
+        name: "update with more indexes",
+        more: true,
+        act: update,
+        after: || vec![moved(), employee(2, "oslo")],
+    },
+    Path {
+        name: "insert of a group",
+        more: false,
+        act: |company| {
+            async {
+                company.employees.insert_group(&[employee(3, "rome"), employee(4, "oslo")]).await.map(drop)
+            }
+            .boxed()
+        },
+        after: || [before(), vec![employee(3, "rome"), employee(4, "oslo")]].concat(),
+    },
+    Path {
+        name: "group",
+        more: true,
+        act: |company| {
+            async {
+                let [one, two] = [
+                    company.employees.get_existing(key(1)).await?,
+                    company.employees.get_existing(key(2)).await?,
+                ];
+                let mut group = company.employees.group(Employee::partition("Sales")?);
+                group.insert(&employee(3, "rome"))?.replace(&one, &moved())?.delete(&two)?;
+                group.commit().await.map(drop)
+            }
+            .boxed()
+        },
+        after: || vec![moved(), employee(3, "rome")],
+    },
+    Path {
+        name: "group of several types",
+        more: true,
+        act: several_types,
+        after: || vec![moved(), employee(2, "oslo"), employee(3, "rome")],
+    },
+    Path { name: "taken", more: false, act: taken, after: before },
+];
+
+fn moved() -> Employee {
+    Employee { badge: Some(9), ..employee(1, "rome") }
+}
+
+fn older() -> Employee {
+    Employee { age: 41, ..employee(1, "oslo") }
+}
+
+fn update(company: &Company) -> BoxFuture<'_, Result<()>> {
+    async {
+        let change = |employee: &mut Employee| {
+            *employee = moved();
+            Ok(())
+        };
+        company.employees.update(key(1), change).await.map(drop)
+    }
+    .boxed()
+}
+
+fn merge(company: &Company) -> BoxFuture<'_, Result<()>> {
+    async { company.employees.merge(key(1), &Employee::patch().age(41), IfMatch::Any).await.map(drop) }
+        .boxed()
+}
+
+/// A department comes, with an employee, and another employee moves.
+fn several_types(company: &Company) -> BoxFuture<'_, Result<()>> {
+    async {
+        let entities = company.employees.entities();
+        let department = Department { name: "Sales".to_owned(), manager: "ken".to_owned() };
+        let old = entities.get_existing(key(1).key()).await?;
+        let changes = [
+            Change::insert(department.to_entity()?),
+            Change::replace(old.into_inner(), moved().to_entity()?),
+            Change::insert(employee(3, "rome").to_entity()?),
+        ];
+        entities.write(&changes).await.map(drop)
+    }
+    .boxed()
+}
+
+fn taken(company: &Company) -> BoxFuture<'_, Result<()>> {
+    async {
+        let second = Employee { badge: Some(2), ..employee(3, "rome") };
+        match company.employees.insert(&second).await {
+            Err(error) if error.is_unique_violation() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+    .boxed()
+}
+
+async fn write_in_trouble(harness: &Harness, recovery: Recover) {
+    for Path { name, more, act, after } in PATHS {
+        trouble(harness, &format!("{name}, recovered {recovery:?}"), async |play| {
+            let world = World::new(harness, more).await;
+            let company = world.troubled(play).await;
+            play.begin();
+            let told = act(&company).await;
+            play.end();
+            drop(company);
+            assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
+            let (found, after) = (world.at_rest(play, recovery).await, after());
+            match told {
+                Ok(()) => assert_eq!(found, after, "{play}: an acknowledged write is lost"),
+                Err(error) if error.outcome() == Outcome::NotApplied => {
+                    assert_eq!(found, before(), "{play}: it was written in spite of {error}");
+                }
+                Err(_) => assert!(found == before() || found == after, "{play}: {found:?}"),
+            }
+            if name == "group of several types" {
+                let department = Key::new("Sales", "department").expect("a legal key");
+                let department =
+                    world.store.get(&world.table, &department, None).await.expect("the store works");
+                assert_eq!(department.is_some(), found == after, "{play}: half a group");
+            }
+        })
+        .await;
+    }
+}
+
+/// By workers, each of whom finds a write by its ticket.
+pub async fn writes_are_finished_by_workers(harness: &Harness) {
+    write_in_trouble(harness, Recover::ByWorkers).await;
+}
+
+/// By a sweep, which looks for what was left.
+pub async fn writes_are_finished_by_a_sweep(harness: &Harness) {
+    write_in_trouble(harness, Recover::BySweep).await;
+}

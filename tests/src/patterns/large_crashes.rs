@@ -1,0 +1,227 @@
+//! Large entities in trouble: at any request to the table or to the blobs the process dies, or the request or
+//! its answer is lost. After a collection every row has its blobs, and no blob is without a row.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, TryStreamExt as _, stream};
+use object_store::path::Path as BlobPath;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
+use table_core::model::{ETag, IfMatch, TableName};
+use table_core::store::{Outcome, Result, TableStore};
+use table_core::typed::TableEntity;
+use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
+
+use crate::Harness;
+use crate::trouble::{FaultyBlobs, Play, trouble};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Report", rename_all = "PascalCase")]
+struct Report {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    number: u32,
+    title: String,
+    #[large(over = 10)]
+    text: String,
+    #[large(over = 10)]
+    picture: Option<Vec<u8>>,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+fn report(text: &str, picture: Option<Vec<u8>>) -> Report {
+    let (department, title) = ("Sales & Co".to_owned(), "T".to_owned());
+    Report { department, number: 1, title, text: text.to_owned(), picture, etag: None }
+}
+
+/// What is there first, in two blobs.
+fn first() -> Report {
+    report("a text that does not stay in its row", Some(vec![255; 100]))
+}
+
+fn other() -> Report {
+    report("another text that does not stay in its row", Some(vec![1; 50]))
+}
+
+fn small() -> Report {
+    report("x", None)
+}
+
+/// More than a part of an upload.
+fn film() -> Vec<u8> {
+    vec![3; 8 * 1024 * 1024 + 1]
+}
+
+type Reports = LargeTable<Report>;
+type Act = for<'a> fn(&'a Reports) -> BoxFuture<'a, Result<()>>;
+
+/// A write: what is there before, what it does, and what is there after.
+type Write = (&'static str, Option<fn() -> Report>, Act, Option<fn() -> Report>);
+
+const WRITES: [Write; 8] = [
+    ("insert", None, |reports| async { reports.insert(&other()).await.map(drop) }.boxed(), Some(other)),
+    ("upsert of a new one", None, upsert, Some(other)),
+    ("upsert", Some(first), upsert, Some(other)),
+    (
+        "replace",
+        Some(first),
+        |reports| async { reports.replace_if(&other(), IfMatch::Any).await.map(drop) }.boxed(),
+        Some(other),
+    ),
+    (
+        "shrink",
+        Some(first),
+        |reports| async { reports.insert_or_replace(&small()).await.map(drop) }.boxed(),
+        Some(small),
+    ),
+    ("update", Some(first), update, Some(|| Report { text: other().text, ..first() })),
+    (
+        "delete",
+        Some(first),
+        |reports| async { reports.delete(first().entity_key()?, IfMatch::Any).await }.boxed(),
+        None,
+    ),
+    ("stream", Some(first), put_stream, Some(|| Report { picture: Some(film()), ..first() })),
+];
+
+fn upsert(reports: &Reports) -> BoxFuture<'_, Result<()>> {
+    async { reports.insert_or_replace(&other()).await.map(drop) }.boxed()
+}
+
+fn update(reports: &Reports) -> BoxFuture<'_, Result<()>> {
+    async {
+        let change = |report: &mut Report| {
+            report.text = other().text;
+            Ok(())
+        };
+        reports.update(first().entity_key()?, change).await.map(drop)
+    }
+    .boxed()
+}
+
+fn put_stream(reports: &Reports) -> BoxFuture<'_, Result<()>> {
+    async {
+        let content = stream::iter([Ok(Bytes::from(film()))]);
+        reports.put_stream(first().entity_key()?, Report::PICTURE, content, IfMatch::Any).await.map(drop)
+    }
+    .boxed()
+}
+
+/// The stores of all processes.
+struct Rig {
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    blobs: Arc<dyn ObjectStore>,
+}
+
+impl Rig {
+    async fn new(harness: &Harness, before: Option<fn() -> Report>) -> Self {
+        let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
+        let rig = Self { store, table, blobs: harness.blobs().await };
+        if let Some(before) = before {
+            rig.reports(&rig.blobs, LargeOptions::default()).insert(&before()).await.expect("a new report");
+        }
+        rig
+    }
+
+    fn reports(&self, blobs: &Arc<dyn ObjectStore>, options: LargeOptions) -> Reports {
+        let (store, blobs) = (self.store.clone(), blobs.clone());
+        LargeTable::open_with(store, self.table.clone(), blobs, options).expect("a table")
+    }
+
+    /// The reports of a process whose requests go wrong as they are told.
+    async fn troubled(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
+        let store = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
+        let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()).await);
+        LargeTable::open_with(store, self.table.clone(), blobs, options).expect("a table")
+    }
+
+    /// Waits until whatever is written later is younger, by the clock of the blobs, than all that is there.
+    async fn let_blobs_grow_old(&self) {
+        let (before, mut pause) = (self.now().await, Duration::from_millis(1));
+        while self.now().await <= before {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(300));
+        }
+    }
+
+    async fn now(&self) -> DateTime<Utc> {
+        let path = BlobPath::from("now");
+        self.blobs.put(&path, "".into()).await.expect("a blob");
+        self.blobs.head(&path).await.expect("a blob").last_modified
+    }
+
+    /// The entity, from stores that have come to rest: what a collection by a process of today finds left over goes.
+    async fn at_rest(&self, case: &Play<'_>) -> Option<Report> {
+        self.let_blobs_grow_old().await;
+        collect(&self.reports(&self.blobs, hasty())).await.expect("the stores work");
+        let reports = self.reports(&self.blobs, LargeOptions::default());
+        let scrub = reports.scrub().await.expect("the stores work");
+        assert_eq!(scrub.missing, [], "{case}: a row refers to a blob that is gone");
+        let left: Vec<_> =
+            self.blobs.list(Some(&BlobPath::from("large"))).try_collect().await.expect("names");
+        assert_eq!(left.len() as u64, scrub.references, "{case}: {left:?} are left");
+        let read = reports.get(first().entity_key().expect("a key")).await.expect("the stores work");
+        read.map(|read| Report { etag: None, ..read })
+    }
+}
+
+/// Nobody writes while the blobs are collected.
+fn hasty() -> LargeOptions {
+    LargeOptions::default().with_write_deadline(Duration::ZERO)
+}
+
+async fn collect(reports: &Reports) -> Result<()> {
+    reports.collect(Duration::from_nanos(1), CollectMode::Remove).await.map(drop)
+}
+
+/// The entity is as it was or as it should be: as it should be if that was said, as it was if it was said that
+/// nothing was written.
+pub async fn writes_are_whole_or_not_there(harness: &Harness) {
+    for (name, before, act, after) in WRITES {
+        trouble(harness, name, async |play| {
+            let rig = Rig::new(harness, before).await;
+            let reports = rig.troubled(&play.faults, LargeOptions::default()).await;
+            play.begin();
+            let told = act(&reports).await;
+            play.end();
+            assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
+            let (before, after) = (before.map(|before| before()), after.map(|after| after()));
+            let found = rig.at_rest(play).await;
+            match told {
+                Ok(()) => assert!(found == after, "{play}: what was written is not there"),
+                Err(error) if error.outcome() == Outcome::NotApplied => {
+                    assert!(found == before, "{play}: it was written in spite of {error}");
+                }
+                Err(_) => assert!(found == before || found == after, "{play}: it is neither"),
+            }
+        })
+        .await;
+    }
+}
+
+/// A collection that is cut short takes only what no row refers to, and another takes the rest.
+pub async fn collections_are_run_again(harness: &Harness) {
+    trouble(harness, "collect", async |play| {
+        let rig = Rig::new(harness, Some(first)).await;
+        let faults = FaultInjector::new(0);
+        let dying = rig.troubled(&faults, LargeOptions::default()).await;
+        // Read, two blobs, and the row that is not written.
+        faults.crash_at(4, CrashPoint::Before);
+        dying.replace_if(&other(), IfMatch::Any).await.expect_err("it is dead");
+        rig.let_blobs_grow_old().await;
+        let reports = rig.troubled(&play.faults, hasty()).await;
+        play.begin();
+        let told = collect(&reports).await;
+        play.end();
+        assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
+        assert!(rig.at_rest(play).await == Some(first()), "{play}: the entity is another");
+    })
+    .await;
+}

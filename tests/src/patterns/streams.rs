@@ -1,0 +1,195 @@
+//! Streams hold a bounded number of pages, values or operations, however many there are and however slowly they
+//! are taken.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use table_core::Result;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, IfMatch, TableName};
+use table_core::query::Query;
+use table_core::store::{Operation, TableStore, TableStoreExt as _};
+use table_core::typed::TableEntity;
+use table_patterns::bulk::{BulkOptions, BulkWriter, CopyJob, scan_partitions, split_partitions};
+use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::spread::SpreadTable;
+use tokio::task::yield_now;
+
+use super::bent::Bent;
+use super::counted::Counted;
+use crate::Harness;
+
+const ROWS: usize = 240;
+const PAGE: usize = 10;
+
+fn row(n: usize) -> Entity {
+    Entity::new(["a", "b", "c"][n % 3], format!("{n:04}")).expect("a legal key")
+}
+
+fn inserts(
+    table: &TableName,
+    rows: usize,
+) -> impl Iterator<Item = Result<(TableName, Operation)>> + Send + use<> {
+    let table = table.clone();
+    (0..rows).map(move |n| Ok((table.clone(), Operation::Insert(row(n)))))
+}
+
+async fn fill(harness: &Harness) -> TableName {
+    let table = harness.table().await.name().clone();
+    let writer = BulkWriter::new(harness.store().clone());
+    let written = writer.write(stream::iter(inserts(&table, ROWS))).await.expect("the store works");
+    assert_eq!(written.written, ROWS as u64);
+    table
+}
+
+/// A store that answers in small pages, which are counted.
+fn paged(harness: &Harness) -> (Arc<dyn TableStore>, RequestMeter) {
+    let meter = RequestMeter::new();
+    let metered = Arc::new(Metered::new(harness.store().clone(), meter.clone()));
+    (Arc::new(Bent::in_pages_of(PAGE, metered)), meter)
+}
+
+/// Takes item after item, and looks each time at how much was begun; how many there were, and the most that was
+/// begun and not taken.
+async fn most_ahead<T>(items: impl Stream<Item = Result<T>>, begun: impl Fn() -> usize) -> (usize, usize) {
+    let (mut items, mut taken, mut most) = (std::pin::pin!(items), 0, 0);
+    while let Some(item) = items.next().await {
+        item.expect("the stores work");
+        most = most.max(begun().saturating_sub(taken));
+        taken += 1;
+        // Whatever reads ahead by itself has time to do so.
+        yield_now().await;
+    }
+    (taken, most)
+}
+
+/// Of each range that is read at once a page is held, and none that is not asked for.
+pub async fn queries_hold_a_page(harness: &Harness) {
+    let table = fill(harness).await;
+    let (store, meter) = paged(harness);
+    let rows = store.query_stream(table.clone(), Query::new());
+    let ahead = most_ahead(rows, || meter.total() as usize * PAGE).await;
+    assert_eq!(ahead, (ROWS, PAGE));
+
+    meter.reset();
+    let ranges = split_partitions(["b", "c"]);
+    let rows = scan_partitions(store.clone(), &table, &Query::new(), ranges, 2);
+    let (taken, most) = most_ahead(rows, || meter.total() as usize * PAGE).await;
+    // The last page of a range may be empty.
+    assert!(taken == ROWS && most <= (2 + 3) * PAGE, "{most} of {taken} rows were held");
+}
+
+const BUCKETS: usize = 4;
+
+#[derive(Debug, TableEntity)]
+#[entity(type = "Reading")]
+struct Reading {
+    #[partition_key(spread = 4)]
+    day: String,
+    #[row_key(format = "{:04}")]
+    number: u32,
+}
+
+/// Of each bucket that is merged two pages are held.
+pub async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
+    let (store, meter) = paged(harness);
+    let table = harness.table().await.name().clone();
+    let readings = SpreadTable::<Reading>::open(store, table).expect("a table");
+    for number in 0..ROWS as u32 {
+        readings.insert(&Reading { day: "monday".to_owned(), number }).await.expect("a new reading");
+    }
+    meter.reset();
+    let merged = readings.read(Reading::partition("monday").expect("a key"), |query| query);
+    let (taken, most) = most_ahead(merged, || meter.total() as usize * PAGE).await;
+    // The last page of a bucket is not full.
+    assert!(taken == ROWS && most <= (2 * BUCKETS + BUCKETS) * PAGE, "{most} of {taken} rows were held");
+}
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Film")]
+struct Film {
+    #[partition_key]
+    year: u32,
+    #[row_key]
+    number: u32,
+    #[large(over = 10)]
+    pictures: Vec<u8>,
+}
+
+const AT_ONCE: usize = 3;
+
+/// Large values are read so many at once, and the next ones when those are taken.
+pub async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
+    let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
+    let blobs = Arc::new(Counted::new(harness.blobs().await));
+    let options = LargeOptions::default().with_concurrency(AT_ONCE);
+    let films = LargeTable::<Film>::open_with(store, table, blobs.clone(), options).expect("a table");
+    for number in 0..12 {
+        films.insert(&Film { year: 1895, number, pictures: vec![1; 100_000] }).await.expect("a new film");
+    }
+    let before = blobs.requests();
+    let begun = || (blobs.requests() - before) as usize;
+    let (taken, most) = most_ahead(films.load(films.rows().stream()), begun).await;
+    assert!(taken == 12 && most <= AT_ONCE, "{most} values were held");
+}
+
+/// What a stream brings is sent a part at a time.
+pub async fn large_values_are_sent_as_they_come(harness: &Harness) {
+    const PART: usize = 8 * 1024 * 1024;
+    const PIECE: usize = 1024 * 1024;
+    let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
+    let blobs = Arc::new(Counted::new(harness.blobs().await));
+    let films = LargeTable::<Film>::open(store, table, blobs.clone()).expect("a table");
+    let film = Film { year: 1895, number: 1, pictures: Vec::new() };
+    films.insert(&film).await.expect("a new film");
+    let most = Arc::new(AtomicUsize::new(0));
+    let (seen, counted) = (most.clone(), blobs.clone());
+    let pieces = stream::iter(0..2 * PART / PIECE + 2).map(move |n| {
+        // The first request begins the upload.
+        let parts = (counted.requests() as usize).saturating_sub(1);
+        seen.fetch_max((n + 1) * PIECE - (parts * PART).min((n + 1) * PIECE), Ordering::SeqCst);
+        Ok(Bytes::from(vec![2; PIECE]))
+    });
+    films
+        .put_stream(film.entity_key().expect("a key"), Film::PICTURES, pieces, IfMatch::Any)
+        .await
+        .expect("a film");
+    let most = most.load(Ordering::SeqCst);
+    assert!((PART..=2 * PART).contains(&most), "{most} bytes were held");
+}
+
+/// A bulk write reads no more than may wait and be under way.
+pub async fn bulk_writes_read_as_they_write(harness: &Harness) {
+    const WAITING: usize = 20;
+    let table = harness.table().await.name().clone();
+    let read = Arc::new(AtomicUsize::new(0));
+    let counted = read.clone();
+    let input = stream::iter(inserts(&table, ROWS)).inspect(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    let options = BulkOptions::default().with_parallelism(2).with_waiting(WAITING, usize::MAX);
+    let outcomes = BulkWriter::with_options(harness.store().clone(), options).outcomes(input);
+    let (taken, most) = most_ahead(outcomes, || read.load(Ordering::SeqCst)).await;
+    assert!(taken == ROWS && most <= 4 * WAITING, "{most} operations were held");
+}
+
+/// A copy reads a window while it writes the one before.
+pub async fn copies_read_a_window_ahead(harness: &Harness) {
+    const WINDOW: usize = 40;
+    let from = fill(harness).await;
+    let (store, meter) = paged(harness);
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = most.clone();
+    let job =
+        CopyJob::new((store, from), (Arc::new(MemoryStore::new()), TableName::new("Copy").expect("a name")));
+    let job = job.with_window(WINDOW).on_progress(move |written| {
+        let read = (meter.total() as usize * PAGE).min(ROWS);
+        seen.fetch_max(read - written as usize, Ordering::SeqCst);
+    });
+    assert_eq!(job.run().await.expect("the stores work").rows, ROWS as u64);
+    let most = most.load(Ordering::SeqCst);
+    assert!(most <= WINDOW, "{most} rows were ahead");
+}

@@ -1,0 +1,119 @@
+//! Blobs of a process in trouble.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt as _, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
+};
+use table_core::adapter::{FaultInjector, Faulty};
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, TableName};
+use table_core::store::{Operation, TableStore as _};
+use uuid::Uuid;
+
+/// Blobs whose requests go wrong as those of tables do, and are counted with them.
+#[derive(Clone, Debug)]
+pub(crate) struct FaultyBlobs {
+    blobs: Arc<dyn ObjectStore>,
+    /// Each request to a blob is a write here first: it takes effect if that does.
+    ledger: Arc<Faulty<MemoryStore>>,
+    table: TableName,
+}
+
+impl FaultyBlobs {
+    pub(crate) async fn new(blobs: Arc<dyn ObjectStore>, faults: FaultInjector) -> Self {
+        let (memory, table) = (MemoryStore::new(), TableName::new("Requests").expect("a legal name"));
+        memory.create_table(&table).await.expect("a new table");
+        Self { blobs, ledger: Arc::new(Faulty::new(memory, faults)), table }
+    }
+
+    async fn run<T>(&self, request: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let row = Entity::new("request", Uuid::new_v4().to_string()).expect("a legal key");
+        let key = row.key().clone();
+        let answered = self.ledger.write(&self.table, Operation::Insert(row)).await.is_ok();
+        let arrived = self.ledger.inner().get(&self.table, &key, None).await.is_ok_and(|row| row.is_some());
+        let answer = if arrived { request.await } else { Err(lost()) };
+        if answered { answer } else { Err(lost()) }
+    }
+}
+
+fn lost() -> Error {
+    Error::Generic { store: "faulty", source: "the answer was lost (injected)".into() }
+}
+
+impl fmt::Display for FaultyBlobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("faulty blobs")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FaultyBlobs {
+    async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.run(self.blobs.put_opts(path, payload, options)).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        let upload = self.run(self.blobs.put_multipart_opts(path, options)).await?;
+        Ok(Box::new(FaultyUpload { upload, of: self.clone() }))
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.run(self.blobs.get_opts(path, options)).await
+    }
+
+    fn delete_stream(&self, paths: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let this = self.clone();
+        let deleted = paths.and_then(move |path| {
+            let this = this.clone();
+            async move { this.run(this.blobs.delete(&path)).await.map(|()| path) }
+        });
+        deleted.boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (this, names) = (self.clone(), self.blobs.list(prefix));
+        async move { this.run(async { Ok(names) }).await }.try_flatten_stream().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.run(self.blobs.list_with_delimiter(prefix)).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.run(self.blobs.copy_opts(from, to, options)).await
+    }
+}
+
+/// An upload each of whose parts is a request.
+#[derive(Debug)]
+struct FaultyUpload {
+    upload: Box<dyn MultipartUpload>,
+    of: FaultyBlobs,
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        let (of, part) = (self.of.clone(), self.upload.put_part(data));
+        async move { of.run(part).await }.boxed()
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        self.of.run(self.upload.complete()).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        self.of.run(self.upload.abort()).await
+    }
+}
