@@ -70,18 +70,18 @@ async fn crashes_and_losses_under_retries_in_memory() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    crash_sometimes(&PATHS, &Harm::DEATHS, on_disk(&directory).await?, 7, 3).await
+    crash_sometimes(&PATHS, &Harm::DEATHS, on_disk(&directory).await?, 7, 4).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_and_losses_under_retries_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, on_disk(&directory).await?, 3, 2).await
+    crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, on_disk(&directory).await?, 3, 4).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashes_in_azurite() -> Result<()> {
-    crash_sometimes(&PATHS, &Harm::DEATHS, emulated()?, 11, 1).await
+    crash_sometimes(&PATHS, &Harm::DEATHS, emulated()?, 11, 2).await
 }
 
 #[tokio::test(start_paused = true)]

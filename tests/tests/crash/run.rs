@@ -1,5 +1,6 @@
 //! Dies, recovers, checks.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +83,8 @@ pub(crate) async fn crash_everywhere<S: TableStore>(
     Ok(crashes)
 }
 
-/// Lets requests drawn by a seed go wrong in one store, so many of each path.
+/// Lets requests drawn by a seed go wrong in one store, so many of each path: the harms and the recoveries take
+/// turns, so that none is left out.
 pub(crate) async fn crash_sometimes<S: TableStore>(
     paths: &[Path],
     harms: &[Harm],
@@ -92,9 +94,10 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
 ) -> Result<()> {
     // Worlds of several runs are beside each other in one store.
     let (mut rng, mut world) = (fastrand::Rng::with_seed(seed), 10_000 * seed as usize);
-    for path in (0..times).flat_map(|_| paths) {
-        let harm = harms[rng.usize(..harms.len())];
-        let recover = [Recover::ByWorkers, Recover::BySweep][rng.usize(..2)];
+    let mut met = BTreeSet::new();
+    for (round, (n, path)) in (0..times).flat_map(|round| paths.iter().enumerate().map(move |p| (round, p))) {
+        let harm = harms[(n + round) % harms.len()];
+        let recover = [Recover::ByWorkers, Recover::BySweep][(n / harms.len() + round) % 2];
         let mut request = rng.u64(1..=15);
         loop {
             world += 1;
@@ -105,7 +108,10 @@ pub(crate) async fn crash_sometimes<S: TableStore>(
             request /= 2;
             assert!(request > 0, "{} sends nothing", path.name);
         }
+        eprintln!("{}: {harm:?} at request {request}, recovery {recover:?}", path.name);
+        met.extend([path.name.to_owned(), format!("{harm:?}"), format!("{recover:?}")]);
     }
+    assert_eq!(met.len(), paths.len() + harms.len() + 2, "only {met:?}");
     Ok(())
 }
 
