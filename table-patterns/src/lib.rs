@@ -21,6 +21,7 @@ pub mod relationship;
 pub mod series;
 pub mod spread;
 pub mod time_slices;
+mod took_effect;
 pub mod wide;
 mod work;
 

@@ -9,6 +9,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use table_core::queue::{Message, WorkQueue};
 use table_core::store::{Error, ErrorKind, Result};
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 /// The longest pause between two receives of a queue that is out of order.
@@ -26,11 +27,51 @@ pub(crate) fn is_of_the_storage(error: &Error) -> bool {
 /// How a worker takes messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Messages worked on at a time.
-    pub(crate) parallel: usize,
     /// Between two receives while nothing else happens.
     pub(crate) idle: Duration,
     pub(crate) visibility: Duration,
+}
+
+/// Messages at a time that only wait.
+const MOST_AWAY: usize = 1_000;
+
+/// The places of a worker: so many messages are worked on at a time. One that only waits gives its place up meanwhile.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Semaphore,
+    all: usize,
+}
+
+impl Places {
+    pub(crate) fn new(parallel: usize) -> Self {
+        Self { free: Semaphore::new(parallel), all: parallel }
+    }
+
+    /// Waits without a place, and then for one.
+    pub(crate) async fn away(&self, wait: impl Future<Output = ()>) {
+        self.free.add_permits(1);
+        wait.await;
+        self.enter().await;
+    }
+
+    async fn enter(&self) {
+        // The semaphore is never closed.
+        if let Ok(permit) = self.free.acquire().await {
+            permit.forget();
+        }
+    }
+
+    async fn during(&self, work: impl Future<Output = ()>) {
+        self.enter().await;
+        work.await;
+        self.free.add_permits(1);
+    }
+
+    /// How many messages there is room for beside those that are under way.
+    fn left(&self, under_way: usize) -> usize {
+        let room = (self.all + MOST_AWAY).saturating_sub(under_way);
+        self.free.available_permits().min(room)
+    }
 }
 
 /// Works until `stop` is ready; what was begun is finished first. What is under way goes on while the queue is
@@ -40,6 +81,7 @@ pub(crate) struct Pace {
 /// The queue's, where waiting does not mend it; what was begun was finished.
 pub(crate) async fn work_through<W: Future<Output = ()>>(
     queue: &dyn WorkQueue,
+    places: &Places,
     pace: Pace,
     stop: impl Future<Output = ()>,
     handle: impl Fn(Message) -> W,
@@ -47,10 +89,10 @@ pub(crate) async fn work_through<W: Future<Output = ()>>(
     let (mut stop, mut under_way) = (pin!(stop), FuturesUnordered::new());
     let mut failures = 0;
     loop {
-        let free = pace.parallel.saturating_sub(under_way.len());
+        let free = places.left(under_way.len());
         let failed = match alongside(&mut under_way, queue.receive(free, pace.visibility)).await {
             Ok(messages) => {
-                under_way.extend(messages.into_iter().map(&handle));
+                under_way.extend(messages.into_iter().map(|message| places.during(handle(message))));
                 None
             }
             Err(error) => Some(error),

@@ -5,10 +5,17 @@ use table_core::store::{Error, ErrorKind};
 pub(crate) fn blob_error(error: BlobError) -> Error {
     let text = format!("blob store: {error}");
     let kind = match &error {
-        BlobError::NotFound { .. } | BlobError::InvalidPath { .. } => ErrorKind::Storage(text),
         BlobError::Unauthenticated { .. } => ErrorKind::Unauthorized(text),
         BlobError::PermissionDenied { .. } => ErrorKind::Forbidden(text),
-        BlobError::NotSupported { .. } | BlobError::NotImplemented { .. } => ErrorKind::Service(text),
+        // The store has answered, and will answer the same again: a missing bucket, what it cannot do.
+        BlobError::NotFound { .. }
+        | BlobError::InvalidPath { .. }
+        | BlobError::NotSupported { .. }
+        | BlobError::NotImplemented { .. }
+        | BlobError::AlreadyExists { .. }
+        | BlobError::Precondition { .. }
+        | BlobError::NotModified { .. }
+        | BlobError::UnknownConfigurationKey { .. } => ErrorKind::Storage(text),
         _ => ErrorKind::Transport(text),
     };
     Error::new(kind).with_source(error)

@@ -25,6 +25,7 @@ pub(crate) struct FaultyBlobs {
     after: AtomicBool,
     crashes: AtomicBool,
     dead: AtomicBool,
+    refuses: AtomicBool,
 }
 
 impl FaultyBlobs {
@@ -32,7 +33,8 @@ impl FaultyBlobs {
     pub(crate) fn new(inner: Arc<InMemory>, tables: FaultInjector) -> Self {
         let (requests, fails_at) = (AtomicU64::new(0), AtomicU64::new(0));
         let (after, crashes, dead) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        Self { inner, tables, requests, fails_at, after, crashes, dead }
+        let refuses = AtomicBool::new(false);
+        Self { inner, tables, requests, fails_at, after, crashes, dead, refuses }
     }
 
     /// The `n`th request from now, from 1, fails before or after it took effect; with `crashes`, nothing
@@ -41,6 +43,11 @@ impl FaultyBlobs {
         self.after.store(point == CrashPoint::After, Ordering::SeqCst);
         self.crashes.store(crashes, Ordering::SeqCst);
         self.fails_at.store(self.requests() + n, Ordering::SeqCst);
+    }
+
+    /// From now on every request is refused, as by a bucket that does not exist.
+    pub(crate) fn refuse(&self) {
+        self.refuses.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn requests(&self) -> u64 {
@@ -56,6 +63,9 @@ impl FaultyBlobs {
     async fn run<T>(&self, request: impl Future<Output = Result<T>> + Send) -> Result<T> {
         if self.dead.load(Ordering::SeqCst) || self.tables.is_crashed() {
             return Err(broken());
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(Error::NotFound { path: "bucket".to_owned(), source: "no such bucket".into() });
         }
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         if number != self.fails_at.load(Ordering::SeqCst) {

@@ -44,6 +44,10 @@ impl Coordinator {
 impl Applier<'_> {
     async fn run(mut self, transaction: &EventualTransaction) -> Result<Progress, Stopped> {
         while let Some(step) = transaction.steps().get(self.head.next) {
+            if let Err(error) = step.check_here(&self.of.resources) {
+                self.give_back(&error).await;
+                return Err(Stopped { error, counts: false });
+            }
             let id = StepId { transaction: self.head.id, step: self.head.next };
             let (of, work) = (self.of, self.of.run_step(id, step));
             match self.keeping(work).await {
@@ -96,19 +100,23 @@ impl Applier<'_> {
         }
     }
 
+    async fn failed(mut self, step: &Step, error: Error) -> Stopped {
+        self.give_back(&error).await;
+        Stopped::at(step, error)
+    }
+
     /// Gives the claim back, so that the step can be tried again at once; not where it may still take
     /// effect.
-    async fn failed(mut self, step: &Step, error: Error) -> Stopped {
+    async fn give_back(&mut self, error: &Error) {
         let failed = What::Failed { step: self.head.next, error: error.clone() };
         self.of.tell(self.head.id, failed);
         let mut head = self.head.clone();
-        head.blame(&error);
+        head.blame(error);
         if !error.is_ambiguous() {
             head.claim = None;
         }
         if let Err(unrecorded) = self.renew(head).await {
             tracing::debug!(error = %unrecorded, "the failure of a step was not recorded");
         }
-        Stopped::at(step, error)
     }
 }

@@ -9,6 +9,7 @@ use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _
 
 use super::head::{Head, ROW, partition};
 use super::plan::{TransactionId, fingerprint};
+use crate::took_effect::took_effect;
 
 /// Bytes in a piece: 11 properties, less than a mebibyte also as base64, which is what Azurite measures.
 const PIECE: usize = 11 * BINARY_BYTES;
@@ -33,7 +34,7 @@ impl Ledger {
 
     /// Adds a head; `None` if there is one. An answer in doubt is an error.
     pub(super) async fn insert(&self, head: Head) -> Result<Option<Head>> {
-        match self.store.write(&self.table, Operation::Insert(head.to_entity()?)).await {
+        match took_effect(self.store.write(&self.table, Operation::Insert(head.to_entity()?)).await) {
             Ok(written) => Ok(Some(Head { etag: written.etag, ..head })),
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(None),
             Err(e) => Err(e),
@@ -43,7 +44,8 @@ impl Ledger {
     /// Changes a head that was read; `None` if anyone else did, or may have done so.
     pub(super) async fn replace(&self, head: Head) -> Result<Option<Head>> {
         let Some(etag) = head.etag.clone() else { return Ok(None) };
-        match self.store.write(&self.table, Operation::Replace(head.to_entity()?, etag.into())).await {
+        let replace = Operation::Replace(head.to_entity()?, etag.into());
+        match took_effect(self.store.write(&self.table, replace).await) {
             Ok(written) => Ok(Some(Head { etag: written.etag, ..head })),
             Err(e) if e.is_ambiguous() || e.is_precondition_failed() || e.is_entity_not_found() => Ok(None),
             Err(e) => Err(e),
@@ -58,7 +60,7 @@ impl Ledger {
         for (m, chunk) in piece.chunks(BINARY_BYTES).enumerate() {
             row.properties_mut().set(&format!("P{m}"), chunk);
         }
-        self.store.write(&self.table, Operation::InsertOrReplace(row)).await.map(drop)
+        took_effect(self.store.write(&self.table, Operation::InsertOrReplace(row)).await).map(drop)
     }
 
     /// The stored plan; an error if it is not the one that was committed.
@@ -86,7 +88,7 @@ impl Ledger {
 
     /// Removes a row if it is there in this version.
     pub(super) async fn delete(&self, key: Key, condition: IfMatch) -> Result<()> {
-        match self.store.write(&self.table, Operation::Delete(key, condition)).await {
+        match took_effect(self.store.write(&self.table, Operation::Delete(key, condition)).await) {
             Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
             deleted => deleted.map(drop),
         }

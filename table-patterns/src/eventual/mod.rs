@@ -37,7 +37,8 @@
 //! id of one that is known is refused, and changes nothing of that one.
 //!
 //! A transaction that waits for a storage that is out of order, or for another worker, never becomes poison:
-//! its message is sent again. Only what fails in a step itself counts.
+//! its message is sent again. So is that of one whose next step names what its worker has not: another worker of the
+//! queue takes it, so every worker should have all that plans name. Only what fails in a step itself counts.
 //!
 //! # Failure windows
 //! There is no isolation: others see the state between two steps. Where a crash falls between a step and its

@@ -6,6 +6,7 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 use super::coordinator::Coordinator;
 use super::resources::StepId;
 use super::step::{Place, Step, blob_path};
+use crate::blob::blob_error;
 
 /// How often a move starts over because the entity was changed.
 const ROUNDS: usize = 16;
@@ -61,8 +62,8 @@ async fn delete_blob(blobs: &dyn ObjectStore, path: &str) -> Result<()> {
     }
 }
 
-/// A blob store does not say whether what failed took effect.
+/// A blob store does not say whether what failed took effect, unless it refused it.
 fn of_blobs(error: object_store::Error) -> Error {
-    let kind = ErrorKind::Service(format!("the blob store failed: {error}"));
-    Error::new(kind).with_outcome(Outcome::Ambiguous).with_source(error)
+    let error = blob_error(error);
+    if error.is_transient() { error.with_outcome(Outcome::Ambiguous) } else { error }
 }

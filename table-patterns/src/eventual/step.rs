@@ -111,6 +111,19 @@ impl Step {
         })
     }
 
+    /// Refuses what only processes elsewhere can do, which have what it names.
+    pub(super) fn check_here(&self, resources: &Resources) -> Result<()> {
+        match self {
+            Self::Upsert { store, .. }
+            | Self::UpsertMerge { store, .. }
+            | Self::ReplaceIfExists { store, .. }
+            | Self::DeleteIfExists(Place { store, .. }) => resources.store(store).map(drop),
+            Self::Move { from, to } => resources.store(&from.store).and(resources.store(&to.store)).map(drop),
+            Self::PutBlob { blobs, .. } | Self::DeleteBlob { blobs, .. } => resources.blobs(blobs).map(drop),
+            Self::Handle { handler, .. } => resources.handler(handler).map(drop),
+        }
+    }
+
     /// Refuses what could never be done.
     pub(super) fn check(&self, resources: &Resources) -> Result<()> {
         if let Some((store, _, operation)) = self.operation() {

@@ -14,6 +14,7 @@ use super::plan::{EventualTransaction, TransactionId, fingerprint};
 use super::stopped::Stopped;
 use super::ticket::Stored;
 use crate::journal::{Acknowledge, Lease, before};
+use crate::took_effect::took_effect;
 
 /// Whether a committed transaction is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +70,10 @@ impl Coordinator {
     ) -> Result<Progress> {
         let plan = PlanOf { id: transaction.id(), hash: fingerprint(text), pieces: 0 };
         let delay = if applies { self.timing.lease() } else { Duration::ZERO };
-        let mut receipt = self.queue.send(text, delay).await?;
+        let receipt = took_effect(self.queue.send(text, delay).await.map(Some))?;
         self.tell(plan.id, What::Committed);
-        if !applies {
-            return Ok(Progress::Pending);
-        }
+        // Without a receipt, the message is left to workers as well.
+        let Some(mut receipt) = receipt.filter(|_| applies) else { return Ok(Progress::Pending) };
         match self.begin(Head::new(plan, transaction.steps().len())).await {
             Ok(Begun::Refused(error)) => Err(self.withdraw(plan, &receipt, error).await),
             begun => Ok(self.follow(transaction, begun, &mut receipt).await),

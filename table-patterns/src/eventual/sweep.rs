@@ -13,9 +13,10 @@ use crate::clock::after;
 
 impl Coordinator {
     /// Removes the heads of transactions that were finished longer ago than `keep`; how many. A head is the
-    /// evidence by which a message or submission that comes again is known to be done: keep it for days,
-    /// longer than any message can be hidden (its age is the one thing for which the clocks of the store
-    /// and of this machine meet).
+    /// evidence by which a message or submission that comes again is known to be done: without it, *all steps are
+    /// done again*. Keep it for days, longer than any message can lie in the queue while no worker comes (no queue here
+    /// forgets one). Less than two leases is taken for two leases, in which a message comes back whose submitter or
+    /// worker died. (The age of a head is the one thing for which the clocks of the store and of this machine meet.)
     ///
     /// Cost: a scan of the table, and one request per head.
     ///
@@ -24,6 +25,7 @@ impl Coordinator {
     pub async fn sweep(&self, keep: Duration) -> Result<usize> {
         let heads = Filter::starts_with(Filter::PARTITION_KEY, &format!("{SYSTEM_PREFIX}t_"));
         let query = Query::new().with_filter(heads.and(Filter::eq(Filter::ROW_KEY, ROW)));
+        let keep = keep.max(self.timing.lease() * 2);
         let mut removed = 0;
         let mut rows = self.ledger.store.query_stream(self.ledger.table.clone(), query);
         while let Some(row) = rows.try_next().await? {

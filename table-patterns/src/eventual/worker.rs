@@ -18,7 +18,7 @@ use super::stopped::Stopped;
 use super::submit::Progress;
 use super::ticket::Ticket;
 use crate::journal::Lease;
-use crate::work::{Pace, work_through};
+use crate::work::{Pace, Places, work_through};
 
 /// What becomes of a message.
 enum After {
@@ -51,8 +51,8 @@ impl Coordinator {
     /// The queue's, where waiting does not mend it (it does not exist): what was begun is
     /// finished first.
     pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
-        let pace = Pace { parallel, idle, visibility: self.timing.lease() };
-        work_through(&*self.queue, pace, stop, |message| self.handle(message)).await
+        let (places, pace) = (Places::new(parallel), Pace { idle, visibility: self.timing.lease() });
+        work_through(&*self.queue, &places, pace, stop, |message| self.handle(message)).await
     }
 
     async fn handle(&self, message: Message) {

@@ -137,6 +137,12 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether every entity has its entry of the index: not while it is built or removed. Until then an entry in the
+    /// entity's own partition is looked at before it is changed or removed. One request for each.
+    fn is_complete(&self, _index: &str) -> bool {
+        true
+    }
+
     /// Takes note that two entities have the same entry: from now on they may.
     ///
     /// # Errors

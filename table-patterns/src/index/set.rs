@@ -5,7 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result, TableStore};
-use tokio::time::Instant;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
 use super::catalog::{Catalog, CatalogEntry, Loaded};
 use super::definition::{Index, Placement};
@@ -26,6 +27,8 @@ pub(super) struct IndexSet {
     /// Whether nothing is written by it: then it need not know every index.
     reads_only: bool,
     states: RwLock<States>,
+    /// Who reads them again.
+    reading: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +43,15 @@ impl IndexSet {
     pub(super) fn new(table: TableName, indexes: Vec<Index>, cache: Duration) -> Self {
         let copied: Arc<[String]> = indexes.iter().flat_map(|index| copied_by(index, &table)).collect();
         let indexes = indexes.into_iter().map(|index| index.with_foreign(copied.clone())).collect();
-        Self { table, indexes, copied, cache, reads_only: false, states: RwLock::default() }
+        Self {
+            table,
+            indexes,
+            copied,
+            cache,
+            reads_only: false,
+            states: RwLock::default(),
+            reading: Mutex::default(),
+        }
     }
 
     /// The same for a process that only reads.
@@ -60,8 +71,12 @@ impl IndexSet {
     /// Reads states that are too old: a writer with those could be two states behind. What is answered lasts
     /// for a quarter of the time at least, so that there is time to act upon it.
     pub(super) async fn fresh(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
-        if self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until) {
-            self.refresh(store).await?;
+        if self.are_old() {
+            // One of those who need them reads for all; one whose future nobody polls holds up nobody for long.
+            let _turn = timeout(self.cache, self.reading.lock()).await;
+            if self.are_old() {
+                self.refresh(store).await?;
+            }
         }
         Ok(self.valid_until())
     }
@@ -106,6 +121,10 @@ impl IndexSet {
         states.loaded.map(|loaded| loaded + self.cache)
     }
 
+    fn are_old(&self) -> bool {
+        self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until)
+    }
+
     /// Takes over what the catalog said when it was asked at `asked`.
     ///
     /// # Errors
@@ -122,8 +141,11 @@ impl IndexSet {
             return Err(Error::invalid_request(reason));
         }
         let of = self.indexes.iter().map(|i| self.state_in(i, &catalog)).collect::<Result<_>>()?;
-        *self.states.write().unwrap_or_else(PoisonError::into_inner) =
-            States { of, table, loaded: Some(asked) };
+        let mut states = self.states.write().unwrap_or_else(PoisonError::into_inner);
+        // An answer that was long on its way says what was true before.
+        if states.loaded.is_none_or(|loaded| loaded <= asked) {
+            *states = States { of, table, loaded: Some(asked) };
+        }
         Ok(())
     }
 
@@ -178,6 +200,10 @@ impl Maintainer for IndexSet {
         self.table_row().collided
     }
 
+    fn is_complete(&self, index: &str) -> bool {
+        self.state(index) == IndexState::Readable
+    }
+
     fn longest_lease(&self) -> Duration {
         self.table_row().lease
     }
@@ -193,3 +219,6 @@ impl Maintainer for IndexSet {
         self.fresh(store).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Steps 5 to 7: make the touched keys agree with the entities as they are now, then clear the evidence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
 use table_core::store::{Operation, Result};
@@ -14,6 +14,7 @@ use super::rules::Rule;
 use super::state::{States, Wanted};
 use crate::index::shared::Merge;
 use crate::index::{Entry, Location};
+use crate::took_effect::took_effect;
 
 /// Whether a write's remote entries are in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,21 +66,34 @@ enum Step {
     Unique(Location),
 }
 
-/// What makes the touched keys agree with what is wanted, always in the same order.
-fn steps(row: &JournalRow, states: &States, wanted: &Wanted, may_collide: bool) -> Result<Vec<Step>> {
-    let (shared, own): (Vec<_>, Vec<_>) = row.touched.iter().partition(|t| t.shared.is_some());
-    let (unique, plain): (Vec<_>, Vec<_>) = own.into_iter().partition(|t| t.unique);
-    let plain = operations(&plain, &wanted.rows, may_collide)?.into_iter();
+/// What makes the touched keys agree with what is wanted, always in the same order. What is wanted there now says how:
+/// the index may have been another when the write touched them.
+fn steps(
+    row: &JournalRow,
+    states: &States,
+    wanted: &Wanted,
+    may_collide: bool,
+    by_definition: bool,
+) -> Result<Vec<Step>> {
+    let (mut plain, mut shared, mut unique) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own = BTreeSet::new();
+    for touched in &row.touched {
+        let at = touched.location()?;
+        match (wanted.rows.get(&at).filter(|_| by_definition), &touched.shared) {
+            // One touched twice, as the places of two lists.
+            (Some(_), _) if !own.insert(at.clone()) => {}
+            (Some(entry), _) if entry.unique => unique.push(at),
+            (None, Some((index, shape))) => {
+                shared.push(Step::Shared(states.merge(at, index, shape, wanted)));
+            }
+            (None, None) if touched.unique => unique.push(at),
+            _ => plain.push((at, touched)),
+        }
+    }
+    let plain = operations(plain, &wanted.rows, may_collide).into_iter();
     let looks = row.claim.is_some() || may_collide;
-    let mut steps: Vec<_> = plain.map(|(to, operations)| Step::Rows(to, operations, looks)).collect();
-    for touched in shared {
-        let Some((index, shape)) = &touched.shared else { continue };
-        steps.push(Step::Shared(states.merge(touched.location()?, index, shape, wanted)));
-    }
-    for touched in unique {
-        steps.push(Step::Unique(touched.location()?));
-    }
-    Ok(steps)
+    let plain = plain.map(|(to, operations)| Step::Rows(to, operations, looks));
+    Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
 }
 
 /// How far a round has come.
@@ -178,7 +192,8 @@ impl Journal {
     ) -> Result<Round> {
         let wanted = states.entries(self)?;
         let may_collide = self.maintainer.may_collide() && self.keeps(Rule::OwnEntries);
-        let steps = steps(row, states, &wanted, may_collide)?;
+        let by_definition = self.keeps(Rule::ByDefinition);
+        let steps = steps(row, states, &wanted, may_collide, by_definition)?;
         for step in steps.into_iter().skip(progress.towards(&wanted)) {
             let taken = self.take(step, row, states, &wanted.rows, known, permit).await;
             let round = self.judge(taken)?;
@@ -203,7 +218,13 @@ impl Journal {
         match step {
             Step::Rows(to, mut operations, looks) => {
                 if looks {
-                    operations = self.without_others(&to.0, operations, states).await?;
+                    let reserved = self.without_others(&to.0, &mut operations, states).await?;
+                    for at in reserved {
+                        if !permit.may_send() {
+                            return Ok(false);
+                        }
+                        self.settle(&at, row.id, states).await?;
+                    }
                 }
                 self.put_while(&to, &mut operations, || permit.may_send()).await
             }
@@ -236,7 +257,7 @@ impl Journal {
     async fn clear(&self, row: &JournalRow) -> Result<Entries> {
         let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
         let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
-        match self.store().write(self.table(), delete).await {
+        match took_effect(self.store().write(self.table(), delete).await) {
             Ok(_) => Ok(Entries::Applied),
             Err(e) if e.is_ambiguous() || e.is_precondition_failed() => Ok(Entries::Pending),
             Err(e) if e.is_entity_not_found() => Ok(Entries::Applied),

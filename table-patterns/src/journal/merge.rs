@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::Journal;
 use crate::index::shared::{Merge, Prepared, contended, is_conflict};
+use crate::took_effect::took_effect;
 
 /// How often a row that others change at the same time is read again.
 const ROUNDS: u32 = 30;
@@ -101,7 +102,7 @@ impl Journal {
         taken: Vec<Prepared>,
     ) -> Result<bool> {
         let sent = if group.is_empty() { Ok(Vec::new()) } else { self.store().transact(table, group).await };
-        match sent {
+        match took_effect(sent) {
             Ok(_) => self.shared().applied(taken).await,
             Err(error) if error.is_ambiguous() => return Err(error),
             Err(error) => {

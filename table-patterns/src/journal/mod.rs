@@ -44,7 +44,10 @@
 //! included; after its server part the service must have done with it. So the server part must be true of
 //! the service: 30 seconds for Azure Table Storage, nothing for a store in the process, which does what was
 //! dropped before anything that is asked for later, or not at all. What a lower layer sends of its own accord
-//! after a request was dropped is not covered.
+//! after a request was dropped is not covered. Nor is a machine that is suspended while it writes, between requests as
+//! well as inside one: its clock may stand still meanwhile (on Linux it does), and it comes back with a lease, and with
+//! states of indexes, that it takes for valid. Uniqueness holds even then, as long as abort rows are kept for longer;
+//! entries may be stale or missing until the next scrub.
 //!
 //! # What must be the same in every process
 //! The definitions of the indexes, which the [catalog](crate::index) checks, the name of the store in tickets
@@ -53,13 +56,16 @@
 //!
 //! # Cost in requests
 //! Without contention, the old value known: 5 + 1 per remote partition touched (ticket, group
-//! transaction, read, journal row, ticket), 2 less without a queue; + 2 per unique key gained (reserve,
+//! transaction, read, journal row, ticket), 2 less without a queue; 3 and the renewal of
+//! the ticket where it is [left to workers](Acknowledge::Committed); + 2 per unique key gained (reserve,
 //! settle), 2 per unique key lost (read before the commit, delete) and 3 per unique key that is kept and whose
 //! payload changes, with a full payload on every change (read, read the entity, write); + 1 read per further entity of
 //! the group. Once keys have [collided](crate::index::Maintainer::may_collide), + 1 per entry removed and + 2 per
-//! entry changed.
+//! entry changed. While an index is [built or removed](crate::index::Maintainer::is_complete), + 1 per entry of it
+//! in the entity's partition that the write adds again, changes or removes.
 
 mod apply;
+mod beside;
 mod change;
 mod lease;
 mod merge;
@@ -89,7 +95,7 @@ pub use recover::Progress;
 pub use row::WriteId;
 pub(crate) use rules::Rule;
 pub use sweep::SweepReport;
-pub(crate) use unique::{is_pending, is_unique_row_property};
+pub(crate) use unique::{is_pending, is_unique_row, is_unique_row_property};
 pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::change::Change;
 use super::row::WriteId;
+use super::rules::Rule;
 use super::touched::Touched;
 use super::{Journal, unique};
 use crate::index::shared::{Merge, apply_copy, without_copies};
@@ -30,6 +31,8 @@ pub(super) struct Plan {
     pub(super) gained: Vec<Entry>,
     /// Unique keys elsewhere that the new states no longer have.
     pub(super) lost: Vec<Location>,
+    /// Which operations are on entries of the partition whose rows may be another entity's, in ascending order.
+    pub(super) unsure: Vec<usize>,
     /// Until when the states of indexes that it was made from may be used.
     pub(super) valid_until: Option<Instant>,
     pub(super) made: Instant,
@@ -57,6 +60,7 @@ impl Journal {
         let remote_shared = Merge::all_of(remote.take_shared());
         self.check_remote(&remote, id)?;
         let (local, local_operations) = local_operations(local);
+        let unsure = self.unsure(&local, &local_operations, operations.len());
         operations.extend(local_operations);
         let mut touched = touched(&remote);
         touched.extend(remote_shared.iter().flat_map(Merge::each).map(Touched::shared));
@@ -73,9 +77,20 @@ impl Journal {
             touched,
             gained,
             lost,
+            unsure,
             valid_until,
             made,
         })
+    }
+
+    /// The operations that would change or remove a row whoever has it, of indexes of which entities lack entries:
+    /// such a row may be another entity's. What is inserted notices itself. They come behind so many others.
+    fn unsure(&self, local: &[Entry], operations: &[Operation], behind: usize) -> Vec<usize> {
+        let blind = |operation: &Operation| !matches!(operation, Operation::Insert(_));
+        let unsure =
+            |entry: &Entry| !self.maintainer.is_complete(&entry.index) && self.keeps(Rule::LookBeside);
+        let all = local.iter().zip(operations).zip(behind..);
+        all.filter(|((entry, operation), _)| blind(operation) && unsure(entry)).map(|(_, n)| n).collect()
     }
 
     /// What copy indexes have written into an entity stays, whatever its writer knows of it.

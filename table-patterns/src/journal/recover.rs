@@ -14,6 +14,10 @@ use super::row::{Evidence, JournalRow, WriteId, abort_row, read};
 use super::rules::Rule;
 use super::state::States;
 use super::ticket::Ticket;
+#[cfg(doc)]
+use super::write::Acknowledge;
+use crate::took_effect::took_effect;
+use crate::work::Places;
 
 /// What became of a ticket or a journal row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +39,7 @@ impl Journal {
     /// a row stood there and has gone: a journal row that someone cleared, since abort rows stay.
     pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
         let row = abort_row(id.key(partition)?);
-        match self.store.write(&self.table, Operation::Insert(row)).await {
+        match took_effect(self.store.write(&self.table, Operation::Insert(row)).await) {
             Ok(_) => Ok(Some(Evidence::Abort)),
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => self.evidence(id, partition).await,
             Err(e) => Err(e),
@@ -43,21 +47,38 @@ impl Journal {
     }
 
     /// Finishes or gives up the write that a ticket points at. `dequeues` says how often its message was
-    /// received. Takes a lease of waiting where the write was committed: that of whoever applied it last.
+    /// received. Takes a lease of waiting where the write was committed, that of whoever applied it last, unless its
+    /// writer has [handed it over](Acknowledge::Committed).
     ///
     /// # Errors
     /// The text is no ticket of this journal; the storage's.
     pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<Progress> {
+        self.recover_in(ticket, dequeues, None).await
+    }
+
+    /// The same, in one of the places of a worker.
+    pub(super) async fn recover_in(
+        &self,
+        ticket: &str,
+        dequeues: u32,
+        places: Option<&Places>,
+    ) -> Result<Progress> {
         let ticket = Ticket::parse(ticket)?;
         self.check_ours(&ticket)?;
         match self.evidence(ticket.write_id(), &ticket.partition).await? {
-            Some(Evidence::Journal(row)) => self.take_over_row(row).await,
-            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues)).await,
+            Some(Evidence::Journal(row)) => self.take_over_row(row, places).await,
+            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), places).await,
         }
     }
 
-    pub(super) fn check_ours(&self, ticket: &Ticket) -> Result<()> {
-        if ticket.store == self.store_name && TableName::new(ticket.table.as_str())? == self.table {
+    /// Whether a ticket is of this journal's table.
+    pub(super) fn has_written(&self, ticket: &Ticket) -> bool {
+        let table = TableName::new(ticket.table.as_str());
+        ticket.store == self.store_name && table.is_ok_and(|table| table == self.table)
+    }
+
+    fn check_ours(&self, ticket: &Ticket) -> Result<()> {
+        if self.has_written(ticket) {
             return Ok(());
         }
         let (store, table) = (&ticket.store, &ticket.table);
@@ -67,11 +88,11 @@ impl Journal {
     /// No journal row: after the abort row is in, the writer can never commit, and what it reserved
     /// is released. The ticket goes when it has come a second time: it is older than a lease then, and
     /// a reservation that was still on its way has arrived.
-    async fn give_up_for(&self, ticket: &Ticket, dequeues: u32) -> Result<Progress> {
+    async fn give_up_for(&self, ticket: &Ticket, dequeues: u32, places: Option<&Places>) -> Result<Progress> {
         if self.keeps(Rule::AbortAbsent)
             && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
         {
-            return self.take_over_row(row).await;
+            return self.take_over_row(row, places).await;
         }
         self.maintainer.prepare(self.store()).await?;
         let mut states = States::new(owners(&ticket.partition, &ticket.rows)?);
@@ -83,13 +104,21 @@ impl Journal {
 
     /// Watches a journal row for the whole lease that it names, on this process's clock; unchanged, its lease is over
     /// and it is claimed and applied.
-    async fn take_over_row(&self, row: JournalRow) -> Result<Progress> {
-        self.watch(row.lease).await;
+    async fn take_over_row(&self, row: JournalRow, places: Option<&Places>) -> Result<Progress> {
+        let watch = self.watch(row.lease);
+        match places {
+            Some(places) => places.away(watch).await,
+            None => watch.await,
+        }
         self.finish(row).await
     }
 
-    /// For as long as a lease lasts that had begun before, and whatever a row says, for an own one.
+    /// For as long as a lease lasts that had begun before, and whatever a row says, for an own one; not at all where
+    /// it says that nobody has one.
     pub(super) async fn watch(&self, lease: Duration) {
+        if lease.is_zero() {
+            return;
+        }
         let theirs = if self.keeps(Rule::LeaseOfTheRow) { lease } else { Duration::ZERO };
         if self.keeps(Rule::OneApplier) {
             sleep(self.timing.lease().max(theirs)).await;
@@ -113,10 +142,15 @@ impl Journal {
     }
 
     /// Replaces the row under its ETag; `None` if anyone else was active, or may have been.
-    async fn claim(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
+    async fn claim(&self, row: JournalRow) -> Result<Option<JournalRow>> {
+        self.replace(JournalRow { claim: Some(Uuid::new_v4()), lease: self.timing.lease(), ..row }).await
+    }
+
+    /// Writes a journal row that was read; `None` if it has changed, or may have.
+    pub(super) async fn replace(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
         let Some(etag) = row.etag.take() else { return Ok(None) };
-        (row.claim, row.lease) = (Some(Uuid::new_v4()), self.timing.lease());
-        match self.store.write(&self.table, Operation::Replace(row.to_entity()?, etag.into())).await {
+        let replace = Operation::Replace(row.to_entity()?, etag.into());
+        match took_effect(self.store.write(&self.table, replace).await) {
             Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
             Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
             Err(e) => Err(e),

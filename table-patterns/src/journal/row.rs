@@ -72,7 +72,8 @@ pub(super) struct JournalRow {
     pub(super) touched: Vec<Touched>,
     /// Who applies it now, if a worker has claimed it.
     pub(super) claim: Option<Uuid>,
-    /// For how long who wrote this version may apply it: others watch it for as long.
+    /// For how long who wrote this version may apply it: others watch it for as long. Zero where the writer has left
+    /// that to others.
     pub(super) lease: Duration,
 }
 

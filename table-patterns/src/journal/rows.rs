@@ -6,9 +6,12 @@ use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result};
 
 use super::Journal;
+use super::rules::Rule;
 use super::state::States;
 use super::touched::Touched;
+use super::unique::is_unique_row;
 use crate::index::{Entry, Location};
+use crate::took_effect::took_effect;
 
 /// Whose a row is that stands where an entry is to go.
 pub(super) enum Own {
@@ -36,7 +39,7 @@ impl Journal {
             if !may_send() {
                 return Ok(false);
             }
-            match self.store().transact(&to.0, group).await {
+            match took_effect(self.store().transact(&to.0, group).await) {
                 Ok(_) => drop(operations.drain(..taken)),
                 Err(e) => self.correct_row(&to.0, operations, e).await?,
             }
@@ -93,29 +96,32 @@ impl Journal {
         Ok(Own::Write(Operation::Replace(wanted.clone(), condition)))
     }
 
-    /// Deletes only what belongs to the entities of the write: where keys collide, or long after it, another
-    /// may have the key. One request per deletion.
+    /// Leaves the deletions of what belongs to entities of the write: where keys collide, or long after it, another
+    /// may have the key. Those of the entities that have become unique rows are answered instead: rule U decides.
+    /// One request per deletion.
     pub(super) async fn without_others(
         &self,
         table: &TableName,
-        operations: Vec<Operation>,
+        operations: &mut Vec<Operation>,
         states: &States,
-    ) -> Result<Vec<Operation>> {
-        let mut kept = Vec::with_capacity(operations.len());
-        for operation in operations {
+    ) -> Result<Vec<Location>> {
+        let (mut kept, mut reserved) = (Vec::with_capacity(operations.len()), Vec::new());
+        for operation in operations.drain(..) {
             let Operation::Delete(key, _) = &operation else {
                 kept.push(operation);
                 continue;
             };
             let row = self.store.get(table, key, None).await?;
-            if let Some(row) = row
-                && let Some(etag) = row.etag()
-                && Entry::owner_of(&row).is_ok_and(|owner| states.contains(&owner))
-            {
+            let own = |row: &Entity| Entry::owner_of(row).is_ok_and(|owner| states.contains(&owner));
+            let Some(row) = row.filter(own) else { continue };
+            if is_unique_row(&row) && self.keeps(Rule::ByDefinition) {
+                reserved.push(Location { table: table.clone(), key: key.clone() });
+            } else if let Some(etag) = row.etag() {
                 kept.push(Operation::Delete(key.clone(), IfMatch::from(etag)));
             }
         }
-        Ok(kept)
+        *operations = kept;
+        Ok(reserved)
     }
 }
 
@@ -127,21 +133,22 @@ fn collision(wanted: &Entity, owner: &Key) -> Error {
 type ByPartition = BTreeMap<(TableName, PartitionKey), Vec<Operation>>;
 
 /// What makes the touched keys agree with what is wanted, by partition: inserts of what the write adds, so
-/// that another entity's row is noticed, and of everything where such rows may be.
+/// that another entity's row is noticed, and of everything where such rows may be. So it is where the index kept no
+/// plain rows when the write touched them.
 pub(super) fn operations(
-    touched: &[&Touched],
+    touched: Vec<(Location, &Touched)>,
     wanted: &BTreeMap<Location, Entry>,
     may_collide: bool,
-) -> Result<ByPartition> {
+) -> ByPartition {
     let mut by_partition = ByPartition::new();
-    for touched in touched {
-        let at = touched.location()?;
+    for (at, touched) in touched {
+        let unsure = may_collide || touched.added || touched.unique || touched.shared.is_some();
         let operation = match wanted.get(&at) {
-            Some(entry) if touched.added || may_collide => Operation::Insert(entry.to_entity()),
+            Some(entry) if unsure => Operation::Insert(entry.to_entity()),
             Some(entry) => Operation::InsertOrReplace(entry.to_entity()),
             None => Operation::Delete(at.key.clone(), IfMatch::Any),
         };
         by_partition.entry((at.table, at.key.partition_key())).or_default().push(operation);
     }
-    Ok(by_partition)
+    by_partition
 }

@@ -22,6 +22,10 @@ pub(crate) enum Rule {
     LeaseOfTheRow,
     /// An entry elsewhere is changed or removed only where it is the entity's own.
     OwnEntries,
+    /// While an index is built, an entry beside the entity is changed or removed only where it is the entity's own.
+    LookBeside,
+    /// A touched key is brought into step by what its index is now.
+    ByDefinition,
     /// What an applier has sent is dropped before its lease ends.
     CutOff,
     /// A unique row is read before its entity.

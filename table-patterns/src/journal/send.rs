@@ -9,9 +9,8 @@ use tokio::time::{Instant, sleep};
 use super::Journal;
 use super::lease::{Lease, before};
 use super::merge::pause;
-use super::plan::{Plan, violation};
+use super::plan::Plan;
 use super::row::Evidence;
-use super::rows::Own;
 use super::rules::Rule;
 use crate::index::shared::{Merge, Prepared, is_conflict};
 
@@ -35,9 +34,9 @@ pub(super) enum Cause {
 }
 
 /// A group as it is to be sent.
-struct Draft {
+pub(super) struct Draft {
     /// The entities' operations first, then those of the partition's entries.
-    rows: Vec<Operation>,
+    pub(super) rows: Vec<Operation>,
     /// What the plan's shared rows come to; none where they are to be read again.
     shared: Vec<Option<Prepared>>,
 }
@@ -104,6 +103,9 @@ impl Journal {
 
     async fn send_draft(&self, plan: &Plan, draft: &mut Draft, lease: Lease) -> Sent {
         let shared = if plan.shared.is_empty() { 0 } else { SHARED_ROUNDS };
+        if let Err(error) = self.look_beside(plan, draft).await {
+            return Sent::Failed(error.with_outcome(Outcome::NotApplied));
+        }
         for round in 0..=2 * plan.local.len() + shared {
             if let Err(error) = self.read_shared(plan, draft).await {
                 return Sent::Failed(error.with_outcome(Outcome::NotApplied));
@@ -175,9 +177,16 @@ impl Journal {
             group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
         }
         let sent = self.store.transact(&self.table, group);
-        match until {
+        let sent = match until {
             Some(until) => before(until, sent).await.unwrap_or_else(|| Err(self.timing.cut_off())),
             None => sent.await,
+        };
+        match sent {
+            Err(error) if error.outcome() == Outcome::Applied => {
+                tracing::debug!(%error, write = %plan.id, "the answer to a commit cannot be read");
+                Ok(unseen(plan))
+            }
+            sent => sent,
         }
     }
 
@@ -198,37 +207,6 @@ impl Journal {
         }
     }
 
-    async fn correct_entry(
-        &self,
-        plan: &Plan,
-        draft: &mut Draft,
-        n: usize,
-        error: Error,
-    ) -> Result<(), Sent> {
-        match &draft.rows[n] {
-            // An entry of the partition that is not there need not be removed.
-            Operation::Delete(..) if error.is_entity_not_found() => drop(draft.rows.remove(n)),
-            Operation::Insert(_) if error.is_already_exists() => {
-                self.keep_own(plan, &mut draft.rows[n]).await.map_err(Sent::Failed)?;
-            }
-            _ => return Err(Sent::Failed(inner(error))),
-        }
-        Ok(())
-    }
-
-    /// An entry of the partition is there already: replaced if it is the entity's own.
-    async fn keep_own(&self, plan: &Plan, operation: &mut Operation) -> Result<()> {
-        let Operation::Insert(wanted) = operation else { return Ok(()) };
-        match self.own_row(&self.table, wanted).await? {
-            Own::Write(own) => *operation = own,
-            Own::Other(owner) => {
-                let entry = plan.local.iter().find(|e| e.location.key == *wanted.key());
-                return Err(entry.map_or_else(|| contended(plan), |entry| violation(entry, &owner)));
-            }
-        }
-        Ok(())
-    }
-
     /// The answer was lost: the journal row is there, or an abort row is put in its place. Only while the
     /// writer's lease lasts, however long the abort row is on its way: afterwards a worker may have finished
     /// the write and cleared the row.
@@ -246,14 +224,19 @@ impl Journal {
         };
         match found {
             Some(Ok(Some(Evidence::Abort))) => Sent::Failed(error.with_outcome(Outcome::NotApplied)),
-            Some(Ok(_)) => Sent::Committed(vec![Written::default(); plan.operations.len()]),
+            Some(Ok(_)) => Sent::Committed(unseen(plan)),
             Some(Err(_)) | None => Sent::Failed(error),
         }
     }
 }
 
+/// A commit whose versions are not known.
+fn unseen(plan: &Plan) -> Vec<Written> {
+    vec![Written::default(); plan.operations.len()]
+}
+
 /// The operation's own error: the caller has not seen the group.
-fn inner(error: Error) -> Error {
+pub(super) fn inner(error: Error) -> Error {
     match error.into_kind() {
         ErrorKind::TransactionFailed { error, .. } => *error,
         kind => Error::new(kind),
@@ -261,7 +244,7 @@ fn inner(error: Error) -> Error {
 }
 
 /// Others kept changing the same rows.
-fn contended(plan: &Plan) -> Error {
+pub(super) fn contended(plan: &Plan) -> Error {
     let table = plan.local.first().map_or_else(String::new, |e| e.location.table.to_string());
     let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
     ErrorKind::PreconditionFailed { table, key }.into()

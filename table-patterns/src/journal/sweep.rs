@@ -17,6 +17,7 @@ use super::state::States;
 use super::unique::UniqueRow;
 use crate::clock::after;
 use crate::index::{Entry, Location};
+use crate::took_effect::took_effect;
 
 /// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +122,8 @@ impl Journal {
     /// Whether an abort row was removed.
     async fn sweep_abort(&self, row: &Entity) -> Result<bool> {
         let Some(etag) = row.etag() else { return Ok(false) };
-        match self.store.write(&self.table, Operation::Delete(row.key().clone(), etag.into())).await {
+        let delete = Operation::Delete(row.key().clone(), etag.into());
+        match took_effect(self.store.write(&self.table, delete).await) {
             Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(false),
             other => other.map(|_| true),
         }

@@ -14,6 +14,11 @@ use crate::clock::TokioClock;
 use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::queue::{QueueOptions, TableQueue};
 
+mod handed_over;
+mod redefined;
+mod strangers;
+mod unreadable;
+
 /// `Name` is unique across partitions, in a table of its own; `City` is an entry in another partition.
 #[derive(Debug)]
 struct People;

@@ -9,6 +9,7 @@ use super::row::{Evidence, WriteId};
 use super::rules::Rule;
 use super::state::States;
 use crate::index::{Entry, Location};
+use crate::took_effect::took_effect;
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";
@@ -130,7 +131,7 @@ impl Journal {
             if !self.keeps(Rule::RowThenEntity) {
                 states.read_all_again(self).await?;
             }
-            let Some(row) = self.unique_row(at).await?.filter(|row| states.contains(&row.owner)) else {
+            let Some(row) = self.settled_row(at).await?.filter(|row| states.contains(&row.owner)) else {
                 return Ok(());
             };
             if self.keeps(Rule::RowThenEntity) {
@@ -169,13 +170,19 @@ impl Journal {
         }
     }
 
-    pub(super) async fn unique_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
+    async fn unique_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
         let entity = self.store().get(&at.table, &at.key, None).await?;
         entity.as_ref().map(UniqueRow::read).transpose()
     }
 
+    /// The unique row; none where another definition of the index has put a row of another kind.
+    pub(super) async fn settled_row(&self, at: &Location) -> Result<Option<UniqueRow>> {
+        let row = self.store().get(&at.table, &at.key, None).await?;
+        row.as_ref().filter(|row| is_unique_row(row)).map(UniqueRow::read).transpose()
+    }
+
     async fn put(&self, at: &Location, operation: Operation) -> Result<Option<ETag>> {
-        Ok(self.store().write(&at.table, operation).await?.etag)
+        Ok(took_effect(self.store().write(&at.table, operation).await)?.etag)
     }
 }
 
@@ -193,6 +200,11 @@ fn changed(error: &Error) -> bool {
 /// Whether a row is a reservation whose write has not been settled.
 pub(crate) fn is_pending(row: &Entity) -> bool {
     row.get(PENDING) == Some(ValueRef::Boolean(true))
+}
+
+/// Whether a row is a unique one, whatever it holds.
+pub(crate) fn is_unique_row(row: &Entity) -> bool {
+    row.properties().iter().any(|p| is_unique_row_property(p.name()))
 }
 
 /// Whether a property is of the unique row, not of its payload.

@@ -5,21 +5,23 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use table_core::queue::{Message, Receipt, WorkQueue};
-use table_core::store::{Error, Result};
+use table_core::store::Result;
 use tokio::time::timeout;
 
 use super::Journal;
 use super::recover::Progress;
 use super::row::WriteId;
 use super::ticket::Ticket;
-use crate::work::{Pace, is_of_the_storage, work_through};
+use crate::work::{Pace, Places, is_of_the_storage, work_through};
 
 /// A worker: takes tickets from a queue and finishes what they point at.
 ///
 /// # Poison
 /// A ticket whose write is only not finished yet, because another applier has it or because the storage is
 /// out of order, is sent again as a new message: waiting never makes it poison, however long an outage
-/// lasts. What is wrong with the ticket or its write counts, and so does a worker that dies over it: received
+/// lasts. So is one of a table or store that this worker has no journal for, with a warning, for another worker of
+/// the queue to take; every worker should have the journals of all that the queue serves, or such tickets go from
+/// hand to hand, once per lease each. What is wrong with the ticket or its write counts, and so does a worker that dies over it: received
 /// as often as the queue allows, it is set aside. The write stays committed, with its journal row, and a
 /// [`sweep`](Journal::sweep) still finds it.
 #[derive(Debug)]
@@ -51,11 +53,12 @@ impl<'a> Recovery<'a> {
     pub async fn run_once(&self, max: usize) -> Result<usize> {
         let messages = self.queue.receive(max, self.visibility()).await?;
         // Together: each may wait a lease, and the visibility covers one wait.
-        join_all(messages.iter().map(|message| self.handle(message))).await;
+        join_all(messages.iter().map(|message| self.handle(message, None))).await;
         Ok(messages.len())
     }
 
-    /// Works until `stop` is ready, on `parallel` tickets at a time; what was begun is finished first. Asks the
+    /// Works until `stop` is ready, on `parallel` tickets at a time; what was begun is finished first. Tickets of writes
+    /// whose appliers may have died wait for a lease, up to 1,000 of them beside the others. Asks the
     /// queue once per `idle` while there is nothing to do, and while the queue is away or denies access ever less
     /// often, up to once a minute: what is under way goes on.
     ///
@@ -63,9 +66,12 @@ impl<'a> Recovery<'a> {
     /// The queue's, where waiting does not mend it (it does not exist): what was begun is
     /// finished first. Errors of tickets are traced.
     pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
-        let pace = Pace { parallel, idle, visibility: self.visibility() };
-        let handle = |message: Message| async move { self.handle(&message).await };
-        work_through(self.queue, pace, stop, handle).await
+        let (places, pace) = (Places::new(parallel), Pace { idle, visibility: self.visibility() });
+        let handle = |message: Message| {
+            let places = &places;
+            async move { self.handle(&message, Some(places)).await }
+        };
+        work_through(self.queue, &places, pace, stop, handle).await
     }
 
     /// Up to `max` tickets that could not be handled as often as the queue allows. The queue's requests.
@@ -97,19 +103,21 @@ impl<'a> Recovery<'a> {
         self.lease() * 3
     }
 
-    async fn handle(&self, message: &Message) {
-        if let Err(error) = self.work_on(message).await {
+    async fn handle(&self, message: &Message, places: Option<&Places>) {
+        if let Err(error) = self.work_on(message, places).await {
             tracing::warn!(%error, id = %message.id, "a ticket was not handled");
         }
     }
 
-    async fn work_on(&self, message: &Message) -> Result<()> {
+    async fn work_on(&self, message: &Message, places: Option<&Places>) -> Result<()> {
         let ticket = Ticket::parse(&message.body)?;
-        let ours = self.journals.iter().find(|j| j.check_ours(&ticket).is_ok());
-        let journal =
-            ours.ok_or_else(|| Error::invalid_request("no journal of this worker has this ticket's table"))?;
         let Some(mut receipt) = message.receipt.clone() else { return Ok(()) };
-        let recovered = journal.recover(&message.body, message.dequeue_count);
+        let Some(journal) = self.journals.iter().find(|j| j.has_written(&ticket)) else {
+            let (store, table) = (&ticket.store, &ticket.table);
+            tracing::warn!(store, table, id = %message.id, "a ticket waits for a worker that has its table");
+            return self.put_back(ticket, 0, &receipt, self.lease()).await;
+        };
+        let recovered = journal.recover_in(&message.body, message.dequeue_count, places);
         let delay = match self.holding(&mut receipt, recovered).await {
             Ok(Progress::Done) => return self.queue.delete(&receipt).await,
             Ok(Progress::Later(delay)) => delay,

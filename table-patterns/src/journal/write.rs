@@ -30,7 +30,10 @@ pub enum Acknowledge {
     /// When remote entries are in step as well.
     #[default]
     Applied,
-    /// When it is committed: a worker or sweep applies the remote entries.
+    /// When it is committed and handed over to the workers of the queue: one of them applies the remote entries as soon
+    /// as it asks the queue. Three requests, and the renewal of the ticket (two of a queue in a table). Without a queue one, and
+    /// nobody applies the entries before a [sweep](Journal::sweep). A process that dies before it has handed the
+    /// write over leaves it to workers that wait a lease twice, for the ticket and at the journal row.
     Committed,
 }
 
@@ -131,6 +134,8 @@ impl Journal {
                 let entries = self.follow(plan, changes, &written, &known, lease, acknowledge).await?;
                 if entries == Entries::Applied {
                     self.drop_ticket(ticket.as_ref()).await;
+                } else if acknowledge == Acknowledge::Committed {
+                    self.hand_over(plan, &written, ticket.as_ref()).await;
                 }
                 written.truncate(changes.len());
                 Ok(Attempt::Committed(Committed { written, entries }))
@@ -166,7 +171,7 @@ impl Journal {
             }
         }
         for at in &plan.lost {
-            if let Some(row) = self.unique_row(at).await?
+            if let Some(row) = self.settled_row(at).await?
                 && !row.pending
                 && plan.owners.contains(&row.owner)
             {
@@ -220,6 +225,21 @@ impl Journal {
                 Ok(Entries::Pending)
             }
             applied => applied,
+        }
+    }
+
+    /// Lets a worker begin at once: this process will not apply the write. The row first: who sees the ticket before
+    /// that waits for a lease.
+    async fn hand_over(&self, plan: &Plan, written: &[Written], ticket: Option<&Receipt>) {
+        let (Some(queue), Some(ticket)) = (&self.queue, ticket) else { return };
+        let Some(row) = self.appliable(plan, written) else { return };
+        let free = JournalRow { lease: Duration::ZERO, ..row };
+        let shown = match self.replace(free).await {
+            Ok(Some(_)) => queue.renew(ticket, Duration::ZERO).await.map(drop),
+            other => other.map(drop),
+        };
+        if let Err(error) = shown {
+            tracing::debug!(%error, write = %plan.id, "a committed write waits for its lease");
         }
     }
 

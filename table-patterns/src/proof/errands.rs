@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::choose::{Bounds, Choose, Random, Systematic};
 use super::explore::{Explored, Play, explore};
-use super::interleavings::FAULTS;
+use super::interleavings::{FAULTS, UNREADABLE};
 use super::office::{Office, key, table};
 use super::stage::Stage;
 use crate::eventual::{EventualTransaction, Place, TransactionId};
@@ -106,6 +106,17 @@ fn a_stored_plan_and_a_fault() {
     errand.explore(Systematic::new(ALONE)).assert_right("a stored plan, a worker and a fault");
     let errand = Errand::new(true, Applied, 1);
     errand.explore(Systematic::new(ALONE)).assert_right("a stored plan of its submitter and a fault");
+}
+
+#[test]
+fn transactions_and_answers_that_cannot_be_read() {
+    for (large, what) in [(false, "a transaction"), (true, "a stored plan")] {
+        for (acknowledge, who) in [(Committed, "a worker"), (Applied, "its submitter")] {
+            let errand = Errand::new(large, acknowledge, 1);
+            let explored = errand.explore(Systematic::new(ALONE.with_faults(1, UNREADABLE)));
+            explored.assert_right(&format!("{what}, {who} and an unreadable answer"));
+        }
+    }
 }
 
 #[test]

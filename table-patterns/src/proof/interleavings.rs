@@ -76,6 +76,33 @@ fn a_writer_and_a_sweep_with_any_fault_in_every_order() {
     Explored::sum(explored).assert_right("a writer and a sweep");
 }
 
+/// Answers that say that something took effect, and cannot be read.
+pub(super) const UNREADABLE: &[Action] = &[Action::BreakAnswer];
+
+#[test]
+fn answers_that_cannot_be_read() {
+    let bounds = Bounds::all_orders().switching(1).with_faults(1, UNREADABLE);
+    let changes = Scene::new(BOTH, START, &[("x", Some("b"))]).with_workers(1);
+    changes.explore(Systematic::new(bounds)).assert_right("a writer, a worker and an unreadable answer");
+    let listed = Scene::new(LISTED, START, &[("x", Some("b"))]).with_workers(1);
+    listed.explore(Systematic::new(bounds)).assert_right("a writer of lists and an unreadable answer");
+    let swept = Scene::new(UNIQUE, START, &[("x", None)]).without_queue().with_sweepers(1);
+    swept.explore(Systematic::new(bounds)).assert_right("a writer, a sweep and an unreadable answer");
+}
+
+/// What writes of an older definition have left is found under the one that holds now.
+#[test]
+fn what_is_left_of_another_definition() {
+    let bounds = Bounds::all_orders().switching(1);
+    for (people, name) in [(UNIQUE, "unique rows that were plain"), (PLAIN, "plain rows that were unique")] {
+        let writes = &[("x", Some("b")), ("y", Some("a"))];
+        let scene = Scene::new(people, START, writes).without_queue().redefined().with_sweepers(1);
+        scene.explore(Systematic::new(bounds)).assert_right(name);
+        let faults = Bounds::all_orders().with_faults(2, FAULTS);
+        scene.explore(Random::new(faults, 1, 200)).assert_right(name);
+    }
+}
+
 #[test]
 fn two_workers_after_a_crash() {
     let scene = Scene::new(PLAIN, START, &[("x", Some("b"))]).with_workers(2);

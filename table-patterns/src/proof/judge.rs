@@ -66,7 +66,8 @@ impl Shelf {
             true => Ok(Vec::new()),
             false => Ok(index(self.of.kind).entry(&table("People"), entity)?.into_iter().collect()),
         };
-        let checked = self.rest(Phase::Swept).await?.check_entries(&self.store, derive).await?;
+        let checked =
+            self.rest(Phase::Swept).await?.check_entries(&self.store, &table("People"), derive).await?;
         Ok(checked.map_err(|wrong| format!("{wrong} (finished by itself: {by_itself})")))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::choose::{Bounds, Random, Systematic};
 use super::explore::Explored;
 use super::library::Keeping::{Build, Drop, Nothing, Rebuild, Repair, Report};
-use super::library::Kind::{Beside, Lists, Rows, Unique};
+use super::library::Kind::{Beside, Lists, Rows, Unique, UniqueBeside};
 use super::library::{Kind, Library};
 use super::scene::Write;
 use super::stage::Action;
@@ -55,12 +55,12 @@ const CROSSED: &[&[Write]] = &[&[("x", Some("b")), ("y", Some("c"))], &[("y", So
 const JOINED: &[&[Write]] = &[&[("x", Some("c")), ("y", Some("d"))], &[("z", Some("c"))]];
 const PAIR: &[&[Write]] = &[&[("x", Some("b")), ("y", Some("c"))]];
 
-const KINDS: [Kind; 4] = [Rows, Unique, Lists, Beside];
+const KINDS: [Kind; 5] = [Rows, Unique, Lists, Beside, UniqueBeside];
 
 /// Explores a scene with writers that begin at each moment at which the keeper acts.
 fn at_all_moments(name: &str, scene: Library, bounds: Bounds) {
     let moments = match (scene.keeping, scene.kind) {
-        (Build, Beside) => &MOMENTS[..],
+        (Build, Beside | UniqueBeside) => &MOMENTS[..],
         (Build, _) => &MOMENTS[..4],
         _ => &MOMENTS[..3],
     };
@@ -74,6 +74,7 @@ fn name_of(name: &str, scene: &Library) -> String {
         Unique => "unique rows",
         Lists => "lists",
         Beside => "rows beside",
+        UniqueBeside => "unique rows beside",
     };
     format!("{name}, {kind}")
 }
@@ -96,6 +97,22 @@ fn a_builder_and_a_writer() {
         for kind in KINDS {
             let name = format!("a builder and a writer who {what}");
             at_all_moments(&name, Library::new(kind, Build, ONE, writes), switching(2));
+        }
+    }
+}
+
+/// Two entities have one value, and a builder finds out, whatever happens to the second meanwhile.
+pub(super) const DOUBLE: &[(&str, &str)] = &[("x", "b"), ("y", "b")];
+pub(super) const REPEATED: &[&[Write]] = &[&[("y", Some("b"))]];
+
+#[test]
+fn a_builder_over_two_of_one_value() {
+    let all: [(&str, &[&[Write]]); 3] =
+        [("changes", &[&[("y", Some("c"))]]), ("deletes", &[&[("y", None)]]), ("repeats", REPEATED)];
+    for (what, writes) in all {
+        for kind in [Unique, UniqueBeside] {
+            let name = format!("a builder over two of one value and a writer who {what}");
+            at_all_moments(&name, Library::new(kind, Build, DOUBLE, writes), switching(2));
         }
     }
 }

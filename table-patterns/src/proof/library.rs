@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Lists,
     /// Rows beside the entity.
     Beside,
+    /// Rows beside the entity, one for each value.
+    UniqueBeside,
 }
 
 /// What is done with the index while writers go on.

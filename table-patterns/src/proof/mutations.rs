@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::choose::{Bounds, Random, Systematic};
 use super::interleavings::FAULTS;
-use super::keepers::{FAULT, FOLLOWS, KEPT, MOVES, ONE, STALE, STAYS, TAKES_OVER};
+use super::keepers::{DOUBLE, FAULT, FOLLOWS, KEPT, MOVES, ONE, REPEATED, STALE, STAYS, TAKES_OVER};
 use super::library::Keeping::{Build, Rebuild, Repair};
-use super::library::Kind::{Beside, Rows};
+use super::library::Kind::{Beside, Rows, UniqueBeside};
 use super::library::Library;
 use super::scene::Scene;
 use super::shelf::STRAY;
@@ -32,8 +32,12 @@ const RETRIED: Scene = Scene::new(PLAIN, &[("x", "a")], &[("x", Some("b")), ("x"
 const SWEPT: Scene =
     Scene::new(UNIQUE, &[], &[("x", Some("b")), ("y", Some("b"))]).without_queue().with_sweepers(2);
 
+/// What was committed under another definition of the index is left.
+const REDEFINED: Scene =
+    Scene::new(UNIQUE, &[("x", "a")], &[("y", Some("b"))]).without_queue().redefined().with_sweepers(1);
+
 /// Which scene shows that a rule is needed, and a seed not long before the first that does.
-const NEEDED: [(Rule, Scene, u64); 17] = [
+const NEEDED: [(Rule, Scene, u64); 18] = [
     (Rule::TicketFirst, MOVED, 1),
     (Rule::Recheck, MOVED, 1),
     (Rule::ApplyBeforeClear, MOVED, 1),
@@ -51,6 +55,7 @@ const NEEDED: [(Rule, Scene, u64); 17] = [
     (Rule::CommitInLease, SWEPT, 1),
     (Rule::AbortRowsStay, SWEPT, 1),
     (Rule::KnownVersions, RETRIED, 1950),
+    (Rule::ByDefinition, REDEFINED, 1),
 ];
 
 const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
@@ -85,7 +90,7 @@ const OVERTAKEN: Bounds = SUPERSEDED
 const REVIVING: Bounds = FAULT.switching(0);
 
 /// Which scene with an index shows that a rule is needed, and within which bounds.
-const NEEDED_BY_INDEXES: [(Rule, Library, Bounds); 9] = [
+const NEEDED_BY_INDEXES: [(Rule, Library, Bounds); 10] = [
     (
         Rule::FreshStates,
         Library::new(Rows, Build, ONE, MOVES).after(Duration::from_millis(200)).with_workers(0),
@@ -95,6 +100,7 @@ const NEEDED_BY_INDEXES: [(Rule, Library, Bounds); 9] = [
     (Rule::OneBuilder, WRITTEN.with_keepers(2, TAKES_OVER).after(STALE), SUPERSEDED),
     (Rule::ReadWindowAgain, Library { groups: STAYS, ..WRITTEN }, FAULT),
     (Rule::SettleDrafts, Library { kind: Beside, ..WRITTEN }, FAULT),
+    (Rule::LookBeside, Library { kind: UniqueBeside, start: DOUBLE, groups: REPEATED, ..WRITTEN }, FAULT),
     (Rule::DanglingLast, WRITTEN, FAULT),
     (Rule::ScrubInVersion, REVIVED, REVIVING),
     (Rule::AddByJournal, Library::new(Rows, Repair, ONE, MOVES), FAULT),

@@ -10,7 +10,7 @@ use table_core::store::{Result, TableStoreExt};
 use super::queue::Messages;
 use crate::index::shared::{SharedRows, is_chunk};
 use crate::index::{Entry, Location};
-use crate::journal::is_pending;
+use crate::journal::{is_pending, is_unique_row};
 
 /// What is wrong, if anything is.
 pub(super) type Verdict = Result<(), String>;
@@ -96,12 +96,13 @@ impl Rest {
     pub(super) async fn check_entries(
         &self,
         store: &MemoryStore,
+        people: &TableName,
         derive: impl Fn(&Entity) -> Result<Vec<Entry>>,
     ) -> Result<Verdict> {
         let (mut rows, mut lists) = (BTreeMap::new(), BTreeMap::new());
         for entity in &self.entities {
             for entry in derive(entity)? {
-                let wanted = entry.to_entity();
+                let wanted = (entry.to_entity(), entry.unique);
                 let (at, owner) = (entry.location, entry.owner);
                 if entry.shape.is_shared() {
                     lists.entry(at).or_insert_with(BTreeSet::new).insert(owner);
@@ -113,7 +114,11 @@ impl Rest {
         for (at, row) in self.entries.iter().filter(|(_, row)| !is_chunk(row)) {
             let held = match lists.remove(at) {
                 Some(members) => members == members_of(store, at, row).await?,
-                None => rows.remove(at).is_some_and(|(_, wanted)| holds(row, &wanted)),
+                None => rows.remove(at).is_some_and(|(_, (wanted, unique))| {
+                    // Rule U has rows elsewhere only.
+                    let ruled = unique && at.table != *people;
+                    holds(row, &wanted) && is_unique_row(row) == ruled
+                }),
             };
             let reserved = is_pending(row) && self.is_given_up(row);
             if !held && !reserved {

@@ -22,6 +22,8 @@ pub(super) struct Scene {
     pub(super) queued: bool,
     /// Whether lost requests are sent again, and written entities carry ids by which they are found.
     pub(super) retried: bool,
+    /// Whether what is there was first written under another definition of the index, whose journal rows are left.
+    pub(super) redefined: bool,
     pub(super) broken: Option<Rule>,
 }
 
@@ -40,6 +42,7 @@ impl Scene {
             sweepers: 0,
             queued: true,
             retried: false,
+            redefined: false,
             broken: None,
         }
     }
@@ -64,13 +67,21 @@ impl Scene {
         Self { retried: true, ..self }
     }
 
+    pub(super) const fn redefined(self) -> Self {
+        Self { redefined: true, ..self }
+    }
+
     pub(super) const fn breaking(self, rule: Rule) -> Self {
         Self { broken: Some(rule), ..self }
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
         explore(chooser, &async |stage: &super::stage::Stage| {
-            let mut world = World::new(stage, self.people, self.start).await?.breaking(self.broken);
+            let world = match self.redefined {
+                true => World::redefined(stage, self.people, self.start).await?,
+                false => World::new(stage, self.people, self.start).await?,
+            };
+            let mut world = world.breaking(self.broken);
             if !self.queued {
                 world = world.without_queue();
             }

@@ -57,7 +57,7 @@ fn entity(id: &str, value: &str) -> Entity {
 
 pub(super) fn index(kind: Kind) -> Index {
     let placement = match kind {
-        Kind::Beside => Placement::SamePartition,
+        Kind::Beside | Kind::UniqueBeside => Placement::SamePartition,
         _ => Placement::OtherTable(table("Late")),
     };
     let index = Index::new(INDEX, placement, "1", move |e| {
@@ -66,14 +66,17 @@ pub(super) fn index(kind: Kind) -> Index {
             Kind::Rows => Key::new(value, e.key().row()),
             Kind::Unique | Kind::Lists => Key::new(value, ""),
             Kind::Beside => Key::new("p", format!("late_{value}_{}", e.key().row())),
+            Kind::UniqueBeside => Key::new("p", format!("late_{value}")),
         }
         .map(Some)
     });
+    // Who wrote the entity: an entry that holds what it was before is wrong.
+    let payload = Payload::Fields(vec![MARK.to_owned()]);
     match kind {
         Kind::Unique => index.unique_within_table(),
         Kind::Lists => index.with_shape(Shape::LIST),
-        // Who wrote the entity: an entry that holds what it was before is wrong.
-        Kind::Rows | Kind::Beside => index.with_payload(Payload::Fields(vec![MARK.to_owned()])),
+        Kind::Rows | Kind::Beside => index.with_payload(payload),
+        Kind::UniqueBeside => index.unique_within_partition().with_payload(payload),
     }
 }
 
@@ -133,7 +136,8 @@ impl Shelf {
 
     fn staged(&self, task: usize, live: Arc<AtomicBool>) -> StagedStore {
         // While the index is not there yet, or not any more, two may have one value.
-        let is_unique = self.of.kind == Kind::Unique && self.of.has_it_throughout();
+        let is_unique =
+            matches!(self.of.kind, Kind::Unique | Kind::UniqueBeside) && self.of.has_it_throughout();
         StagedStore {
             store: self.store.clone(),
             stage: self.stage.clone(),

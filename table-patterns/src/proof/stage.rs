@@ -34,6 +34,8 @@ pub(super) enum Action {
     Lose,
     /// It runs and its answer is lost.
     LoseAnswer,
+    /// It runs, and its answer says so and cannot be read.
+    BreakAnswer,
     /// Its answer is lost, and it takes effect later.
     Late,
     /// It is refused, and what is in front of the store sends it again so long after the start.
@@ -52,6 +54,7 @@ impl Action {
         !matches!(
             self,
             Self::LoseAnswer
+                | Self::BreakAnswer
                 | Self::Late
                 | Self::StallUnanswered(_)
                 | Self::CrashAfter
@@ -208,6 +211,7 @@ impl Stage {
                 Err(lost(reads))
             }
             Action::LoseAnswer => run.await.and(Err(lost(reads))),
+            Action::BreakAnswer => run.await.and(Err(broken())),
             Action::Stall(until) => self.stall(task, run.await, until).await,
             Action::StallUnanswered(until) => {
                 let _unseen = run.await;
@@ -254,6 +258,11 @@ impl Stage {
 fn lost(reads: bool) -> Error {
     let error = Error::from(ErrorKind::Transport("lost on purpose".to_owned()));
     error.with_outcome(if reads { Outcome::NotApplied } else { Outcome::Ambiguous })
+}
+
+/// The error of an answer that says that the request took effect, and nothing else.
+fn broken() -> Error {
+    Error::from(ErrorKind::Service("broken on purpose".to_owned())).with_outcome(Outcome::Applied)
 }
 
 /// Waits for a request's turn.

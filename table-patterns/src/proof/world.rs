@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
-use table_core::store::{Result, TableStore};
+use table_core::model::{Entity, IfMatch, Key, Properties, TableName, ValueRef};
+use table_core::query::Query;
+use table_core::store::{Operation, Result, TableStore, TableStoreExt};
 use tokio::time::sleep;
 
 use super::queue::{Messages, StagedQueue};
@@ -60,6 +61,18 @@ impl Maintainer for People {
     }
 }
 
+/// The same entries, unique where they are not and the other way round.
+#[derive(Debug)]
+struct Otherwise(People);
+
+#[async_trait]
+impl Maintainer for Otherwise {
+    fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        let entries = self.0.entries(entity)?.into_iter();
+        Ok(entries.map(|entry| Entry { unique: !entry.unique, ..entry }).collect())
+    }
+}
+
 fn entry(entity: &Entity, table: &str, key: Key, unique: bool) -> Result<Entry> {
     let location = Location { table: TableName::new(table)?, key };
     let (owner, index) = (entity.key().clone(), table.to_owned());
@@ -89,17 +102,44 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A world with these entities and values.
-    pub(super) async fn new(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
+    async fn empty(stage: &Stage, people: People) -> Result<Self> {
         let store = MemoryStore::new();
         for table in TABLES.into_iter().chain(["People"]) {
             store.create_table(&TableName::new(table)?).await?;
         }
         let (stage, messages, told) = (stage.clone(), Messages::default(), Told::default());
-        let world = Self { stage, store, messages, people, broken: None, told, queued: true, retried: false };
+        Ok(Self { stage, store, messages, people, broken: None, told, queued: true, retried: false })
+    }
+
+    /// A world with these entities and values.
+    pub(super) async fn new(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
+        let world = Self::empty(stage, people).await?;
         for (id, value) in start {
             let entity = Entity::from(key(id)?).with(VALUE, *value);
             world.undisturbed().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
+        }
+        Ok(world)
+    }
+
+    /// A world whose entities were written under another definition of their index: it was dropped, with the entries
+    /// that were there, and built again. What was committed and not applied before is left.
+    pub(super) async fn redefined(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
+        let world = Self::empty(stage, people).await?;
+        let store = Arc::new(world.store.clone());
+        let before = Journal::new(store, super::world::people(), Arc::new(Otherwise(people)));
+        for (id, value) in start {
+            let entity = Entity::from(key(id)?).with(VALUE, *value);
+            before.write(&[Change::insert(entity)], Acknowledge::Committed).await?;
+        }
+        for name in TABLES {
+            let table = TableName::new(name)?;
+            for row in world.store.query_all(&table, &Query::new()).await? {
+                world.store.write(&table, Operation::Delete(row.key().clone(), IfMatch::Any)).await?;
+            }
+        }
+        for (id, _) in start {
+            let entity = world.store.get_existing(&super::world::people(), &key(id)?).await?;
+            world.undisturbed().write(&[Change::rewrite(entity)], Acknowledge::Applied).await?;
         }
         Ok(world)
     }
@@ -247,7 +287,7 @@ impl World {
     async fn check(&self, phase: Phase) -> Result<Verdict> {
         let rest = Rest::read(&self.store, &people(), &TABLES, &self.messages, phase).await?;
         match rest.check_evidence() {
-            Ok(()) => rest.check_entries(&self.store, |entity| self.people.entries(entity)).await,
+            Ok(()) => rest.check_entries(&self.store, &people(), |entity| self.people.entries(entity)).await,
             wrong => Ok(wrong),
         }
     }

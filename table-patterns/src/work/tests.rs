@@ -14,7 +14,7 @@ use crate::queue::{QueueOptions, TableQueue};
 
 const SECOND: Duration = Duration::from_secs(1);
 const WORK: Duration = Duration::from_secs(2);
-const PACE: Pace = Pace { parallel: 2, idle: SECOND, visibility: Duration::from_secs(300) };
+const PACE: Pace = Pace { idle: SECOND, visibility: Duration::from_secs(300) };
 
 /// A queue whose store fails as it is told to.
 struct Office {
@@ -52,7 +52,7 @@ impl Office {
                 self.all.notify_one();
             }
         };
-        work_through(&self.queue, PACE, self.all.notified(), handle).await
+        work_through(&self.queue, &Places::new(2), PACE, self.all.notified(), handle).await
     }
 }
 

@@ -3,8 +3,10 @@ use std::sync::Arc;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _};
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{Error, Result};
 use uuid::Uuid;
+
+use crate::blob::blob_error as failed;
 
 /// The blobs of the indexes of one table in one store: each written once, under a name that is never used again.
 #[derive(Clone, Debug)]
@@ -61,9 +63,4 @@ impl Blobs {
     fn of_index(&self, index: &str) -> Path {
         [self.folder.as_str(), index].into_iter().collect()
     }
-}
-
-/// A blob that was or was not written has no effect until a row names it.
-fn failed(error: object_store::Error) -> Error {
-    Error::new(ErrorKind::Transport(format!("the object store: {error}"))).with_source(error)
 }

@@ -79,7 +79,15 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
         add: merge.put.iter().map(|entry| entry.owner.to_sortable()).collect(),
         remove: merge.gone.iter().map(Key::to_sortable).collect(),
     };
-    let Some(row) = rows.row(&merge.at, &merge.index).await? else {
+    let row = match rows.row(&merge.at, &merge.index).await {
+        // The row of another index, or of this one as it was kept otherwise: no place in a list goes with it.
+        Ok(Some(row)) if change.add.is_empty() && !is_list(&row) => return Ok(Some(Prepared::default())),
+        Err(error) if change.add.is_empty() && error.is_key_collision() => {
+            return Ok(Some(Prepared::default()));
+        }
+        row => row?,
+    };
+    let Some(row) = row else {
         return list.write(None, Members::default(), &change, None).await.map(Some);
     };
     let etag = Some(unchanged(&row));

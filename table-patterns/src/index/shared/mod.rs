@@ -25,6 +25,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, T
 
 use super::entry::{Entry, EntryDiff, Location};
 use super::shape::Shape;
+use crate::took_effect::took_effect;
 
 /// What changes in one shared row.
 #[derive(Clone, Debug)]
@@ -145,7 +146,7 @@ impl<'a> SharedRows<'a> {
             1 => self.store.write(&at.table, group.into_operations().remove(0)).await.map(drop),
             _ => self.store.transact(&at.table, group).await.map(drop),
         };
-        match sent {
+        match took_effect(sent) {
             Ok(()) => {
                 self.applied([prepared]).await;
                 Ok(true)

@@ -1,0 +1,111 @@
+//! What was committed under one definition of an index, and is found under another.
+
+use super::*;
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement, ScrubMode};
+
+fn by_login(version: &str) -> Index {
+    Index::new("login", Placement::OtherPartition, version, |e| match e.get("Login") {
+        Some(ValueRef::String(login)) => Key::new(format!("login_{login}"), "").map(Some),
+        _ => Ok(None),
+    })
+}
+
+fn definitions() -> [Index; 3] {
+    [by_login("1"), by_login("1").unique_within_table(), by_login("1").with_shape(Shape::LIST)]
+}
+
+fn user(id: &str) -> Result<Entity> {
+    Ok(Entity::new("p", id)?.with("Login", "bob"))
+}
+
+async fn open(store: &Arc<MemoryStore>, index: &Index, acknowledge: Acknowledge) -> Result<IndexedEntities> {
+    let mut options = IndexOptions::local();
+    options.acknowledge = acknowledge;
+    IndexedEntities::open(store.clone(), TableName::new("People")?, vec![index.clone()], options).await
+}
+
+async fn redefine(store: &Arc<MemoryStore>, index: &Index) -> Result<IndexedEntities> {
+    let (table, indexes) = (TableName::new("People")?, vec![index.clone()]);
+    IndexedEntities::drop_outdated(store.clone(), table, indexes, IndexOptions::local()).await?;
+    open(store, index, Acknowledge::Applied).await
+}
+
+async fn new_store() -> Result<Arc<MemoryStore>> {
+    let store = Arc::new(MemoryStore::new());
+    store.create_table(&TableName::new("People")?).await?;
+    Ok(store)
+}
+
+async fn in_step(people: &IndexedEntities, case: &str) -> Result<()> {
+    let report = people.scrub("login", ScrubMode::Report).await?;
+    assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 0), "{case}");
+    Ok(())
+}
+
+/// A write that nobody has applied is applied by what its index is by now.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_goes_by_the_definition_that_holds() -> Result<()> {
+    for before in definitions() {
+        for now in definitions() {
+            let case = format!("{before:?}, then {now:?}");
+            let store = new_store().await?;
+            open(&store, &before, Acknowledge::Committed).await?.insert(user("1")?).await?;
+            let people = redefine(&store, &now).await?;
+            people.build("login")?.run().await?;
+            assert_eq!(people.state("login"), IndexState::Readable, "{case}");
+            let swept = people.journal().sweep(&[people.table().clone()], Duration::ZERO).await?;
+            assert_eq!((swept.applied, swept.left), (1, 0), "{case}");
+            in_step(&people, &case).await?;
+            people.delete(&people.get_existing(&Key::new("p", "1")?).await?).await?;
+            in_step(&people, &case).await?;
+            let rows = store.query_all(people.table(), &Query::new()).await?;
+            assert!(rows.iter().all(|row| row.key().partition() == "~~indexes"), "{case}: {rows:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Two had one key of an index that became unique: the row of whoever has it now stays a unique row.
+#[tokio::test(start_paused = true)]
+async fn a_collision_of_the_past_takes_no_unique_row() -> Result<()> {
+    let store = new_store().await?;
+    let people = open(&store, &by_login("1"), Acknowledge::Applied).await?;
+    people.insert(user("1")?).await?;
+    assert!(people.insert(user("2")?).await.unwrap_err().is_key_collision());
+    let people = redefine(&store, &by_login("1").unique_within_table()).await?;
+    let first = people.get_existing(&Key::new("p", "1")?).await?;
+    people.delete(&first).await?;
+    people.build("login")?.run().await?;
+    people.journal().sweep(&[people.table().clone()], Duration::ZERO).await?;
+    assert!(people.insert(user("3")?).await.unwrap_err().is_unique_violation());
+    people.delete(&people.get_existing(&Key::new("p", "2")?).await?).await?;
+    people.insert(user("3")?).await?;
+    Ok(())
+}
+
+/// The key of an entity's old row may be one that it has reserved since, for a write that is under way.
+#[tokio::test(start_paused = true)]
+async fn a_sweep_removes_no_reservation_of_the_entity_itself() -> Result<()> {
+    let store = new_store().await?;
+    open(&store, &by_login("1"), Acknowledge::Committed).await?.insert(user("1")?).await?;
+    let people = redefine(&store, &by_login("1").unique_within_table()).await?;
+    people.modify(&Key::new("p", "1")?, |_| Ok(Some(Entity::new("p", "1")?))).await?;
+    people.build("login")?.run().await?;
+    let faults = FaultInjector::new(1);
+    let faulty = Arc::new(Faulty::new(store.clone(), faults.clone()));
+    let slow = IndexedEntities::open(
+        faulty,
+        people.table().clone(),
+        vec![by_login("1").unique_within_table()],
+        IndexOptions::local(),
+    );
+    let slow = slow.await?;
+    // After the read and the reservation.
+    faults.crash_at(3, CrashPoint::Before);
+    slow.upsert(user("1")?).await.unwrap_err();
+    let key = Key::new("login_bob", "")?;
+    assert!(store.get(people.table(), &key, None).await?.is_some(), "reserved");
+    people.journal().sweep(&[], Duration::from_secs(3600)).await?;
+    assert!(store.get(people.table(), &key, None).await?.is_some(), "left to its own write");
+    Ok(())
+}
