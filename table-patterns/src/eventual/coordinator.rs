@@ -10,7 +10,9 @@ use super::event::{TransactionEvent, What};
 use super::ledger::Ledger;
 use super::plan::TransactionId;
 use super::resources::Resources;
-use crate::journal::Timing;
+#[cfg(test)]
+use crate::journal::Rule;
+use crate::journal::{Rules, Timing};
 
 type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
 
@@ -62,6 +64,7 @@ pub struct Coordinator {
     pub(super) queue: Arc<dyn WorkQueue>,
     pub(super) resources: Resources,
     pub(super) timing: Timing,
+    pub(super) rules: Rules,
     retry: Duration,
     listener: Option<Listener>,
 }
@@ -91,7 +94,8 @@ impl Coordinator {
         store.profile().check_reads("eventually consistent transactions")?;
         store.create_table_if_missing(&table).await?;
         let (ledger, timing) = (Ledger { store, table }, Timing::default());
-        Ok(Self { ledger, queue, resources, timing, retry: Duration::from_secs(5), listener: None })
+        let (rules, retry) = (Rules::default(), Duration::from_secs(5));
+        Ok(Self { ledger, queue, resources, timing, rules, retry, listener: None })
     }
 
     /// Sets the durations of claims and requests: the same in every process of these transactions.
@@ -113,6 +117,13 @@ impl Coordinator {
     #[must_use]
     pub fn on_event(mut self, listener: impl Fn(&TransactionEvent) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// The same, where a rule may be broken.
+    #[cfg(test)]
+    pub(crate) const fn breaking(mut self, rule: Option<Rule>) -> Self {
+        self.rules = Rules { broken: rule };
         self
     }
 

@@ -93,7 +93,7 @@ pub(crate) use lease::{Lease, before};
 pub(crate) use plan::violation;
 pub use recover::Progress;
 pub use row::WriteId;
-pub(crate) use rules::Rule;
+pub(crate) use rules::{Rule, Rules};
 pub use sweep::SweepReport;
 pub(crate) use unique::{is_pending, is_unique_row, is_unique_row_property};
 pub use worker::{PoisonedTicket, Recovery};

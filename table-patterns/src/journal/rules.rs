@@ -66,13 +66,15 @@ pub(crate) enum Rule {
     AddByJournal,
     /// Who drops an index deletes its entries in the versions that were read.
     DropInVersion,
+    /// A piece of a stored plan is dropped before the lease of its submitter ends.
+    PieceCutOff,
 }
 
 /// Which rules hold: all, unless a test breaks one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
     #[cfg(test)]
-    broken: Option<Rule>,
+    pub(crate) broken: Option<Rule>,
 }
 
 impl Rules {

@@ -1,5 +1,7 @@
 //! A submitter and workers of an eventually consistent transaction, in bounded and random orders.
 
+use std::time::Duration;
+
 use table_core::model::Entity;
 use uuid::Uuid;
 
@@ -7,10 +9,10 @@ use super::choose::{Bounds, Choose, Random, Systematic};
 use super::explore::{Explored, Play, explore};
 use super::interleavings::{FAULTS, UNREADABLE};
 use super::office::{Office, key, table};
-use super::stage::Stage;
+use super::stage::{Action, Stage};
 use crate::eventual::{EventualTransaction, Place, TransactionId};
-use crate::journal::Acknowledge;
 use crate::journal::Acknowledge::{Applied, Committed};
+use crate::journal::{Acknowledge, Rule};
 
 /// What becomes of a transaction whose handler fails until it is repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +34,27 @@ pub(super) struct Errand {
     /// How many submit it, all under its one id.
     pub(super) submitters: usize,
     pub(super) workers: usize,
+    /// How often each worker looks for messages, a lease apart.
+    pub(super) rounds: usize,
     pub(super) poison: Poison,
+    pub(super) broken: Option<Rule>,
 }
 
 impl Errand {
     pub(super) const fn new(large: bool, acknowledge: Acknowledge, workers: usize) -> Self {
-        Self { large, acknowledge, submitters: 1, workers, poison: Poison::Never }
+        Self { large, acknowledge, submitters: 1, workers, rounds: 2, poison: Poison::Never, broken: None }
     }
 
     pub(super) const fn submitted_by(self, submitters: usize) -> Self {
         Self { submitters, ..self }
+    }
+
+    pub(super) const fn in_rounds(self, rounds: usize) -> Self {
+        Self { rounds, ..self }
+    }
+
+    pub(super) const fn breaking(self, rule: Rule) -> Self {
+        Self { broken: Some(rule), ..self }
     }
 
     pub(super) const fn poisoned(self, poison: Poison) -> Self {
@@ -106,6 +119,18 @@ fn a_stored_plan_and_a_fault() {
     errand.explore(Systematic::new(ALONE)).assert_right("a stored plan, a worker and a fault");
     let errand = Errand::new(true, Applied, 1);
     errand.explore(Systematic::new(ALONE)).assert_right("a stored plan of its submitter and a fault");
+}
+
+/// A submitter who is so slow that a worker has given the plan up, and removed its pieces twice, and who then dies.
+#[test]
+fn a_stored_plan_that_is_given_up() {
+    const DEADLY: &[Action] = &[Action::Resend(Duration::from_millis(850)), Action::CrashAfter];
+    let bounds = ALONE.sparing_from(1).with_faults(2, DEADLY);
+    let patient = Errand::new(true, Committed, 1).in_rounds(4);
+    patient.explore(Systematic::new(bounds)).assert_right("a stored plan of a slow submitter, and a worker");
+    let explored = patient.breaking(Rule::PieceCutOff).explore(Systematic::new(bounds));
+    let (what, _) = explored.wrong.expect("nothing notices a piece that comes after its lease");
+    eprintln!("without PieceCutOff, schedule {} ends wrong: {what}", explored.schedules);
 }
 
 #[test]

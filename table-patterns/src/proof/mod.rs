@@ -13,6 +13,7 @@ mod keepers;
 mod library;
 mod mutations;
 mod office;
+mod openers;
 mod queue;
 mod rest;
 mod scene;

@@ -36,8 +36,12 @@ const SWEPT: Scene =
 const REDEFINED: Scene =
     Scene::new(UNIQUE, &[("x", "a")], &[("y", Some("b"))]).without_queue().redefined().with_sweepers(1);
 
+/// A worker gives a write up, a sweep forgets that, and the writer, who was slow, commits.
+const FORGOTTEN: Scene =
+    Scene::new(PLAIN, &[("x", "a")], &[("x", Some("b"))]).with_workers(1).with_sweepers(1);
+
 /// Which scene shows that a rule is needed, and a seed not long before the first that does.
-const NEEDED: [(Rule, Scene, u64); 18] = [
+const NEEDED: [(Rule, Scene, u64); 19] = [
     (Rule::TicketFirst, MOVED, 1),
     (Rule::Recheck, MOVED, 1),
     (Rule::ApplyBeforeClear, MOVED, 1),
@@ -53,6 +57,7 @@ const NEEDED: [(Rule, Scene, u64); 18] = [
     (Rule::AbortBeforeTakeOver, SHARED, 1),
     (Rule::AbortBeforeAdopting, SHARED, 190),
     (Rule::CommitInLease, SWEPT, 1),
+    (Rule::CommitInLease, FORGOTTEN, 1),
     (Rule::AbortRowsStay, SWEPT, 1),
     (Rule::KnownVersions, RETRIED, 1950),
     (Rule::ByDefinition, REDEFINED, 1),
@@ -137,6 +142,7 @@ fn with_all_rules_the_same_scenes_end_right() {
         ("a value that three writers want", SHARED),
         ("one entity, moved and removed under retries", RETRIED),
         ("one value for two, and a sweep", SWEPT),
+        ("a write that is given up and forgotten", FORGOTTEN),
     ] {
         scene.explore(Random::new(BOUNDS, 1, 300)).assert_right(name);
     }

@@ -120,7 +120,8 @@ impl Office {
         let queue =
             StagedQueue::new(self.messages.clone(), stage, task.unwrap_or(usize::MAX), task.is_some());
         let process = Coordinator::open(store, "Transactions", Arc::new(queue), resources).await?;
-        Ok(process.with_timing(Timing::new(LEASE, CLIENT, SERVER)?).with_retry_delay(LEASE / 8))
+        let process = process.with_timing(Timing::new(LEASE, CLIENT, SERVER)?).with_retry_delay(LEASE / 8);
+        Ok(process.breaking(self.of.broken))
     }
 
     pub(super) async fn submitter(&self, task: usize) -> Result<BoxFuture<'static, ()>> {
@@ -133,9 +134,9 @@ impl Office {
     }
 
     pub(super) async fn worker(&self, task: usize) -> Result<BoxFuture<'static, ()>> {
-        let process = self.process(Some(task)).await?;
+        let (process, rounds) = (self.process(Some(task)).await?, self.of.rounds);
         Ok(Box::pin(async move {
-            for round in 0..2 {
+            for round in 0..rounds {
                 if round > 0 {
                     sleep(LEASE).await;
                 }
