@@ -17,7 +17,8 @@
 //! 2. A *ticket* is queued, invisible for a lease.
 //! 3. Unique keys of the new state are reserved. A reservation in the way is taken over, or adopted if
 //!    it is the entity's own, only after the write that it was made for has been given up for good.
-//! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row.
+//! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row. It is dropped
+//!    when the lease ends: the ticket may be gone then.
 //! 5. The touched keys are made to agree with the entity *as it is now*.
 //! 6. The entity is read again; if it changed, step 5 is repeated.
 //! 7. The journal row goes, then the ticket.

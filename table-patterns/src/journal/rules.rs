@@ -40,7 +40,7 @@ pub(crate) enum Rule {
     FindOutInLease,
     /// The abort row by which it is looked for is dropped before the lease ends.
     FindOutCutOff,
-    /// A commit that rests on reservations is dropped before the lease ends.
+    /// A commit that rests on reservations, or on a ticket, is dropped before the lease ends.
     CommitInLease,
     /// An abort row stays until no writer can commit any more that it stopped.
     AbortRowsStay,

@@ -163,9 +163,10 @@ impl Journal {
         states.into_iter().chain(leased).min()
     }
 
-    /// Whether the group rests on what others may take away when the lease is over.
+    /// Whether the group rests on what others may take away when the lease is over: blobs, reservations, and the
+    /// ticket that leads to its journal row.
     fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
-        draft.has_blobs() || (!plan.gained.is_empty() && self.keeps(Rule::CommitInLease))
+        draft.has_blobs() || (!plan.touched.is_empty() && self.keeps(Rule::CommitInLease))
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {
