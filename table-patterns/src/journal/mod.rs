@@ -17,6 +17,7 @@
 //! 2. A *ticket* is queued, invisible for a lease.
 //! 3. Unique keys of the new state are reserved. A reservation in the way is taken over, or adopted if
 //!    it is the entity's own, only after the write that it was made for has been given up for good.
+//!    An entry whose owner does not have the value any more is removed.
 //! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row. It is dropped
 //!    when the lease ends: the ticket may be gone then.
 //! 5. The touched keys are made to agree with the entity *as it is now*.

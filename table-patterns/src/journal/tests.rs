@@ -106,6 +106,20 @@ async fn an_update_moves_entries() -> Result<()> {
     Ok(())
 }
 
+/// As two entities leave it that had one value when the index was built.
+#[tokio::test]
+async fn a_unique_value_that_its_owner_has_no_longer_is_free() -> Result<()> {
+    let world = world().await?;
+    world.journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Applied).await?;
+    let behind = Operation::InsertOrReplace(person("1", "kim", "oslo")?);
+    world.store.write(world.journal.table(), behind).await?;
+    world.journal.write(&[Change::insert(person("2", "ken", "rome")?)], Acknowledge::Applied).await?;
+    let names = rows(&world, "Names").await?;
+    assert_eq!(names.keys().collect::<Vec<_>>(), ["('ken', '')"]);
+    assert_eq!(Entry::owner_of(&names["('ken', '')"])?, Key::new("p", "2")?);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_unique_value_has_one_owner() -> Result<()> {
     let world = world().await?;

@@ -76,7 +76,7 @@ impl Journal {
                 if let Some(mine) = self.adopt(entry, write, row).await? {
                     return Ok(mine);
                 }
-            } else if !row.pending || self.is_held(at, &row).await? {
+            } else if self.is_taken(at, &row).await? {
                 return Ok(Reservation::Taken(row.owner));
             }
         }
@@ -93,6 +93,25 @@ impl Journal {
         match self.put(&entry.location, Operation::Replace(pending, found.etag.into())).await {
             Err(e) if changed(&e) => Ok(None),
             adopted => adopted.map(|etag| Some(Reservation::Mine(etag))),
+        }
+    }
+
+    /// Whether the owner of a row holds the key, or may come to hold it. Otherwise the row is gone, or is to be read
+    /// again.
+    async fn is_taken(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
+        if found.pending {
+            return self.is_held(at, found).await;
+        }
+        // A settled row that an entity has lost sight of: of two that had one value while the index was built, or
+        // one that a pause within a request brought back.
+        let mut states = States::new(vec![found.owner.clone()]);
+        states.read_again(self, &found.owner).await?;
+        if states.entry_at(self, &found.owner, at)?.is_some() {
+            return Ok(true);
+        }
+        match self.put(at, found.agreeing_with(at, None)).await {
+            Err(e) if !changed(&e) => Err(e),
+            _ => Ok(false),
         }
     }
 
