@@ -175,7 +175,7 @@ impl Place {
             let entries = indexes.iter().filter_map(|name| index(name).entry(&people, entity).transpose());
             entries.collect()
         };
-        rest.check_entries(&self.store, derive).await
+        rest.check_entries(&self.store, &people, derive).await
     }
 }
 
