@@ -51,7 +51,7 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        let mut this = Self::unregistered(store, table, indexes, options, IndexSet::to_read)?;
+        let mut this = Self::unregistered(store, table, indexes, options, IndexSet::only_read)?;
         this.refresh().await?;
         this.keep_blobs(&this.set.table_row());
         Ok(this)

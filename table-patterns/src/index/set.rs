@@ -55,7 +55,7 @@ impl IndexSet {
     }
 
     /// The same for a process that only reads.
-    pub(super) fn to_read(self) -> Self {
+    pub(super) fn only_read(self) -> Self {
         Self { reads_only: true, ..self }
     }
 

@@ -97,7 +97,9 @@ pub use recover::Progress;
 pub use row::WriteId;
 pub(crate) use rules::{Rule, Rules};
 pub use sweep::SweepReport;
-pub(crate) use unique::{is_pending, is_unique_row, is_unique_row_property};
+#[cfg(test)]
+pub(crate) use unique::is_unique_row;
+pub(crate) use unique::{is_pending, is_unique_row_property};
 pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 
