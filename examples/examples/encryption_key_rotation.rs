@@ -63,7 +63,6 @@ async fn main() -> table_core::Result<()> {
     let mut count = letters(&both, &blobs)?.rewrite().counting();
     let found = count.run().await?;
     assert!(found.unreadable.is_empty() && found.keys.keys().all(|id| id == "kek-2027"));
-    println!("blobs by key: {:?}", found.keys);
 
     // 4. The old key is not needed any more.
     let after = Arc::new(EncryptedStore::new(raw, Keys::new(new))?);

@@ -93,4 +93,8 @@ impl TableStore for Before {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         self.then(self.store.transact(table, group)).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
 }

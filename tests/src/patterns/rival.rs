@@ -75,4 +75,8 @@ impl TableStore for Overtaken {
         }
         self.store.transact(table, group).await
     }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
 }
