@@ -96,7 +96,7 @@ async fn rows_whose_heads_are_gone_are_damaged() {
     assert!(error.to_string().contains("('p', '0000007') is damaged"), "{error}");
     let query = table_core::query::Query::new();
     let error = store.query(&name("Things"), &query, None).await.unwrap_err();
-    assert!(error.to_string().contains("is damaged"), "{error}");
+    assert!(error.to_string().contains("of the stored row ('p', '0000000') are damaged"), "{error}");
 }
 
 /// Changes a closed store's database as another program could.

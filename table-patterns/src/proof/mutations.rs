@@ -46,7 +46,7 @@ const NEEDED: [(Rule, Scene, u64); 19] = [
     (Rule::Recheck, MOVED, 1),
     (Rule::ApplyBeforeClear, MOVED, 1),
     (Rule::RowBeforeTicket, MOVED, 1),
-    (Rule::AbortAbsent, MOVED, 3350),
+    (Rule::AbortAbsent, WANTED, 1),
     (Rule::OneApplier, MOVED, 1750),
     (Rule::CutOff, MOVED, 1),
     (Rule::FindOutInLease, MOVED, 400),
