@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
@@ -15,6 +16,8 @@ pub(super) struct Before {
     store: Arc<dyn TableStore>,
     requests: AtomicU64,
     request: u64,
+    /// Whether group transactions are counted, and nothing else.
+    groups_alone: bool,
     other: Mutex<Option<BoxFuture<'static, ()>>>,
 }
 
@@ -25,7 +28,16 @@ impl Before {
         store: Arc<dyn TableStore>,
         other: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        Self { store, requests: AtomicU64::new(0), request, other: Mutex::new(Some(Box::pin(other))) }
+        let (requests, other) = (AtomicU64::new(0), Mutex::new(Some(other.boxed())));
+        Self { store, requests, request, groups_alone: false, other }
+    }
+
+    /// Runs `other` to its end before the first group transaction.
+    pub(super) fn group(
+        store: Arc<dyn TableStore>,
+        other: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self { groups_alone: true, ..Self::request(1, store, other) }
     }
 
     /// Whether it has run.
@@ -34,13 +46,19 @@ impl Before {
     }
 
     async fn then<T>(&self, request: impl Future<Output = T> + Send) -> T {
+        if !self.groups_alone {
+            self.count().await;
+        }
+        request.await
+    }
+
+    async fn count(&self) {
         if self.requests.fetch_add(1, Ordering::SeqCst) + 1 == self.request {
             let other = self.other.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(other) = other {
                 other.await;
             }
         }
-        request.await
     }
 }
 
@@ -91,7 +109,8 @@ impl TableStore for Before {
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
-        self.then(self.store.transact(table, group)).await
+        self.count().await;
+        self.store.transact(table, group).await
     }
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {

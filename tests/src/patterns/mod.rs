@@ -34,7 +34,6 @@ pub mod models_by_key;
 pub mod models_in_time;
 pub mod queue_crashes;
 pub mod relationship;
-mod rival;
 pub mod series;
 pub mod series_values;
 pub mod spread;
