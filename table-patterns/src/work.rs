@@ -44,7 +44,9 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new(parallel: usize) -> Self {
-        Self { free: Semaphore::new(parallel), all: parallel }
+        // Room for the permits of those who are away.
+        let all = parallel.min(Semaphore::MAX_PERMITS / 2);
+        Self { free: Semaphore::new(all), all }
     }
 
     /// Waits without a place, and then for one.

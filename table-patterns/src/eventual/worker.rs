@@ -18,6 +18,7 @@ use super::stopped::Stopped;
 use super::submit::Progress;
 use super::ticket::Ticket;
 use crate::journal::Lease;
+use crate::took_effect::took_effect;
 use crate::work::{Pace, Places, work_through};
 
 /// What becomes of a message.
@@ -76,7 +77,7 @@ impl Coordinator {
 
     /// A crash in between leaves two messages: claims keep those apart who receive them.
     async fn send_again(&self, message: &Message, receipt: &Receipt, delay: Duration) -> Result<()> {
-        self.queue.send(&message.body, delay).await?;
+        took_effect(self.queue.send(&message.body, delay).await.map(drop))?;
         self.queue.delete(receipt).await
     }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use table_core::model::{Entity, Key, TableName};
-use table_core::store::{ErrorKind, Result, TableStore};
+use table_core::store::{Result, TableStore, TableStoreExt as _};
 
 use super::catalog::{Catalog, CatalogEntry};
 use super::entry::Maintainer as _;
@@ -121,8 +121,7 @@ impl IndexedEntities {
     /// # Errors
     /// It does not exist.
     pub async fn get_existing(&self, key: &Key) -> Result<Stored<Entity>> {
-        let missing = || ErrorKind::EntityNotFound { table: self.table().to_string(), key: key.to_string() };
-        self.get(key).await?.ok_or_else(|| missing().into())
+        Stored::read(self.store.get_existing(self.table(), key).await?)
     }
 
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Entity>> {

@@ -12,6 +12,7 @@ use super::Journal;
 use super::recover::Progress;
 use super::row::WriteId;
 use super::ticket::Ticket;
+use crate::took_effect::took_effect;
 use crate::work::{Pace, Places, is_of_the_storage, work_through};
 
 /// A worker: takes tickets from a queue and finishes what they point at.
@@ -140,7 +141,7 @@ impl<'a> Recovery<'a> {
         delay: Duration,
     ) -> Result<()> {
         let again = Ticket { seen: ticket.seen.saturating_add(dequeues), ..ticket };
-        self.queue.send(&again.to_text()?, delay).await?;
+        took_effect(self.queue.send(&again.to_text()?, delay).await.map(drop))?;
         self.queue.delete(receipt).await
     }
 

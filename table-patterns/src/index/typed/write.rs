@@ -81,8 +81,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let [Change { new, .. }] = changes;
         if let Some((new, etag)) = new.zip(committed.written.first().and_then(|w| w.etag.clone()))
             && let Some(now) = self.entities.as_stored(new.with_system(Some(etag), None)).await
+            && let Ok(now) = Stored::read(now)
         {
-            *stored = Stored::read(now)?;
+            *stored = now;
         }
         Ok(committed)
     }
