@@ -119,6 +119,10 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::encrypted()),*].concat()
             }
 
+            fn unencrypted() -> ::std::vec::Vec<&'static str> {
+                [#(<#all as #krate::typed::FromEntity>::unencrypted()),*].concat()
+            }
+
             fn spread() -> ::core::option::Option<#krate::typed::Spread> {
                 let spread = ::core::option::Option::None;
                 #(let spread = ::core::option::Option::or(spread, <#all as #krate::typed::FromEntity>::spread());)*

@@ -5,7 +5,9 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
 
@@ -85,5 +87,9 @@ impl TableStore for Elsewhere {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.0.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.0.encrypted_names(table)
     }
 }

@@ -96,6 +96,10 @@ macro_rules! impl_around {
             fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
                 self.store.declare_encrypted(table, names);
             }
+
+            fn encrypted_names(&self, table: &TableName) -> $crate::store::EncryptedNames {
+                self.store.encrypted_names(table)
+            }
         }
     };
 }

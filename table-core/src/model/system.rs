@@ -1,4 +1,4 @@
-use super::Key;
+use super::{Entity, Key, TableName, ValueRef};
 
 /// What the keys of system rows start with: rows of the pattern library that no typed query shows.
 ///
@@ -6,9 +6,27 @@ use super::Key;
 /// ASCII letters and digits: a log tail or a range of rows does not meet system rows.
 pub const SYSTEM_PREFIX: &str = "~~";
 
+/// The PartitionKey of the system rows in which a table lists its indexes.
+pub const INDEXES_PARTITION: &str = "~~indexes";
+
+/// The property of such a row with the table that holds the entries, where that is another table.
+pub const INDEX_TABLE: &str = "IndexTable";
+
 impl Key {
     /// Whether this is the key of a system row; see [`SYSTEM_PREFIX`].
     pub fn is_system(&self) -> bool {
         self.row().starts_with(SYSTEM_PREFIX) || self.partition().starts_with(SYSTEM_PREFIX)
+    }
+}
+
+impl Entity {
+    /// The other table that holds index entries of this row's table, if this is a row that names one.
+    pub fn index_table(&self) -> Option<TableName> {
+        match self.get(INDEX_TABLE) {
+            Some(ValueRef::String(name)) if self.key().partition() == INDEXES_PARTITION => {
+                TableName::new(name).ok()
+            }
+            _ => None,
+        }
     }
 }

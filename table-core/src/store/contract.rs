@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{GroupTransaction, Operation, Result, ServiceProfile, Written};
+use super::{EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, Written};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, Select};
 
@@ -29,8 +29,10 @@ use crate::query::{Continuation, Page, Query, Select};
 /// anything is sent.
 ///
 /// # Encryption
-/// A store whose profile does not encrypt refuses a marked property. One that encrypts is told by
-/// [`declare_encrypted`](Self::declare_encrypted) which names are encrypted, before it meets them.
+/// A store whose profile does not encrypt refuses a marked property. Typed tables declare downward
+/// ([`declare_encrypted`](Self::declare_encrypted)) which names they mark, before the store meets them. A store that encrypts
+/// declares upward ([`encrypted_names`](Self::encrypted_names)) which names it encrypts, marked or not, so that layers above
+/// derive no plaintext from them.
 ///
 /// # Cancellation
 /// Dropping a future leaves the operation either undone or done, as if the answer had been lost.
@@ -76,6 +78,13 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     /// request. A store that encrypts refuses filters on them, and plaintext in them, from now on; others
     /// have nothing to remember.
     fn declare_encrypted(&self, _table: &TableName, _names: &[&str]) {}
+
+    /// The names of the properties that the store encrypts in a table, by its rules and as far as it knows them from marks. No
+    /// request. What derives rows, keys, messages or blobs from an entity asks first: it marks these properties, or refuses
+    /// to show them. None for a store that does not encrypt.
+    fn encrypted_names(&self, _table: &TableName) -> EncryptedNames {
+        EncryptedNames::default()
+    }
 }
 
 #[async_trait]
@@ -124,5 +133,9 @@ impl<S: TableStore + ?Sized> TableStore for Arc<S> {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         (**self).declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        (**self).encrypted_names(table)
     }
 }

@@ -69,6 +69,19 @@ pub trait TableStoreExt: TableStore {
         Ok(())
     }
 
+    /// Checks that no rule of the store encrypts one of these properties in every row: a type that has it in plaintext would
+    /// write it, and could not read it back. No request. What opens a table for a type asks.
+    ///
+    /// # Errors
+    /// A rule encrypts one of them.
+    fn check_unencrypted(&self, table: &TableName, names: &[&str]) -> Result<()> {
+        let encrypted = self.encrypted_names(table);
+        let Some(name) = encrypted.in_every_row().find(|name| names.contains(name)) else { return Ok(()) };
+        Err(Error::invalid_request(format!(
+            "the store encrypts '{name}' in '{table}' by a rule, and the type has it in plaintext: mark the field `#[encrypt]`"
+        )))
+    }
+
     /// All entities that match, collected: mind the memory. One request a page.
     async fn query_all(&self, table: &TableName, query: &Query) -> Result<Vec<Entity>> {
         self.query_stream(table.clone(), query.clone()).try_collect().await

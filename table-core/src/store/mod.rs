@@ -1,6 +1,8 @@
 //! The storage contract: what every backend and every adapter implements, and what it reports.
 
+mod answer;
 mod contract;
+mod encrypted;
 mod error;
 mod ext;
 mod group;
@@ -9,7 +11,9 @@ mod operation;
 mod pages;
 mod profile;
 
+pub use answer::{check_entity, check_page};
 pub use contract::TableStore;
+pub use encrypted::{EncryptedNames, RowRule};
 pub use error::{DecodeError, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use ext::TableStoreExt;
 pub use group::GroupTransaction;

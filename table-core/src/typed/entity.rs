@@ -23,6 +23,11 @@ pub trait FromEntity: Sized + Send + 'static {
     /// The properties that are encrypted in the store: a table of this type needs an encrypting one.
     fn encrypted() -> Vec<&'static str>;
 
+    /// The properties that the type has in plaintext: a table whose store encrypts one of them by a rule refuses the type.
+    fn unencrypted() -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// The properties whose values may be in blobs: a table that does not know of blobs refuses such a type.
     fn large() -> Vec<&'static str> {
         Vec::new()

@@ -47,6 +47,10 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 #krate::__private::encrypted(#properties)
             }
 
+            fn unencrypted() -> ::std::vec::Vec<&'static str> {
+                #krate::__private::unencrypted(#properties)
+            }
+
             fn spread() -> ::core::option::Option<#krate::typed::Spread> {
                 <#of as #krate::typed::FromEntity>::spread()
             }

@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
-use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, SYSTEM_PREFIX, TableName, ValueRef};
+use table_core::model::{
+    ETag, Entity, INDEX_TABLE, INDEXES_PARTITION, IfMatch, Key, PartitionKey, SYSTEM_PREFIX, TableName,
+    ValueRef,
+};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt as _};
 
@@ -12,7 +15,6 @@ use super::table_row::TableRow;
 const STATE: &str = "IndexState";
 const FINGERPRINT: &str = "IndexDefinition";
 const PROGRESS: &str = "IndexProgress";
-const TABLE: &str = "IndexTable";
 const SHAPE: &str = "IndexShape";
 
 /// What the table says of one index.
@@ -46,7 +48,7 @@ pub(super) struct Loaded {
 }
 
 pub(super) fn partition() -> String {
-    format!("{SYSTEM_PREFIX}indexes")
+    INDEXES_PARTITION.to_owned()
 }
 
 /// Whether the table's catalog names an index. One request.
@@ -149,7 +151,7 @@ fn write(name: &str, entry: &CatalogEntry) -> Result<Entity> {
     let row = Entity::new(partition(), name)?.with(STATE, state.name());
     let mut row = row.with(FINGERPRINT, fingerprint.as_str()).with(SHAPE, shape);
     if let Some(table) = table {
-        row.properties_mut().set(TABLE, table.as_str());
+        row.properties_mut().set(INDEX_TABLE, table.as_str());
     }
     if let Some(progress) = progress {
         row.properties_mut().set(PROGRESS, progress.as_str());
@@ -168,7 +170,7 @@ fn read(row: &Entity) -> Result<CatalogEntry> {
     Ok(CatalogEntry {
         state: IndexState::parse(needed(STATE)?)?,
         fingerprint: needed(FINGERPRINT)?.to_owned(),
-        table: text(TABLE).map(TableName::new).transpose()?,
+        table: text(INDEX_TABLE).map(TableName::new).transpose()?,
         shape: serde_json::from_str(needed(SHAPE)?).map_err(|_| damaged(SHAPE))?,
         progress: text(PROGRESS).map(str::to_owned),
         etag: row.etag().cloned(),

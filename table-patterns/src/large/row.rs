@@ -35,6 +35,10 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
         T::encrypted()
     }
 
+    fn unencrypted() -> Vec<&'static str> {
+        T::unencrypted()
+    }
+
     fn spread() -> Option<Spread> {
         T::spread()
     }

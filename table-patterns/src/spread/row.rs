@@ -43,6 +43,10 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
         T::encrypted()
     }
 
+    fn unencrypted() -> Vec<&'static str> {
+        T::unencrypted()
+    }
+
     fn large() -> Vec<&'static str> {
         T::large()
     }

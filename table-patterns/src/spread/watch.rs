@@ -5,7 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
 
 use super::counts::{Count, Counts};
 
@@ -183,5 +185,9 @@ impl<S: TableStore> TableStore for Watched<S> {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
     }
 }

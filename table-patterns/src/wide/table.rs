@@ -38,6 +38,7 @@ impl<T: FromEntity> WideTable<T> {
         refuse::<T>()?;
         let table = table.try_into().map_err(Into::into)?;
         store.check_encrypts(&table, &T::encrypted())?;
+        store.check_unencrypted(&table, &T::unencrypted())?;
         Ok(Self { entities: WideEntities::new(store, table), of: PhantomData })
     }
 

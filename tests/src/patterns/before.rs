@@ -9,7 +9,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
 
 /// A store around another, which does something else before one of its requests.
 pub(super) struct Before {
@@ -115,5 +117,9 @@ impl TableStore for Before {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
     }
 }

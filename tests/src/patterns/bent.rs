@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
+};
 
 /// A store behind such a service.
 #[derive(Debug)]
@@ -89,5 +91,9 @@ impl TableStore for Bent {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
     }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
 use tokio::task::yield_now;
 
 /// A store around another, which lets others run before each request: those that are sent together are under
@@ -89,5 +91,9 @@ impl TableStore for Crowd {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
     }
 }

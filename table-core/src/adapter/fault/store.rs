@@ -5,7 +5,9 @@ use super::{CrashPoint, Fault, FaultInjector, kind, page};
 use crate::adapter::call::Call;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Continuation, Page, Query, Select};
-use crate::store::{GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written};
+use crate::store::{
+    EncryptedNames, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+};
 
 /// A store whose requests go wrong as its [`FaultInjector`] says.
 #[derive(Debug)]
@@ -155,5 +157,9 @@ impl<S: TableStore> TableStore for Faulty<S> {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
     }
 }

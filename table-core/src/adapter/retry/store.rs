@@ -9,7 +9,9 @@ use super::job::Job;
 use super::write_id::{profile_beside_id, strip, strip_page};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, Select};
-use crate::store::{GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written};
+use crate::store::{
+    EncryptedNames, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+};
 
 /// A store that tries again what failed in passing, where that is safe.
 ///
@@ -166,5 +168,9 @@ impl<S: TableStore> TableStore for Retrying<S> {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
     }
 }

@@ -15,6 +15,7 @@ pub use in_order::InOrder;
 pub use index::{entry_key, indexes};
 pub use resolve::{
     check_projected, encrypted, filter_all, is_a, is_told, large, no_text, no_variant, select, select_all,
+    unencrypted,
 };
 pub use upgrade::upgrade;
 

@@ -88,6 +88,11 @@ pub fn encrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
     properties.iter().filter(|p| p.encrypted).map(|p| p.name).collect()
 }
 
+/// The properties of a type that carry no mark.
+pub fn unencrypted(properties: &[PropertySchema]) -> Vec<&'static str> {
+    properties.iter().filter(|p| !p.encrypted).map(|p| p.name).collect()
+}
+
 /// The properties of a type whose values may be in blobs.
 pub fn large(properties: &[PropertySchema]) -> Vec<&'static str> {
     properties.iter().filter(|p| p.large.is_some()).map(|p| p.name).collect()

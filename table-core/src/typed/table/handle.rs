@@ -88,7 +88,7 @@ impl<T: FromEntity> Table<T> {
     ///
     /// # Errors
     /// The name breaks the rules of [`TableName`]; `T` has encrypted properties and the store does not
-    /// encrypt; `T` has large fields (`#[large]`), which may be in blobs, or spread keys.
+    /// encrypt; `T` has a property in plaintext that the store encrypts by a rule; `T` has large fields (`#[large]`), which may be in blobs, or spread keys.
     pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
@@ -116,6 +116,7 @@ impl<T: FromEntity> Table<T> {
 
     fn open(shared: Shared) -> Result<Self> {
         shared.store.check_encrypts(&shared.name, &T::encrypted())?;
+        shared.store.check_unencrypted(&shared.name, &T::unencrypted())?;
         if let Some(property) = T::large().first() {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(

@@ -32,6 +32,10 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::encrypted()
     }
 
+    fn unencrypted() -> Vec<&'static str> {
+        T::unencrypted()
+    }
+
     fn spread() -> Option<Spread> {
         T::spread()
     }

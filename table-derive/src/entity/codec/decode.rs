@@ -50,6 +50,10 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
                 #krate::__private::encrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
 
+            fn unencrypted() -> ::std::vec::Vec<&'static str> {
+                #krate::__private::unencrypted(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
+            }
+
             fn spread() -> ::core::option::Option<#krate::typed::Spread> {
                 <Self as #krate::typed::TableEntity>::SCHEMA.spread
             }

@@ -126,6 +126,10 @@ impl<T: IndexedEntity> FromEntity for Whole<T> {
         T::encrypted()
     }
 
+    fn unencrypted() -> Vec<&'static str> {
+        T::unencrypted()
+    }
+
     fn large() -> Vec<&'static str> {
         T::large()
     }

@@ -7,8 +7,8 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, TableName};
 use crate::query::{Continuation, Page, Query, Select};
 use crate::store::{
-    ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, TableStoreExt,
-    Written,
+    EncryptedNames, ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile,
+    TableStore, TableStoreExt, Written,
 };
 use crate::typed::{Table, TableQuery};
 
@@ -184,6 +184,10 @@ impl TableStore for Reversing {
 
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         self.0.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.0.encrypted_names(table)
     }
 }
 

@@ -1,0 +1,120 @@
+//! What an answer must satisfy, whichever service gave it.
+//!
+//! A store that answers with another row than the one asked for is damaged, behind a proxy that mixes connections up, or
+//! hostile. Such an answer is an error: read-modify-write would make the other row's content permanent.
+
+use super::{Error, ErrorKind, KeyOrder, Result, ServiceProfile};
+use crate::model::{Entity, Key, TableName};
+use crate::query::{KeyBounds, Query, Range};
+
+/// Checks that a point read was answered with the entity that was asked for.
+///
+/// # Errors
+/// The entity has another key: [`ErrorKind::Service`].
+pub fn check_entity(table: &TableName, asked: &Key, found: &Entity) -> Result<()> {
+    if found.key() == asked {
+        return Ok(());
+    }
+    let text = format!("the read of {asked} in '{table}' was answered with {}, another entity", found.key());
+    Err(not_asked_for(text))
+}
+
+/// Checks that the entities of a page have keys that the query can match.
+///
+/// Only keys are checked: which properties match is the service's answer alone. On a service that does not sort, whose order of
+/// text is not documented (Azure Cosmos DB), a key with characters from U+D800 on is compared with equal keys only:
+/// UTF-8, UTF-16 and code points order them differently.
+///
+/// # Errors
+/// A key is outside of the query's [bounds](Query::bounds): [`ErrorKind::Service`].
+pub fn check_page(
+    profile: &ServiceProfile,
+    table: &TableName,
+    query: &Query,
+    found: &[Entity],
+) -> Result<()> {
+    let bounds = query.bounds();
+    if found.is_empty() || bounds == KeyBounds::ALL {
+        return Ok(());
+    }
+    let sorts = profile.order == KeyOrder::Sorted;
+    let is_outside = |entity: &&Entity| {
+        let key = entity.key();
+        is_outside(&bounds.partition, key.partition(), sorts) || is_outside(&bounds.row, key.row(), sorts)
+    };
+    found.iter().find(is_outside).map_or(Ok(()), |entity| {
+        let text = format!("a query of '{table}' for {bounds} was answered with {}", entity.key());
+        Err(not_asked_for(text))
+    })
+}
+
+fn is_outside(range: &Range, text: &str, sorts: bool) -> bool {
+    let is_certain = || sorts || range.is_empty() || range.as_single().is_some() || is_ordered_alike(text);
+    !range.contains(text) && is_certain()
+}
+
+/// Whether every order of text puts this one at the same place.
+fn is_ordered_alike(text: &str) -> bool {
+    text.chars().all(|c| c < '\u{D7FF}')
+}
+
+fn not_asked_for(text: String) -> Error {
+    ErrorKind::Service(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::Filter;
+
+    fn table() -> TableName {
+        TableName::new("People").unwrap()
+    }
+
+    fn entity(partition: &str, row: &str) -> Entity {
+        Entity::new(partition, row).unwrap()
+    }
+
+    #[test]
+    fn another_entity_is_refused() {
+        let asked = Key::new("Sales", "1").unwrap();
+        assert!(check_entity(&table(), &asked, &entity("Sales", "1")).is_ok());
+        for (partition, row) in [("Sales", "2"), ("sales", "1"), ("", "1")] {
+            let error = check_entity(&table(), &asked, &entity(partition, row)).unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
+        }
+    }
+
+    fn check(profile: &ServiceProfile, filter: &Filter, partition: &str, row: &str) -> bool {
+        let query = Query::new().with_filter(filter.clone());
+        check_page(profile, &table(), &query, &[entity(partition, row)]).is_ok()
+    }
+
+    #[test]
+    fn keys_outside_of_the_query_are_refused() {
+        let sales = Filter::eq(Filter::PARTITION_KEY, "Sales");
+        let rows = sales.clone().and(Filter::starts_with(Filter::ROW_KEY, "emp_"));
+        let either = sales.clone().or(Filter::eq(Filter::PARTITION_KEY, "Tax"));
+        for profile in [ServiceProfile::AZURE_TABLES, ServiceProfile::COSMOS_TABLE] {
+            let ok = |filter: &Filter, partition: &str, row: &str| check(&profile, filter, partition, row);
+            assert!(ok(&sales, "Sales", "x") && !ok(&sales, "Tax", "x"));
+            assert!(ok(&rows, "Sales", "emp_1") && !ok(&rows, "Sales", "emq") && !ok(&rows, "Tax", "emp_1"));
+            // An `or` is bounded by what surrounds both sides.
+            assert!(ok(&either, "Tax", "x") && !ok(&either, "Zoo", "x"));
+            assert!(ok(&Filter::eq("Age", 41), "any", "x") && ok(&!sales.clone(), "Tax", "x"));
+            let never = sales.clone().and(Filter::eq(Filter::PARTITION_KEY, "Tax"));
+            assert!(!ok(&never, "Sales", "x") && !ok(&never, "Tax", "x"));
+        }
+    }
+
+    /// U+1F600 is before U+FF5E in UTF-16, after it in UTF-8.
+    #[test]
+    fn an_order_that_is_not_documented_refuses_nothing() {
+        let after = Filter::gt(Filter::ROW_KEY, "\u{FF5E}");
+        assert!(!check(&ServiceProfile::AZURE_TABLES, &after, "p", "\u{1F600}"));
+        assert!(check(&ServiceProfile::COSMOS_TABLE, &after, "p", "\u{1F600}"));
+        assert!(!check(&ServiceProfile::COSMOS_TABLE, &after, "p", "a"));
+        let one = Filter::eq(Filter::ROW_KEY, "\u{1F600}");
+        assert!(!check(&ServiceProfile::COSMOS_TABLE, &one, "p", "\u{1F601}"));
+    }
+}
