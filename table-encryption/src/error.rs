@@ -1,6 +1,8 @@
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, ErrorKind};
 
+use crate::store::{Failure, is_of_service};
+
 /// Why something encrypted cannot be read. Nothing tells the reasons of a refusal apart.
 #[derive(Clone, Debug)]
 pub(crate) enum Unreadable {
@@ -20,6 +22,14 @@ impl Unreadable {
             ))
             .into(),
             Self::Unavailable(error) => error,
+        }
+    }
+
+    /// The same, and whether others can be read.
+    pub(crate) fn failure(self, table: &TableName, key: &Key) -> Failure {
+        match self {
+            Self::Unavailable(error) if is_of_service(&error) => Failure::OfService(error),
+            other => Failure::OfEntity(other.of_entity(table, key)),
         }
     }
 

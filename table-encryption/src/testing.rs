@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use async_trait::async_trait;
 use table_core::Result;
+use table_core::store::ErrorKind;
 
 use crate::{AesKeyWrap, KeyBytes, KeyWrap};
 
@@ -57,7 +58,59 @@ impl KeyWrap for CountingWrap {
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
         self.unwraps.fetch_add(1, SeqCst);
+        // Twice: who polls second still has to wait.
         tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        self.key.unwrap_key(wrapped).await
+    }
+}
+
+/// What a key service answers instead of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outage {
+    None,
+    Busy,
+    Forbidden,
+}
+
+/// A key of a service that may be out of order.
+#[derive(Debug)]
+pub(crate) struct UnreliableWrap {
+    key: AesKeyWrap,
+    outage: Outage,
+}
+
+impl UnreliableWrap {
+    pub(crate) fn new(key: AesKeyWrap, outage: Outage) -> Self {
+        Self { key, outage }
+    }
+
+    fn answer(&self) -> Result<()> {
+        match self.outage {
+            Outage::None => Ok(()),
+            Outage::Busy => Err(ErrorKind::Throttled { retry_after: None }.into()),
+            Outage::Forbidden => Err(ErrorKind::Forbidden("the key is not yours".to_owned()).into()),
+        }
+    }
+}
+
+#[async_trait]
+impl KeyWrap for UnreliableWrap {
+    fn key_id(&self) -> &str {
+        self.key.key_id()
+    }
+
+    fn algorithm(&self) -> &str {
+        self.key.algorithm()
+    }
+
+    async fn wrap_key(&self, key: &KeyBytes) -> Result<Vec<u8>> {
+        self.answer()?;
+        self.key.wrap_key(key).await
+    }
+
+    async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
+        self.answer()?;
         self.key.unwrap_key(wrapped).await
     }
 }

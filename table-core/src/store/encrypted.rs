@@ -98,6 +98,11 @@ impl EncryptedNames {
         self.iter().next().is_none()
     }
 
+    /// Whether the name was declared or met, whatever rules say.
+    pub fn has_met(&self, name: &str) -> bool {
+        self.known().contains(name)
+    }
+
     /// How many names were declared or met.
     pub fn known_len(&self) -> usize {
         self.known().len()

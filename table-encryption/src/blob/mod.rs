@@ -45,7 +45,7 @@ pub struct BlobPlace {
 /// use table_encryption::{AesKeyWrap, BlobCipher, BlobPlace, KeyBytes, Keys};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
-/// let cipher = BlobCipher::with_keys(Keys::new(Arc::new(AesKeyWrap::new("kek", &KeyBytes::random(32)?)?)));
+/// let cipher = BlobCipher::with_keys(Keys::new(Arc::new(AesKeyWrap::new("kek", &KeyBytes::random(32)?)?)))?;
 /// let key = Key::new("p", "r")?;
 /// let place = BlobPlace { table: TableName::new("Documents")?, key, name: "Body".into() };
 ///
@@ -72,9 +72,13 @@ impl BlobCipher {
     }
 
     /// A cipher with data keys of its own, for a service that ignores the case of table names.
-    pub fn with_keys(keys: Keys) -> Self {
+    ///
+    /// # Errors
+    /// Two keys have one id; a key id or algorithm does not fit a preamble.
+    pub fn with_keys(keys: Keys) -> Result<Self> {
+        keys.check()?;
         let keys = DataKeys::new(keys, DataKeyBounds::default(), CacheBounds::default());
-        Self::new(Arc::new(keys), false)
+        Ok(Self::new(Arc::new(keys), false))
     }
 
     /// Starts to encrypt a blob.

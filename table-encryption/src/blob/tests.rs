@@ -10,7 +10,7 @@ use crate::data_key::{DataKey, Wrapping};
 use crate::testing::{hex, kek};
 
 fn cipher() -> BlobCipher {
-    BlobCipher::with_keys(Keys::new(Arc::new(kek(1))))
+    BlobCipher::with_keys(Keys::new(Arc::new(kek(1)))).unwrap()
 }
 
 fn place(name: &str) -> BlobPlace {
@@ -62,11 +62,11 @@ async fn blobs_are_the_known_ones() {
     for vector in vectors["blobs"].as_array().unwrap() {
         let bytes = |name: &str| hex(vector[name].as_str().unwrap());
         let key = AesKeyWrap::new("local:kek1", &bytes("kek").into()).unwrap();
-        let cipher = BlobCipher::with_keys(Keys::new(Arc::new(key)));
+        let cipher = BlobCipher::with_keys(Keys::new(Arc::new(key))).unwrap();
         let sealed = bytes("sealed");
         assert_eq!(open(&cipher, &place("Body"), &sealed, 7).await.unwrap(), bytes("content"));
         let (preamble, _) = Preamble::parse(&sealed).unwrap();
-        let secret = Secret::new(bytes("data_key").try_into().unwrap());
+        let secret = Arc::new(Secret::new(bytes("data_key").try_into().unwrap()));
         let data_key = DataKey { secret, wrapping: Wrapping::clone(&preamble.wrapping) };
         let (chunks, commitment) =
             cipher.chunks(&place("Body"), &data_key.secret, &preamble.salt, preamble.chunk);
@@ -86,7 +86,7 @@ async fn changes_are_noticed() {
         serde_json::from_str(include_str!("../../tests/vectors/v2.json")).unwrap();
     let three = &vectors["blobs"][2];
     let key = AesKeyWrap::new("local:kek1", &hex(three["kek"].as_str().unwrap()).into()).unwrap();
-    let known = BlobCipher::with_keys(Keys::new(Arc::new(key)));
+    let known = BlobCipher::with_keys(Keys::new(Arc::new(key))).unwrap();
     let sealed = hex(three["sealed"].as_str().unwrap());
     for i in 0..sealed.len() {
         let mut changed = sealed.clone();

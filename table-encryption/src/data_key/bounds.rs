@@ -19,20 +19,26 @@ impl Default for DataKeyBounds {
     }
 }
 
-/// How many unwrapped data keys are kept, and for how long.
+/// How many unwrapped data keys are kept, and for how long; for how long the key service is not asked again for a data key that
+/// it could not unwrap.
 ///
-/// A key that is kept can be used although the key-encryption key was revoked meanwhile.
+/// A key that is kept can be used although the key-encryption key was revoked meanwhile. One whose time is over is overwritten
+/// and freed at once, also while nobody uses the store: by a task on the Tokio runtime (with its time driver) where the key was first
+/// used. Where that runtime does not run, the next use of the store frees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheBounds {
-    /// Keys, of about 300 bytes each; none are kept at 0.
+    /// Keys, of about 300 bytes each; none are kept at 0. A full cache drops the oldest.
     pub max_keys: u64,
     /// The time after which a key is unwrapped again.
     pub max_age: Duration,
+    /// The time after which the key service is asked again for a data key that it refused to unwrap; each time at zero. A passing
+    /// fault (busy, unreachable) is not remembered. Up to 65,536 refusals are, of about 200 bytes each.
+    pub failure_age: Duration,
 }
 
 impl Default for CacheBounds {
-    /// 4,096 keys for an hour.
+    /// 4,096 keys for an hour; refusals for 30 seconds.
     fn default() -> Self {
-        Self { max_keys: 4096, max_age: Duration::from_secs(3600) }
+        Self { max_keys: 4096, max_age: Duration::from_secs(3600), failure_age: Duration::from_secs(30) }
     }
 }

@@ -1,11 +1,17 @@
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use moka::future::Cache;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
 use table_core::store::{Error, ErrorKind, Result};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
 
+use super::expiring::{ExpiringMap, FailedUnwraps, is_over};
 use super::{CacheBounds, DataKey, DataKeyBounds, Secret, Wrapping};
 use crate::error::Unreadable;
 use crate::key::Keys;
@@ -13,52 +19,92 @@ use crate::key::fill_random;
 
 /// Makes data keys within their bounds, and unwraps those that it meets, each once.
 pub(crate) struct DataKeys {
-    keys: Keys,
-    bounds: DataKeyBounds,
-    current: Mutex<Option<Current>>,
-    cache: Cache<Wrapping, Secret>,
+    inner: Arc<Inner>,
 }
 
+struct Inner {
+    keys: Keys,
+    bounds: DataKeyBounds,
+    state: Mutex<State>,
+    failed: FailedUnwraps,
+    /// Held while a key is made.
+    making: tokio::sync::Mutex<()>,
+    /// Wakes the task that drops expired secrets: one expires earlier than those that it knew.
+    earlier: Arc<Notify>,
+}
+
+struct State {
+    current: Option<Current>,
+    secrets: ExpiringMap<Wrapping, Arc<Secret>>,
+    /// Unwraps that are under way: whoever needs the same key waits for the same answer.
+    unwraps: HashMap<Wrapping, WeakShared<Unwrap>>,
+    eraser: Option<Eraser>,
+}
+
+type Opened = Result<Arc<Secret>, Unreadable>;
+type Unwrap = BoxFuture<'static, Opened>;
+
+/// The key to write with.
 struct Current {
     key: Arc<DataKey>,
     made: Instant,
     writes: u64,
 }
 
+/// The task that drops expired secrets, and when it looks next.
+struct Eraser {
+    task: AbortHandle,
+    wakes: Instant,
+}
+
 impl DataKeys {
     pub(crate) fn new(keys: Keys, bounds: DataKeyBounds, cache: CacheBounds) -> Self {
-        let cache = Cache::builder().max_capacity(cache.max_keys).time_to_live(cache.max_age).build();
-        Self { keys, bounds, current: Mutex::new(None), cache }
+        let secrets = ExpiringMap::new(cache.max_keys, cache.max_age);
+        let state = State { current: None, secrets, unwraps: HashMap::new(), eraser: None };
+        let inner = Inner {
+            keys,
+            bounds,
+            state: Mutex::new(state),
+            failed: FailedUnwraps::new(cache),
+            making: tokio::sync::Mutex::default(),
+            earlier: Arc::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
-    pub(crate) const fn keys(&self) -> &Keys {
-        &self.keys
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.inner.keys
     }
 
     /// The key for one write. Whoever comes while a key is made waits for it: one call of the key service.
     pub(crate) async fn for_write(&self) -> Result<Arc<DataKey>> {
-        let mut current = self.current.lock().await;
-        if let Some(current) = current.as_mut().filter(|c| c.may_serve(&self.bounds)) {
-            current.writes += 1;
-            return Ok(Arc::clone(&current.key));
+        let inner = &self.inner;
+        if let Some(key) = inner.current() {
+            return Ok(key);
+        }
+        let _turn = inner.making.lock().await;
+        if let Some(key) = inner.current() {
+            return Ok(key);
         }
         let key = Arc::new(self.make().await?);
-        *current = Some(Current { key: Arc::clone(&key), made: Instant::now(), writes: 1 });
+        let mut state = inner.state();
+        state.current = Some(Current { key: Arc::clone(&key), made: Instant::now(), writes: 1 });
+        state.secrets.insert(key.wrapping.clone(), Arc::clone(&key.secret));
+        inner.erase_in_time(&mut state);
         Ok(key)
     }
 
     async fn make(&self) -> Result<DataKey> {
         let mut bytes = zeroize::Zeroizing::new([0; 32]);
         fill_random(&mut *bytes)?;
-        let secret = Secret::new(*bytes);
+        let secret = Arc::new(Secret::new(*bytes));
         let wrapping = self.wrap(&secret).await?;
-        self.cache.insert(wrapping.clone(), secret.clone()).await;
         Ok(DataKey { secret, wrapping })
     }
 
     /// Wraps a data key with the active key.
     pub(crate) async fn wrap(&self, secret: &Secret) -> Result<Wrapping> {
-        let active = self.keys.active();
+        let active = self.keys().active();
         let wrapped = active.wrap_key(&secret.labelled()).await?;
         if wrapped.len() > usize::from(u16::MAX) {
             return Err(Error::limit("bytes of a wrapped key", usize::from(u16::MAX), wrapped.len()));
@@ -70,20 +116,131 @@ impl DataKeys {
         })
     }
 
-    /// The data key in a wrapping: from the cache, or unwrapped, once for all who ask at a time.
-    pub(crate) async fn open(&self, wrapping: &Wrapping) -> Result<Secret, Unreadable> {
-        if let Some(secret) = self.cache.get(wrapping).await {
-            return Ok(secret);
+    /// The data key in a wrapping: from the cache, or unwrapped, once for all who ask at a time. One that could not be
+    /// unwrapped a moment ago is not tried again.
+    pub(crate) async fn open(&self, wrapping: &Wrapping) -> Opened {
+        let unwrap = {
+            let mut state = self.inner.state();
+            if let Some(secret) = state.secrets.get(wrapping) {
+                return Ok(Arc::clone(secret));
+            }
+            if let Some(failed) = self.inner.failed.get(wrapping) {
+                return Err(failed);
+            }
+            state.unwrap_once(wrapping, || Arc::clone(&self.inner).unwrap_and_keep(wrapping.clone()).boxed())
+        };
+        unwrap.await
+    }
+}
+
+impl State {
+    /// The unwrap of a key that is under way, or a new one.
+    fn unwrap_once(&mut self, wrapping: &Wrapping, new: impl FnOnce() -> Unwrap) -> Shared<Unwrap> {
+        if let Some(unwrap) = self.unwraps.get(wrapping).and_then(WeakShared::upgrade) {
+            return unwrap;
         }
-        let unwrapped = self.cache.try_get_with_by_ref(wrapping, self.unwrap(wrapping)).await;
-        unwrapped.map_err(|e| Unreadable::clone(&e))
+        // Those that nobody waits for any more were dropped before their end.
+        self.unwraps.retain(|_, unwrap| unwrap.upgrade().is_some());
+        let unwrap = new().shared();
+        if let Some(weak) = unwrap.downgrade() {
+            self.unwraps.insert(wrapping.clone(), weak);
+        }
+        unwrap
     }
 
-    async fn unwrap(&self, wrapping: &Wrapping) -> Result<Secret, Unreadable> {
+    /// Drops expired secrets; when the next one expires.
+    fn remove_expired(&mut self, max_age: Duration) -> Option<Instant> {
+        let now = Instant::now();
+        let next = self.secrets.remove_expired(now);
+        let ends = |current: &Current| current.made.checked_add(max_age);
+        if self.current.as_ref().is_some_and(|current| is_over(ends(current), now)) {
+            self.current = None;
+        }
+        [next, self.current.as_ref().and_then(ends)].into_iter().flatten().min()
+    }
+}
+
+impl Inner {
+    // The state is whole after every statement: a panic elsewhere leaves nothing to repair.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The current key for one write more, if it may serve that.
+    fn current(&self) -> Option<Arc<DataKey>> {
+        let mut state = self.state();
+        let current = state.current.as_mut().filter(|current| current.may_serve(&self.bounds))?;
+        current.writes += 1;
+        Some(Arc::clone(&current.key))
+    }
+
+    async fn unwrap_and_keep(self: Arc<Self>, wrapping: Wrapping) -> Opened {
+        let opened = self.unwrap(&wrapping).await;
+        let mut state = self.state();
+        match &opened {
+            Ok(secret) => {
+                state.secrets.insert(wrapping.clone(), Arc::clone(secret));
+                self.erase_in_time(&mut state);
+            }
+            Err(failure) => self.failed.remember(&wrapping, failure),
+        }
+        state.unwraps.remove(&wrapping);
+        drop(state);
+        opened
+    }
+
+    async fn unwrap(&self, wrapping: &Wrapping) -> Opened {
         let key = self.keys.find(&wrapping.key_id).await.map_err(unreadable)?;
         let key = key.filter(|k| k.algorithm() == &*wrapping.algorithm).ok_or(Unreadable::Refused)?;
         let bytes = key.unwrap_key(&wrapping.wrapped).await.map_err(unreadable)?;
-        Secret::from_labelled(&bytes).ok_or(Unreadable::Refused)
+        Secret::from_labelled(&bytes).map(Arc::new).ok_or(Unreadable::Refused)
+    }
+
+    /// Makes sure that a task drops the secrets when their time is over, whether somebody uses the store then or not.
+    fn erase_in_time(self: &Arc<Self>, state: &mut State) {
+        let Some(next) = state.remove_expired(self.bounds.max_age) else { return };
+        match &mut state.eraser {
+            Some(eraser) if !eraser.task.is_finished() => {
+                if next < eraser.wakes {
+                    eraser.wakes = next;
+                    self.earlier.notify_one();
+                }
+            }
+            eraser => {
+                let Ok(runtime) = Handle::try_current() else { return };
+                let task = runtime.spawn(erase_expired(Arc::downgrade(self), Arc::clone(&self.earlier)));
+                *eraser = Some(Eraser { task: task.abort_handle(), wakes: next });
+            }
+        }
+    }
+
+    /// What the task does when it wakes; when it is to wake next. It ends where nothing is left, and another is started by
+    /// the next key.
+    fn erase(&self) -> Option<Instant> {
+        let mut state = self.state();
+        let next = state.remove_expired(self.bounds.max_age);
+        match (next, &mut state.eraser) {
+            (Some(next), Some(eraser)) => eraser.wakes = next,
+            _ => state.eraser = None,
+        }
+        next
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(eraser) = &state.eraser {
+            eraser.task.abort();
+        }
+    }
+}
+
+/// Drops secrets as they expire. It keeps none alive, and ends with the store.
+async fn erase_expired(keys: Weak<Inner>, earlier: Arc<Notify>) {
+    while let Some(next) = keys.upgrade().and_then(|keys| keys.erase()) {
+        // Woken earlier, or not: either way it looks again.
+        let _woken = timeout_at(next, earlier.notified()).await;
     }
 }
 
@@ -104,9 +261,9 @@ impl Current {
 impl fmt::Debug for DataKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DataKeys")
-            .field("keys", &self.keys)
-            .field("bounds", &self.bounds)
-            .field("cached", &self.cache.entry_count())
+            .field("keys", &self.inner.keys)
+            .field("bounds", &self.inner.bounds)
+            .field("cached", &self.inner.state().secrets.len())
             .finish_non_exhaustive()
     }
 }

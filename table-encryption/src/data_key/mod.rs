@@ -1,13 +1,16 @@
 //! Data keys: made under the active key-encryption key, shared by many writes, cached for reads.
 
 mod bounds;
+mod expiring;
 mod keeper;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use bounds::{CacheBounds, DataKeyBounds};
+pub(crate) use expiring::FailedUnwraps;
 pub(crate) use keeper::{DataKeys, unreadable};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -17,8 +20,8 @@ use crate::KeyBytes;
 /// this format none without it.
 const LABEL: &[u8; 8] = b"tblenc2\0";
 
-/// 32 bytes from which the keys of writes are derived.
-#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+/// 32 bytes from which the keys of writes are derived. Shared, not copied: a copy would stay when the original is overwritten.
+#[derive(PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Secret([u8; 32]);
 
 impl Secret {
@@ -58,6 +61,6 @@ pub(crate) struct Wrapping {
 /// A data key to write with.
 #[derive(Clone, Debug)]
 pub(crate) struct DataKey {
-    pub(crate) secret: Secret,
+    pub(crate) secret: Arc<Secret>,
     pub(crate) wrapping: Wrapping,
 }

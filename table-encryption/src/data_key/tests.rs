@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::testing::{CountingWrap, kek};
+use crate::error::Unreadable;
+use crate::testing::{CountingWrap, Outage, UnreliableWrap, kek};
 use crate::{KeyWrap, Keys};
 
 fn keeper(max_writes: u64, max_age: u64) -> (Arc<CountingWrap>, DataKeys) {
@@ -67,4 +68,102 @@ async fn a_cache_of_none_unwraps_each_time() {
         keeper.open(&wrapping).await.unwrap();
     }
     assert_eq!(key.unwraps(), 3);
+}
+
+/// A key service is asked once for a key that it refuses, and again when the time is over.
+#[tokio::test(start_paused = true)]
+async fn a_refused_key_is_not_asked_for_again_at_once() {
+    let (counts, keeper) = keeper(100, 60);
+    let garbage = Wrapping { algorithm: "A256KW".into(), key_id: "kek1".into(), wrapped: vec![1; 48].into() };
+    for _ in 0..3 {
+        assert!(matches!(keeper.open(&garbage).await, Err(Unreadable::Refused)));
+    }
+    assert_eq!(counts.unwraps(), 1);
+    let asked = (0..8).map(|_| keeper.open(&garbage));
+    assert!(futures_util::future::join_all(asked).await.iter().all(Result::is_err));
+    tokio::time::advance(Duration::from_secs(31)).await;
+    assert!(keeper.open(&garbage).await.is_err());
+    assert_eq!(counts.unwraps(), 2);
+}
+
+/// A passing fault is not remembered, and those who wait at the time share it.
+#[tokio::test]
+async fn a_busy_key_service_is_asked_again() {
+    let (_, sound) = keeper(100, 60);
+    let wrapping = sound.for_write().await.unwrap().wrapping.clone();
+    let keys = Keys::new(Arc::new(UnreliableWrap::new(kek(1), Outage::Busy)));
+    let busy = DataKeys::new(keys, DataKeyBounds::default(), CacheBounds::default());
+    for _ in 0..2 {
+        let Err(Unreadable::Unavailable(error)) = busy.open(&wrapping).await else { panic!() };
+        assert!(error.is_transient());
+    }
+    let keys = Keys::new(Arc::new(UnreliableWrap::new(kek(1), Outage::Forbidden)));
+    let forbidden = DataKeys::new(keys, DataKeyBounds::default(), CacheBounds::default());
+    assert!(matches!(forbidden.open(&wrapping).await, Err(Unreadable::Unavailable(_))));
+}
+
+/// One who gives up waiting leaves the others their answer.
+#[tokio::test]
+async fn an_unwrap_survives_who_asked_first() {
+    let (_, sound) = keeper(100, 60);
+    let key = sound.for_write().await.unwrap();
+    let (counts, keeper) = keeper(100, 60);
+    let mut first = Box::pin(keeper.open(&key.wrapping));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    let mut second = Box::pin(keeper.open(&key.wrapping));
+    assert!(futures_util::poll!(&mut second).is_pending());
+    drop(first);
+    assert!(second.await.is_ok_and(|secret| secret == key.secret));
+    assert_eq!(counts.unwraps(), 1);
+    let garbage = Wrapping { wrapped: vec![2; 48].into(), ..key.wrapping.clone() };
+    let mut abandoned = Box::pin(keeper.open(&garbage));
+    assert!(futures_util::poll!(&mut abandoned).is_pending());
+    drop(abandoned);
+    assert!(keeper.open(&key.wrapping).await.is_ok());
+}
+
+/// Nobody uses the store, and the keys are gone when their time is over: those that were unwrapped, and the one to write with.
+#[tokio::test(start_paused = true)]
+async fn expired_keys_leave_while_nobody_uses_the_store() {
+    let (_, other) = keeper(100, 60);
+    let wrapping = other.for_write().await.unwrap().wrapping.clone();
+    let (_, keeper) = keeper(100, 24 * 3600);
+    let opened = Arc::downgrade(&keeper.open(&wrapping).await.unwrap());
+    let written = Arc::downgrade(&keeper.for_write().await.unwrap().secret);
+    tokio::time::sleep(Duration::from_secs(3599)).await;
+    assert!(opened.upgrade().is_some() && written.upgrade().is_some());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(opened.upgrade().is_none() && written.upgrade().is_some());
+    tokio::time::sleep(Duration::from_secs(23 * 3600)).await;
+    assert!(written.upgrade().is_none());
+}
+
+/// The task that waits for a key which lives long is woken for one that does not.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_expires_earlier_leaves_earlier() {
+    let bounds = DataKeyBounds { max_writes: 100, max_age: Duration::from_secs(24 * 3600) };
+    let keeper = DataKeys::new(Keys::new(Arc::new(kek(1))), bounds, CacheBounds::default());
+    let (_, other) = self::keeper(100, 60);
+    let wrapping = other.for_write().await.unwrap().wrapping.clone();
+    let written = Arc::downgrade(&keeper.for_write().await.unwrap().secret);
+    // The cached copy of the written key goes after an hour; from then on the task waits for the end of the day.
+    tokio::time::sleep(Duration::from_secs(3610)).await;
+    let opened = Arc::downgrade(&keeper.open(&wrapping).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(3600 - 15)).await;
+    assert!(opened.upgrade().is_some());
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(opened.upgrade().is_none() && written.upgrade().is_some());
+}
+
+/// The store is dropped, and nothing of it stays, its task least of all.
+#[tokio::test(start_paused = true)]
+async fn keys_go_with_their_store() {
+    let (_, keeper) = keeper(100, 60);
+    let secret = Arc::downgrade(&keeper.for_write().await.unwrap().secret);
+    tokio::task::yield_now().await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 1);
+    drop(keeper);
+    assert!(secret.upgrade().is_none());
+    tokio::task::yield_now().await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
 }

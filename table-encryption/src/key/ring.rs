@@ -1,11 +1,16 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use table_core::store::{Error, Result};
+use table_core::store::{Error, ErrorKind, Result};
 
 use super::{KeyResolver, KeyWrap};
 
 /// The keys of a store: one that wraps new data keys, others that are still needed for reading.
+///
+/// Each has an id of its own. Two different keys of one id are refused where the keys are used
+/// ([`EncryptedStoreBuilder::build`](crate::EncryptedStoreBuilder::build), [`BlobCipher::with_keys`](crate::BlobCipher::with_keys)):
+/// what one of them wrapped could not be read any more.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -13,25 +18,32 @@ use super::{KeyResolver, KeyWrap};
 /// let [old, new] = [KeyBytes::random(32)?, KeyBytes::random(32)?];
 /// let keys = Keys::new(Arc::new(AesKeyWrap::new("kek-2027", &new)?))
 ///     .with_key(Arc::new(AesKeyWrap::new("kek-2026", &old)?));
+/// assert_eq!(format!("{keys:?}"), r#"Keys { active: "kek-2027", others: ["kek-2026"], resolver: false }"#);
 /// # Ok::<(), table_core::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Keys {
     active: Arc<dyn KeyWrap>,
     others: BTreeMap<String, Arc<dyn KeyWrap>>,
     resolver: Option<Arc<dyn KeyResolver>>,
+    /// An id that two keys have.
+    duplicate: Option<String>,
 }
 
 impl Keys {
     /// One key, for writing and reading.
     pub fn new(active: Arc<dyn KeyWrap>) -> Self {
-        Self { active, others: BTreeMap::new(), resolver: None }
+        Self { active, others: BTreeMap::new(), resolver: None, duplicate: None }
     }
 
-    /// Adds a key for reading.
+    /// Adds a key for reading. The same key again (the same `Arc`) changes nothing.
     #[must_use]
     pub fn with_key(mut self, key: Arc<dyn KeyWrap>) -> Self {
-        self.others.insert(key.key_id().to_owned(), key);
+        match self.known(key.key_id()) {
+            None => drop(self.others.insert(key.key_id().to_owned(), key)),
+            Some(known) if is_same(known, &key) => {}
+            Some(_) => self.duplicate = Some(key.key_id().to_owned()),
+        }
         self
     }
 
@@ -51,20 +63,34 @@ impl Keys {
         std::iter::once(&self.active).chain(self.others.values())
     }
 
+    fn known(&self, key_id: &str) -> Option<&Arc<dyn KeyWrap>> {
+        if self.active.key_id() == key_id { Some(&self.active) } else { self.others.get(key_id) }
+    }
+
     /// The key with this id.
     pub(crate) async fn find(&self, key_id: &str) -> Result<Option<Arc<dyn KeyWrap>>> {
-        if self.active.key_id() == key_id {
-            return Ok(Some(Arc::clone(&self.active)));
-        }
-        match (self.others.get(key_id), &self.resolver) {
+        match (self.known(key_id), &self.resolver) {
             (Some(key), _) => Ok(Some(Arc::clone(key))),
-            (None, Some(resolver)) => resolver.resolve(key_id).await,
             (None, None) => Ok(None),
+            (None, Some(resolver)) => match resolver.resolve(key_id).await? {
+                Some(key) if key.key_id() != key_id => Err(ErrorKind::Service(format!(
+                    "the key resolver was asked for the key {key_id:?} and answered with {:?}",
+                    key.key_id()
+                ))
+                .into()),
+                found => Ok(found),
+            },
         }
     }
 
-    /// Refuses names that a header cannot hold.
+    /// Refuses two keys of one id, and names that a header cannot hold.
     pub(crate) fn check(&self) -> Result<()> {
+        if let Some(id) = &self.duplicate {
+            return Err(Error::invalid_request(format!(
+                "two keys have the id {id:?}: what one of them wrapped could not be read; give each key an id of its own, \
+                 version included"
+            )));
+        }
         for key in self.named() {
             let (id, algorithm) = (key.key_id(), key.algorithm());
             if id.len() > usize::from(u16::MAX)
@@ -79,5 +105,20 @@ impl Keys {
             }
         }
         Ok(())
+    }
+}
+
+fn is_same(a: &Arc<dyn KeyWrap>, b: &Arc<dyn KeyWrap>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
+}
+
+/// The ids alone: a caller's `KeyWrap` may show key material in its own `Debug`.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keys")
+            .field("active", &self.active.key_id())
+            .field("others", &self.others.keys().collect::<Vec<_>>())
+            .field("resolver", &self.resolver.is_some())
+            .finish()
     }
 }

@@ -64,3 +64,94 @@ async fn rsa_wraps_and_unwraps() {
     }
     assert!(RsaKeyWrap::from_public_der("k", b"no key", OaepHash::Sha1).is_err());
 }
+
+/// A key whose own `Debug` shows what it must not.
+#[derive(Debug)]
+struct Careless(#[expect(dead_code, reason = "shown")] &'static str);
+
+#[async_trait]
+impl KeyWrap for Careless {
+    fn key_id(&self) -> &'static str {
+        "careless"
+    }
+
+    fn algorithm(&self) -> &'static str {
+        "A256KW"
+    }
+
+    async fn wrap_key(&self, _: &KeyBytes) -> Result<Vec<u8>> {
+        Ok(vec![0; 48])
+    }
+
+    async fn unwrap_key(&self, _: &[u8]) -> Result<KeyBytes> {
+        Ok(vec![0; 40].into())
+    }
+}
+
+#[async_trait]
+impl KeyResolver for Careless {
+    async fn resolve(&self, _: &str) -> Result<Option<Arc<dyn KeyWrap>>> {
+        Ok(Some(Arc::new(Self("material"))))
+    }
+}
+
+/// What shows a store, its builder, its ciphers and its sweeps shows the ids of keys, and nothing of the keys.
+#[test]
+fn keys_are_shown_by_their_ids() {
+    use table_core::memory::MemoryStore;
+    use table_core::model::TableName;
+
+    use crate::{BlobCipher, EncryptedStore, LegacyV1};
+    let keys = || Keys::new(Arc::new(Careless("material"))).with_resolver(Arc::new(Careless("material")));
+    let legacy =
+        LegacyV1::new(Keys::new(Arc::new(crate::testing::kek(9))).with_key(Arc::new(Careless("material"))));
+    let table = TableName::new("People").unwrap();
+    let builder = EncryptedStore::builder(MemoryStore::new(), Keys::new(Arc::new(crate::testing::kek(1))));
+    let shown = format!("{:?}", builder.with_legacy_v1(legacy.clone().read(&table)));
+    let store = EncryptedStore::builder(MemoryStore::new(), keys()).build().unwrap();
+    let cipher = BlobCipher::with_keys(keys()).unwrap();
+    let shown = format!(
+        "{shown} {:?} {legacy:?} {store:?} {cipher:?} {:?} {:?} {:?}",
+        keys(),
+        store.blob_cipher(),
+        store.rotation(&table),
+        store.migration(&table)
+    );
+    assert!(shown.contains("careless") && !shown.contains("material"), "{shown}");
+}
+
+/// Under one id there is one key, whichever is added how.
+#[tokio::test]
+async fn two_keys_of_one_id_are_refused() {
+    use table_core::memory::MemoryStore;
+
+    use crate::testing::kek;
+    use crate::{BlobCipher, EncryptedStore, LegacyV1};
+    let namesake = |n: u8| Arc::new(AesKeyWrap::new(format!("kek{n}"), &vec![99; 32].into()).unwrap());
+    let of_the_active = Keys::new(Arc::new(kek(1))).with_key(namesake(1));
+    let of_another = Keys::new(Arc::new(kek(1))).with_key(Arc::new(kek(2))).with_key(namesake(2));
+    for keys in [of_the_active, of_another] {
+        for error in [
+            EncryptedStore::new(MemoryStore::new(), keys.clone()).unwrap_err(),
+            BlobCipher::with_keys(keys.clone()).unwrap_err(),
+            EncryptedStore::builder(MemoryStore::new(), Keys::new(Arc::new(kek(7))))
+                .with_legacy_v1(LegacyV1::new(keys.clone()))
+                .build()
+                .unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("two keys have the id"), "{error}");
+        }
+    }
+    let one: Arc<dyn KeyWrap> = Arc::new(kek(1));
+    let keys = Keys::new(Arc::clone(&one)).with_key(Arc::clone(&one)).with_key(Arc::new(kek(2)));
+    assert!(keys.check().is_ok() && keys.find("kek2").await.unwrap().is_some());
+}
+
+/// A resolver that answers with another key than the one it was asked for.
+#[tokio::test]
+async fn a_resolver_answers_with_the_key_that_was_asked_for() {
+    let keys = Keys::new(Arc::new(crate::testing::kek(1))).with_resolver(Arc::new(Careless("material")));
+    assert!(keys.find("careless").await.unwrap().is_some());
+    let error = keys.find("other").await.unwrap_err();
+    assert!(error.to_string().contains("\"other\""), "{error}");
+}

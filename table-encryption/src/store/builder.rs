@@ -1,11 +1,11 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use table_core::model::TableName;
+use table_core::model::{Key, TableName};
 use table_core::store::{Error, Result, TableStore};
 use table_core::typed::FromEntity;
 
-use super::rules::{Rules, as_given};
+use super::rules::{Rules, TableRules, as_given};
 use super::{EncryptedStore, Shared};
 use crate::data_key::{CacheBounds, DataKeyBounds, DataKeys};
 use crate::key::Keys;
@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 10;
 pub struct EncryptedStoreBuilder<S> {
     inner: S,
     keys: Keys,
-    rules: Rules,
+    rules: BTreeMap<String, TableRules>,
     bounds: DataKeyBounds,
     cache: CacheBounds,
     attempts: u32,
@@ -47,7 +47,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         Self {
             inner,
             keys,
-            rules: Rules::default(),
+            rules: BTreeMap::new(),
             bounds: DataKeyBounds::default(),
             cache: CacheBounds::default(),
             attempts: ATTEMPTS,
@@ -57,10 +57,21 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
 
     /// Encrypts these properties of every entity in the table, marked or not. Filters on them are refused, and
     /// so is plaintext that is found in them.
+    ///
+    /// The patterns of `table-patterns` know the names
+    /// ([`TableStore::encrypted_names`](table_core::store::TableStore::encrypted_names)): the payloads of index entries and copies in
+    /// whatever table are encrypted too; sums, keys of indexes, plans of eventual transactions and blobs would show the
+    /// values, and are refused. A derived type that has one of the names without `#[encrypt]` is refused when its table is opened.
+    /// A property of the same name in *another* table is that table's: name it there, too.
     #[must_use]
     pub fn encrypt<N: Into<String>>(mut self, table: &TableName, names: impl IntoIterator<Item = N>) -> Self {
-        self.rules.of_mut(as_given(table)).encrypt(names.into_iter().map(Into::into).collect(), None);
+        let rules = self.rules_of(table);
+        rules.names = std::mem::take(&mut rules.names).with_rule(names.into_iter().map(Into::into));
         self
+    }
+
+    fn rules_of(&mut self, table: &TableName) -> &mut TableRules {
+        self.rules.entry(as_given(table)).or_default()
     }
 
     /// Encrypts these properties in the rows for which `resolver(partition, row, property)` answers true. It must
@@ -72,8 +83,9 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         names: impl IntoIterator<Item = N>,
         resolver: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let names = names.into_iter().map(Into::into).collect();
-        self.rules.of_mut(as_given(table)).encrypt(names, Some(Arc::new(resolver)));
+        let rule = Arc::new(move |key: &Key, name: &str| resolver(key.partition(), key.row(), name));
+        let rules = self.rules_of(table);
+        rules.names = std::mem::take(&mut rules.names).with_row_rule(names.into_iter().map(Into::into), rule);
         self
     }
 
@@ -89,7 +101,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// in it is encrypted: so stripping an entity of all that is encrypted is noticed. Costs each entity a header.
     #[must_use]
     pub fn require_encryption(mut self, table: &TableName) -> Self {
-        self.rules.of_mut(as_given(table)).required = true;
+        self.rules_of(table).required = true;
         self
     }
 
@@ -102,7 +114,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         table: &TableName,
         names: impl IntoIterator<Item = N>,
     ) -> Self {
-        self.rules.of_mut(as_given(table)).filter_only_by(names.into_iter().map(Into::into).collect());
+        self.rules_of(table).filter_only_by(names.into_iter().map(Into::into).collect());
         self
     }
 
@@ -110,7 +122,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// back marked. Ends with it: as long as it lasts, one who can write to the table can put plaintext there.
     #[must_use]
     pub fn accept_plaintext(mut self, table: &TableName) -> Self {
-        self.rules.of_mut(as_given(table)).accepts_plaintext = true;
+        self.rules_of(table).accepts_plaintext = true;
         self
     }
 
@@ -145,7 +157,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// The store.
     ///
     /// # Errors
-    /// A key id or algorithm does not fit a header; a legacy key has the id of a v2 key; a bound is zero; a
+    /// Two keys have one id; a key id or algorithm does not fit a header; a legacy key has the id of a v2 key; a bound is zero; a
     /// property is to be encrypted and to be compared.
     pub fn build(self) -> Result<EncryptedStore<S>> {
         self.keys.check()?;
@@ -155,8 +167,9 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
             ));
         }
         let sensitive = self.inner.profile().case_sensitive_tables;
-        let legacy = self.legacy.map(|l| Legacy::new(l, &self.keys, sensitive)).transpose()?;
-        let rules = if sensitive { self.rules } else { self.rules.case_insensitive() };
+        let legacy = self.legacy.map(|l| Legacy::new(l, &self.keys, sensitive, self.cache)).transpose()?;
+        let id = |name: &str| if sensitive { name.to_owned() } else { name.to_ascii_lowercase() };
+        let rules = Rules::new(self.rules, id);
         if let Some((table, name)) = rules.contradiction() {
             return Err(Error::invalid_request(format!(
                 "the property '{name}' of '{table}' is to be encrypted, and filters are to compare it: they cannot"

@@ -35,7 +35,9 @@ impl<S: TableStore> EncryptedStore<S> {
     pub(super) fn check_marks(&self, table: &str, entity: &Entity) -> Result<()> {
         let rules = &self.shared.rules;
         let (key, properties) = (entity.key(), entity.properties());
-        if let Some(name) = rules.uncovered(table, properties) {
+        let names = rules.names(table);
+        let plain = properties.iter().filter(|p| !p.is_encrypted()).map(|p| p.name());
+        if let Some(name) = plain.into_iter().find(|name| names.is_known(name)) {
             return Err(Error::invalid_request(format!(
                 "the property '{name}' of {key} would be written to '{table}' in plaintext, where it is encrypted in \
                  others: mark it, or say by `encrypt_where` which rows have it in plaintext"

@@ -36,7 +36,7 @@ impl<S: TableStore> EncryptedStore<S> {
     /// The wrapped store's; the header cannot be parsed.
     pub async fn describe(&self, table: &TableName, key: &Key) -> Result<Option<Description>> {
         let select = Select::new(std::iter::once(HEADER).chain(METADATA));
-        let Some(entity) = self.inner.get(table, key, Some(&select)).await? else { return Ok(None) };
+        let Some(entity) = self.fetch(table, key, Some(&select)).await? else { return Ok(None) };
         Ok(Some(match self.opener(table, None).stored(&entity)? {
             Stored::Plain => Description::Plain,
             Stored::V2(header) => Description::V2 {

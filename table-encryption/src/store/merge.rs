@@ -6,7 +6,7 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore
 
 use super::EncryptedStore;
 use super::conceal::check_names;
-use super::reveal::Stored;
+use super::reveal::{Failure, Stored};
 use crate::v1::METADATA;
 use crate::v2::HEADER;
 
@@ -92,11 +92,11 @@ impl<S: TableStore> EncryptedStore<S> {
         let legacy = self.shared.legacy.as_ref().is_some_and(|l| l.reads(id));
         let header = Select::new(std::iter::once(HEADER).chain(METADATA.into_iter().filter(|_| legacy)));
         let select = (!encrypts).then_some(&header);
-        let read = self.inner.get(table, patch.key(), select).await?;
+        let read = self.fetch(table, patch.key(), select).await?;
         match &read {
             // Legacy data is replaced as a whole, which needs all of it.
             Some(found) if !encrypts && is_v1(&self.opener(table, None).stored(found)?) => {
-                self.inner.get(table, patch.key(), None).await
+                self.fetch(table, patch.key(), None).await
             }
             _ => Ok(read),
         }
@@ -118,7 +118,8 @@ impl<S: TableStore> EncryptedStore<S> {
         if !encrypts && !replaces {
             return Ok(Operation::Merge(patch, version));
         }
-        let all = opener.reveal_as(read, stored).await?.into_parts().1;
+        let read = opener.reveal_as(read, stored).await.map_err(Failure::into_error)?;
+        let all = read.into_parts().1;
         *patch.properties_mut() = combined(all, patch.properties(), replaces);
         let operation =
             if replaces { Operation::Replace(patch, version) } else { Operation::Merge(patch, version) };

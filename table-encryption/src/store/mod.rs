@@ -6,6 +6,7 @@ mod describe;
 mod filter;
 mod group;
 mod merge;
+mod readable;
 mod reveal;
 mod rules;
 #[cfg(test)]
@@ -19,11 +20,15 @@ pub use builder::EncryptedStoreBuilder;
 pub(crate) use conceal::conceal;
 pub use describe::Description;
 pub(crate) use merge::Pauses;
-pub(crate) use reveal::{Opener, Stored};
+pub use readable::{ReadablePage, UnreadableEntity};
+pub(crate) use reveal::{Failure, Opener, Stored, is_of_service};
 use rules::Rules;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written, check_entity,
+    check_page,
+};
 
 use crate::data_key::DataKeys;
 use crate::v1::Legacy;
@@ -79,9 +84,11 @@ use crate::{BlobCipher, Keys};
 ///
 /// # Errors
 /// Beyond the wrapped store's: [`ErrorKind::Encryption`](table_core::store::ErrorKind::Encryption) where something cannot be decrypted, always
-/// in the same words, or where plaintext is found in a property that a rule names; plaintext for a property that is encrypted
-/// in the table; limits that only the grown entity
-/// exceeds; what [`KeyWrap`](crate::KeyWrap) passes through.
+/// in the same words, or where plaintext is found in a property that a rule names or that other entities of the table have
+/// encrypted; the same on writing; an answer with another entity than the one that was asked for
+/// ([`ErrorKind::Service`](table_core::store::ErrorKind::Service)); limits that only the grown entity
+/// exceeds; what [`KeyWrap`](crate::KeyWrap) passes through. One such entity fails its whole page:
+/// [`query_readable`](Self::query_readable) reads the others.
 ///
 /// # Filters
 /// The service would compare ciphertext. Typed filters on `#[encrypt]` fields do not compile. By name, a filter is
@@ -98,8 +105,10 @@ use crate::{BlobCipher, Keys};
 /// # Plaintext
 /// What is read encrypted comes back marked, and the mark stays when another value is set
 /// ([`Properties`](table_core::model::Properties)). A write that has a property in plaintext which this store knows, as above, to be
-/// encrypted in the table is refused: mark it. Where entities of one table have the same name encrypted and in plaintext, a
-/// rule by row says which ([`encrypt_where`](EncryptedStoreBuilder::encrypt_where)).
+/// encrypted in the table is refused: mark it. A read that finds such a property in plaintext is refused too, since whoever can
+/// write to the table can put plaintext in the place of ciphertext. Where entities of one table have the same name
+/// encrypted and in plaintext, a rule by row says which ([`encrypt_where`](EncryptedStoreBuilder::encrypt_where)). What no rule
+/// names, and this store has not met yet, is read as it is.
 pub struct EncryptedStore<S> {
     inner: S,
     profile: ServiceProfile,
@@ -150,6 +159,35 @@ impl<S: TableStore> EncryptedStore<S> {
         Opener { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
     }
 
+    /// The entity as it is stored. A store that answers with another one is not trusted: it could be decrypted under its own
+    /// key, and a merge would write its content to the key that was asked for.
+    pub(crate) async fn fetch(
+        &self,
+        table: &TableName,
+        key: &Key,
+        select: Option<&Select>,
+    ) -> Result<Option<Entity>> {
+        let found = self.inner.get(table, key, select).await?;
+        found.iter().try_for_each(|entity| check_entity(table, key, entity))?;
+        Ok(found)
+    }
+
+    /// A page as it is stored, with what decryption needs.
+    async fn fetch_page(
+        &self,
+        opener: &Opener<'_>,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        let table = opener.table;
+        let page = match opener.widened() {
+            None => self.inner.query(table, query, from).await?,
+            wider => self.inner.query(table, &Query { select: wider, ..query.clone() }, from).await?,
+        };
+        check_page(&self.profile, table, query, &page.items)?;
+        Ok(page)
+    }
+
     /// How the table is called in scopes and rules.
     pub(crate) fn table_id(&self, table: &TableName) -> String {
         if self.profile.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
@@ -184,7 +222,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
         let opener = self.opener(table, select);
         let wider = opener.widened();
-        let found = self.inner.get(table, key, wider.as_ref().or(select)).await?;
+        let found = self.fetch(table, key, wider.as_ref().or(select)).await?;
         match found {
             None => Ok(None),
             Some(entity) => opener.reveal(entity).await.map(Some),
@@ -197,13 +235,8 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        let compared = filter::compared(query.filter.as_ref());
-        let opener = Opener { compared, ..self.opener(table, query.select.as_ref()) };
-        opener.check_filter()?;
-        let page = match opener.widened() {
-            None => self.inner.query(table, query, from).await?,
-            wider => self.inner.query(table, &Query { select: wider, ..query.clone() }, from).await?,
-        };
+        let opener = self.opener_of(table, query)?;
+        let page = self.fetch_page(&opener, query, from).await?;
         opener.reveal_page(page).await
     }
 
@@ -218,6 +251,12 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
         let id = self.table_id(table);
         names.iter().for_each(|name| self.shared.rules.remember(&id, name));
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        let names = self.shared.rules.names(&self.table_id(table));
+        // The wrapped store may encrypt as well.
+        names.with_all_of(&self.inner.encrypted_names(table))
     }
 }
 

@@ -1,12 +1,13 @@
 use std::collections::HashSet;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use table_core::model::{Entity, Properties, TableName, ValueRef};
 use table_core::query::{Filter, Page, Select};
-use table_core::store::{ErrorKind, Result};
+use table_core::store::{EncryptedNames, ErrorKind, Result};
 
 use super::Shared;
 use super::filter::Compared;
+use super::readable::{ReadablePage, UnreadableEntity};
 use crate::data_key::Wrapping;
 use crate::error::Unreadable;
 use crate::v1::{METADATA, Metadata};
@@ -36,6 +37,22 @@ pub(crate) enum Stored {
     V2(Box<Header>),
     /// Encrypted by the legacy format.
     V1(Box<Metadata>),
+}
+
+/// Why an entity cannot be read.
+pub(crate) enum Failure {
+    /// The entity itself: others can be read.
+    OfEntity(table_core::Error),
+    /// The key service cannot be used now: the others cannot be read either.
+    OfService(table_core::Error),
+}
+
+impl Failure {
+    pub(crate) fn into_error(self) -> table_core::Error {
+        match self {
+            Self::OfEntity(error) | Self::OfService(error) => error,
+        }
+    }
 }
 
 impl Opener<'_> {
@@ -73,19 +90,25 @@ impl Opener<'_> {
     /// The entity in the clear, what was encrypted marked.
     pub(crate) async fn reveal(&self, entity: Entity) -> Result<Entity> {
         let stored = self.stored(&entity)?;
-        self.reveal_as(entity, stored).await
+        self.reveal_as(entity, stored).await.map_err(Failure::into_error)
     }
 
     /// The entity in the clear, stored as it was found to be.
-    pub(crate) async fn reveal_as(&self, mut entity: Entity, stored: Stored) -> Result<Entity> {
+    pub(crate) async fn reveal_as(&self, entity: Entity, stored: Stored) -> Result<Entity, Failure> {
+        let entity = self.open(entity, stored).await?;
+        self.check_plaintext(entity, &self.shared.rules.names(&self.id)).map_err(Failure::OfEntity)
+    }
+
+    /// The entity decrypted, if it is encrypted. Which of its properties may be in plaintext is not looked at.
+    async fn open(&self, mut entity: Entity, stored: Stored) -> Result<Entity, Failure> {
         let opened = match stored {
             Stored::V2(_) if self.keys_only() => return Ok(without_properties(entity)),
-            Stored::Plain => return self.check_plain(entity),
+            Stored::Plain => return self.check_header(entity).map_err(Failure::OfEntity),
             Stored::V2(header) => self.open_v2(&entity, &header).await,
             Stored::V1(metadata) => self.open_v1(&entity, *metadata).await,
         };
-        *entity.properties_mut() = opened.map_err(|e| e.of_entity(self.table, entity.key()))?;
-        self.check_rules(entity)
+        *entity.properties_mut() = opened.map_err(|e| e.failure(self.table, entity.key()))?;
+        Ok(entity)
     }
 
     async fn open_v2(&self, entity: &Entity, header: &Header) -> Result<Properties, Unreadable> {
@@ -104,7 +127,7 @@ impl Opener<'_> {
     }
 
     /// An entity without a header, where that is allowed.
-    fn check_plain(&self, entity: Entity) -> Result<Entity> {
+    fn check_header(&self, entity: Entity) -> Result<Entity> {
         if self.shared.rules.requires(&self.id) && !self.keys_only() && !self.accepts() {
             return Err(ErrorKind::Encryption(format!(
                 "{} of the table '{}' is not encrypted, and must be: `accept_plaintext` declares a migration",
@@ -113,21 +136,39 @@ impl Opener<'_> {
             ))
             .into());
         }
-        self.check_rules(entity)
+        Ok(entity)
     }
 
-    /// Plaintext where a rule asks for encryption is refused, or marked during a migration.
-    fn check_rules(&self, mut entity: Entity) -> Result<Entity> {
-        let key = entity.key().clone();
-        match self.shared.rules.mark(&self.id, &key, entity.properties_mut()) {
-            Some(name) if !self.accepts() => Err(ErrorKind::Encryption(format!(
-                "the property '{name}' of {key} in the table '{}' is in plaintext, and must be encrypted: \
-                 `accept_plaintext` declares a migration",
-                self.table
-            ))
-            .into()),
-            _ => Ok(entity),
+    /// Plaintext where a rule asks for encryption is refused, or marked during a migration; so is plaintext of a name that
+    /// was met encrypted in the table: whoever can write to it may have put it there in place of the ciphertext.
+    fn check_plaintext(&self, mut entity: Entity, names: &EncryptedNames) -> Result<Entity> {
+        if self.accepts() {
+            let key = entity.key().clone();
+            self.shared.rules.mark(&self.id, &key, entity.properties_mut());
+            return Ok(entity);
         }
+        let Some(name) = names.find_unmarked(&entity).filter(|name| !self.may_be_plain(names, name)) else {
+            return Ok(entity);
+        };
+        let (key, table) = (entity.key(), self.table);
+        let text = if names.has_rule(name) {
+            format!(
+                "the property '{name}' of {key} in the table '{table}' is in plaintext, and must be encrypted: \
+                 `accept_plaintext` declares a migration"
+            )
+        } else {
+            format!(
+                "the property '{name}' of {key} in the table '{table}' is in plaintext, and other entities have it \
+                 encrypted: somebody without the key wrote it, or `encrypt_where` must say which rows have it in \
+                 plaintext; `accept_plaintext` declares a migration"
+            )
+        };
+        Err(ErrorKind::Encryption(text).into())
+    }
+
+    /// Whether the legacy format is read here, which encrypts row by row: what no rule names may be in plaintext.
+    fn may_be_plain(&self, names: &EncryptedNames, name: &str) -> bool {
+        !names.has_rule(name) && self.shared.legacy.as_ref().is_some_and(|legacy| legacy.reads(&self.id))
     }
 
     fn accepts(&self) -> bool {
@@ -136,6 +177,9 @@ impl Opener<'_> {
 
     /// The page in the clear, unless it shows that the filter compared ciphertext. Keys that it needs are unwrapped
     /// first, a few at once.
+    ///
+    /// Plaintext is looked at when everything is decrypted: what one entity of the page has encrypted, another of the same page
+    /// cannot have in plaintext, whichever comes first.
     pub(super) async fn reveal_page(&self, page: Page<Entity>) -> Result<Page<Entity>> {
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in &page.items {
@@ -143,35 +187,108 @@ impl Opener<'_> {
             self.check_stored(stored.last())?;
         }
         if !self.keys_only() {
-            self.unwrap_all(&stored).await?;
+            self.unwrap_all(stored.iter(), Stop::AtRefusal).await?;
         }
-        let mut items = Vec::with_capacity(page.items.len());
+        let mut opened = Vec::with_capacity(page.items.len());
         for (n, (entity, stored)) in page.items.into_iter().zip(stored).enumerate() {
-            items.push(self.reveal_as(entity, stored).await?);
-            if n % IN_A_ROW == IN_A_ROW - 1 {
-                tokio::task::yield_now().await;
-            }
+            opened.push(self.open(entity, stored).await.map_err(Failure::into_error)?);
+            take_turns(n).await;
         }
         // Legacy entities tell what is encrypted only when they are decrypted.
         self.check_filter()?;
+        let names = self.shared.rules.names(&self.id);
+        let items =
+            opened.into_iter().map(|entity| self.check_plaintext(entity, &names)).collect::<Result<_>>()?;
         Ok(Page { items, continuation: page.continuation })
     }
 
-    /// Refusals are reported with the entity that needs the key; here they are only found out in parallel.
-    async fn unwrap_all(&self, stored: &[Stored]) -> Result<()> {
-        let wrappings: HashSet<&Wrapping> = stored
-            .iter()
-            .filter_map(|stored| if let Stored::V2(header) = stored { Some(&header.wrapping) } else { None })
-            .collect();
-        let unwraps: Vec<_> = wrappings.into_iter().map(|wrapping| self.unwrap(wrapping)).collect();
-        stream::iter(unwraps).buffer_unordered(IN_PARALLEL).try_collect().await
+    /// The same, with the entities that cannot be read in a list of their own.
+    pub(super) async fn reveal_readable(&self, page: Page<Entity>) -> Result<ReadablePage> {
+        let mut unreadable = Vec::new();
+        let mut stored = Vec::with_capacity(page.items.len());
+        for entity in page.items {
+            match self.stored(&entity) {
+                Ok(how) => {
+                    self.check_stored(Some(&how))?;
+                    stored.push((entity, how));
+                }
+                Err(error) => unreadable.push(UnreadableEntity { key: entity.key().clone(), error }),
+            }
+        }
+        if !self.keys_only() {
+            self.unwrap_all(stored.iter().map(|(_, how)| how), Stop::Never).await?;
+        }
+        let mut opened = Vec::with_capacity(stored.len());
+        for (n, (entity, how)) in stored.into_iter().enumerate() {
+            let key = entity.key().clone();
+            match self.open(entity, how).await {
+                Ok(entity) => opened.push(entity),
+                Err(Failure::OfEntity(error)) => unreadable.push(UnreadableEntity { key, error }),
+                Err(Failure::OfService(error)) => return Err(error),
+            }
+            take_turns(n).await;
+        }
+        self.check_filter()?;
+        let names = self.shared.rules.names(&self.id);
+        let mut items = Vec::with_capacity(opened.len());
+        for entity in opened {
+            let key = entity.key().clone();
+            match self.check_plaintext(entity, &names) {
+                Ok(entity) => items.push(entity),
+                Err(error) => unreadable.push(UnreadableEntity { key, error }),
+            }
+        }
+        Ok(ReadablePage { items, unreadable, continuation: page.continuation })
     }
 
-    async fn unwrap(&self, wrapping: &Wrapping) -> Result<()> {
-        match self.shared.keys.open(wrapping).await {
-            Err(Unreadable::Unavailable(error)) => Err(error),
-            _ => Ok(()),
+    /// Unwraps the keys of entities, in their order, a few at once. Refusals are reported with the entity that needs the key;
+    /// here they are only found out in parallel. A page that is refused as a whole needs no more than the first: whoever can
+    /// write to the table can put a key into each entity that the key service is asked for in vain.
+    async fn unwrap_all(&self, stored: impl Iterator<Item = &Stored>, stop: Stop) -> Result<()> {
+        let mut seen = HashSet::new();
+        let wrappings = stored.filter_map(|how| match how {
+            Stored::V2(header) => Some(&header.wrapping),
+            _ => None,
+        });
+        let unwraps: Vec<_> = wrappings
+            .filter(|wrapping| seen.insert(*wrapping))
+            .map(|wrapping| self.unwrap(wrapping))
+            .collect();
+        let mut unwrapped = stream::iter(unwraps).buffered(IN_PARALLEL);
+        while let Some(result) = unwrapped.next().await {
+            match result {
+                Err(Unreadable::Unavailable(error)) if is_of_service(&error) || stop == Stop::AtRefusal => {
+                    return Err(error);
+                }
+                Err(_) if stop == Stop::AtRefusal => return Ok(()),
+                _ => {}
+            }
         }
+        Ok(())
+    }
+
+    async fn unwrap(&self, wrapping: &Wrapping) -> Result<(), Unreadable> {
+        self.shared.keys.open(wrapping).await.map(drop)
+    }
+}
+
+/// When the unwrapping of a page's keys ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    AtRefusal,
+    Never,
+}
+
+/// Whether an error of the key service is about the service, and not about the one key that was asked for: it will pass, and
+/// other keys would meet it too.
+pub(crate) fn is_of_service(error: &table_core::Error) -> bool {
+    error.is_transient() || error.is_ambiguous()
+}
+
+/// Lets others have their turn on the thread.
+async fn take_turns(n: usize) {
+    if n % IN_A_ROW == IN_A_ROW - 1 {
+        tokio::task::yield_now().await;
     }
 }
 

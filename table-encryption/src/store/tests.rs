@@ -208,6 +208,93 @@ async fn rules_end_with_their_table_and_do_not_contradict() {
     assert!(error.to_string().contains("'Iban'"), "{error}");
 }
 
+/// Rows as somebody writes them who has no key: each header names a wrapped key of its own.
+async fn plant_garbage(rig: &Rig, rows: u16) {
+    rig.insert(ken()).await;
+    let stored = rig.raw(ken().key()).await;
+    let Some(ValueRef::Binary(header)) = stored.get(crate::v2::HEADER) else { panic!("{stored:?}") };
+    for n in 0..rows {
+        let mut header = header.to_vec();
+        // The wrapped key is behind version, suite, algorithm and key id.
+        header[19..21].copy_from_slice(&n.to_be_bytes());
+        let row = stored.clone().with_key(Key::new("Sales", format!("a{n:03}")).unwrap());
+        let row = row.with(crate::v2::HEADER, header);
+        rig.raw.write(&people(), Operation::Insert(row)).await.unwrap();
+    }
+    rig.meter.reset();
+}
+
+/// A page that is refused as a whole asks the key service for no more than it needs to know that.
+#[tokio::test]
+async fn planted_keys_cost_few_calls_of_the_key_service() {
+    let rig = rig().await;
+    plant_garbage(&rig, 900).await;
+    for _ in 0..3 {
+        let error = rig.store.query(&people(), &Query::new(), None).await.unwrap_err();
+        assert!(error.to_string().contains("'a000'"), "{error}");
+    }
+    // A few at once, in the order of the page; from the second scan on, what was refused is known.
+    assert_eq!((rig.key.unwraps(), rig.meter.total()), (8, 3));
+}
+
+/// Where each entity is wanted that can be read, each planted key is tried once, and not again by the next scan.
+#[tokio::test]
+async fn planted_keys_are_tried_once() {
+    let rig = rig().await;
+    plant_garbage(&rig, 900).await;
+    for _ in 0..3 {
+        let page = rig.store.query_readable(&people(), &Query::new(), None).await.unwrap();
+        let rows: Vec<_> = page.items.iter().map(|e| e.key().row()).collect();
+        assert_eq!((rows, page.unreadable.len()), (vec!["223"], 900));
+        assert!(page.continuation.is_none());
+    }
+    assert_eq!((rig.key.unwraps(), rig.meter.total()), (900, 3));
+}
+
+/// The same for legacy entities, each of which has a key of its own.
+#[tokio::test]
+async fn planted_legacy_keys_are_tried_once() {
+    let counts = Arc::new(CountingWrap::new(kek(9)));
+    let legacy = crate::LegacyV1::new(Keys::new(Arc::clone(&counts) as Arc<dyn KeyWrap>));
+    let rig = rig_with(|b| b.with_legacy_v1(legacy.read(&people()))).await;
+    for n in 0..20 {
+        let json = format!(
+            r#"{{"WrappedContentKey":{{"KeyId":"kek9","EncryptedKey":"{:064}","Algorithm":"A256KW"}},"EncryptionAgent":{{"Protocol":"1.0","EncryptionAlgorithm":"AES_CBC_256"}},"ContentEncryptionIV":"ZGVmZ2hpamtsbW5vcHFycw=="}}"#,
+            n
+        );
+        let row = Entity::new("Sales", format!("{n:02}")).unwrap();
+        let row =
+            row.with("_ClientEncryptionMetadata1", json).with("_ClientEncryptionMetadata2", vec![0; 32]);
+        rig.raw.write(&people(), Operation::Insert(row)).await.unwrap();
+    }
+    for _ in 0..3 {
+        let page = rig.store.query_readable(&people(), &Query::new(), None).await.unwrap();
+        assert_eq!((page.items.len(), page.unreadable.len()), (0, 20));
+    }
+    assert_eq!(counts.unwraps(), 20);
+}
+
+/// What the store knows of a table is declared upward: rules, marks of types, and what it met.
+#[tokio::test]
+async fn encrypted_names_are_declared() {
+    let rig = rig_with(|b| {
+        b.encrypt(&people(), ["Iban"]).encrypt_where(&people(), ["Salary"], |_, row, _| row == "1")
+    })
+    .await;
+    let names = || rig.store.encrypted_names(&people());
+    assert_eq!(names().iter().collect::<Vec<_>>(), ["Iban", "Salary"]);
+    rig.store.declare_encrypted(&people(), &["Email"]);
+    rig.insert(ken()).await;
+    assert_eq!(names().iter().collect::<Vec<_>>(), ["Iban", "Salary", "Email", "NationalId"]);
+    let at = |row: &str| names().contains_at(&Key::new("Sales", row).unwrap(), "Salary");
+    assert!(at("1") && !at("2"));
+    // Names of tables are the same in every case here, and a store around another one knows its names too.
+    assert!(rig.store.encrypted_names(&TableName::new("PEOPLE").unwrap()).contains("Email"));
+    let around = EncryptedStore::new(Arc::new(rig.store), Keys::new(Arc::new(kek(2)))).unwrap();
+    assert!(around.encrypted_names(&people()).contains("Iban"));
+    assert!(around.encrypted_names(&TableName::new("Others").unwrap()).is_empty());
+}
+
 /// What the resolver names is encrypted, in the rows that it names.
 #[tokio::test]
 async fn a_resolver_decides_by_row() {

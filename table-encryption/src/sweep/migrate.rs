@@ -4,8 +4,8 @@ use table_core::model::{Entity, IfMatch, TableName};
 use table_core::query::Select;
 use table_core::store::{ErrorKind, Operation, Result, TableStore};
 
-use super::{Job, Sweep};
-use crate::store::{EncryptedStore, Stored, conceal};
+use super::{Done, Job, Sweep, of_write};
+use crate::store::{EncryptedStore, Failure, Stored, conceal};
 
 /// Encrypts what is in plaintext or in the legacy format.
 #[derive(Debug)]
@@ -18,10 +18,16 @@ impl<S: TableStore> EncryptedStore<S> {
     /// Migrates a table to format v2: properties that the store's rules name and that are still in plaintext, entities without
     /// the header that `require_encryption` asks for, and legacy entities, if the store reads them in this table.
     ///
-    /// While it runs, readers need `accept_plaintext` or the legacy format; take them out at its end. What was in plaintext
-    /// may remain in backups, and on disks that the service has not overwritten yet.
+    /// While it runs, readers need `accept_plaintext` or the legacy format; take them out at its end, when nothing was
+    /// [skipped](crate::SweepProgress::skipped). What was in plaintext may remain in backups, and on disks that the service has not
+    /// overwritten yet.
+    ///
+    /// It migrates this table alone. Index entries hold copies of the entities' properties: those in other tables
+    /// ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) need rules and a migration of their own, or a repairing
+    /// scrub of each index, which writes the entries anew. Keys of entries and sums that hold the value, and copies under other
+    /// names, are not found by the property's name: drop such an index, or scrub the copies.
     pub fn migration<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Migration<'a, S>> {
-        Sweep::new(self.inner(), Migration { store: self, again: false }, table)
+        Sweep::new(self, Migration { store: self, again: false }, table)
     }
 }
 
@@ -37,11 +43,11 @@ impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
 
 impl<S: TableStore> Migration<'_, S> {
     /// The entity in the clear, if it is not yet as it should be.
-    async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>> {
+    async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>, Failure> {
         let id = self.store.table_id(table);
         let mut opener = self.store.opener(table, None);
         opener.accepts_plaintext = true;
-        let stored = opener.stored(&entity)?;
+        let stored = opener.stored(&entity).map_err(Failure::OfEntity)?;
         let (is_v2, is_legacy) = (matches!(stored, Stored::V2(_)), matches!(stored, Stored::V1(_)));
         let rules = &self.store.shared.rules;
         let found_plaintext = rules.finds_plaintext(&id, &entity, |name| match &stored {
@@ -62,16 +68,19 @@ impl<S: TableStore> Job for Migration<'_, S> {
         None
     }
 
-    async fn change(&self, table: &TableName, entity: Entity) -> Result<bool> {
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<Done, Failure> {
         let Some(etag) = entity.etag().cloned() else {
-            return Err(ErrorKind::Service(format!("{} without an ETag", entity.key())).into());
+            let text = format!("{} without an ETag", entity.key());
+            return Err(Failure::OfEntity(ErrorKind::Service(text).into()));
         };
-        let Some(mut entity) = self.unfinished(table, entity).await? else { return Ok(false) };
-        if !conceal(&self.store.shared, &self.store.table_id(table), &mut entity).await? {
-            return Ok(false);
+        let Some(mut entity) = self.unfinished(table, entity).await? else { return Ok(Done::default()) };
+        let id = self.store.table_id(table);
+        if !conceal(&self.store.shared, &id, &mut entity).await.map_err(of_write)? {
+            return Ok(Done::default());
         }
         let operation = Operation::Replace(entity, IfMatch::Exactly(etag));
-        engine::check_operation(self.store.inner().profile(), &operation)?;
-        self.store.inner().write(table, operation).await.map(|_| true)
+        engine::check_operation(self.store.inner().profile(), &operation).map_err(of_write)?;
+        let written = self.store.inner().write(table, operation).await;
+        written.map(|_| Done { changed: true, key_id: None }).map_err(of_write)
     }
 }

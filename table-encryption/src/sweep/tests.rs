@@ -1,14 +1,16 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::model::{Entity, INDEX_TABLE, INDEXES_PARTITION, Key, TableName, ValueRef};
 use table_core::query::Continuation;
-use table_core::store::{Operation, TableStore};
+use table_core::store::{ErrorKind, Operation, TableStore};
 
-use super::SweepProgress;
-use crate::testing::{CountingWrap, kek};
+use crate::testing::{CountingWrap, Outage, UnreliableWrap, kek};
 use crate::v2::HEADER;
-use crate::{DataKeyBounds, Description, EncryptedStore, EncryptedStoreBuilder, KeyWrap, Keys, LegacyV1};
+use crate::{
+    AesKeyWrap, DataKeyBounds, Description, EncryptedStore, EncryptedStoreBuilder, KeyWrap, Keys, LegacyV1,
+};
 
 type Store = EncryptedStore<Arc<MemoryStore>>;
 type Builder = EncryptedStoreBuilder<Arc<MemoryStore>>;
@@ -74,8 +76,9 @@ async fn rotation_rewraps_and_encrypts_nothing_again() {
     let [new, old] = [2, 1].map(|n| Arc::new(CountingWrap::new(kek(n))));
     let keys = Keys::new(Arc::clone(&new) as Arc<dyn KeyWrap>).with_key(Arc::clone(&old) as Arc<dyn KeyWrap>);
     let store = open(&raw, keys, encrypting);
-    let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!(done, SweepProgress { seen: 40, changed: 40 });
+    let done = store.rotation(&people()).run().await.unwrap().clone();
+    assert_eq!((done.seen, done.changed, done.skipped), (40, 40, 0));
+    assert_eq!(done.keys, BTreeMap::from([("kek2".to_owned(), 40)]));
     assert_eq!((new.wraps(), old.unwraps()), (4, 4));
     assert_eq!(raw_value(&raw, 7, "NationalId").await, ciphertext);
     assert_ne!(raw_value(&raw, 7, HEADER).await, header);
@@ -118,7 +121,149 @@ async fn a_changed_header_is_not_laundered_by_rotation() {
     entity.properties_mut().set(HEADER, header);
     raw.write(&people(), Operation::InsertOrReplace(entity)).await.unwrap();
     let store = open(&raw, key(2).with_key(Arc::new(kek(1))), encrypting);
-    assert!(store.rotation(&people()).run().await.unwrap_err().to_string().contains("cannot be decrypted"));
+    let stored = raw.get(&people(), person(0).key(), None).await.unwrap();
+    let done = store.rotation(&people()).run().await.unwrap().clone();
+    assert_eq!((done.changed, done.skipped, done.keys.len()), (0, 1, 0));
+    assert!(done.unreadable[0].error.to_string().contains("cannot be decrypted"));
+    assert_eq!(raw.get(&people(), person(0).key(), None).await.unwrap(), stored);
+}
+
+/// A row of garbage in each of the ways that a row can be garbage.
+fn garbage() -> [Entity; 4] {
+    let row = |n: i32| Entity::new("Sales", format!("garbage{n}")).unwrap().with("Age", n);
+    let mut claimed = vec![2, 1, 6];
+    claimed.extend(b"A256KW\0\x04kek1\0\x30");
+    claimed.extend([7; 48 + 32 + 32 + 2 + 32]);
+    let of_nobody = {
+        let mut header = claimed.clone();
+        header[11] = b'x';
+        header
+    };
+    [
+        row(0).with(HEADER, "text"),
+        row(1).with(HEADER, vec![2, 1, 0]),
+        row(2).with(HEADER, of_nobody),
+        row(3).with(HEADER, claimed),
+    ]
+}
+
+/// Rows of garbage between others keep nobody from the others.
+#[tokio::test]
+async fn garbage_is_skipped_and_listed() {
+    let raw = table().await;
+    fill(&open(&raw, key(1), encrypting), 0..30).await;
+    for row in garbage() {
+        raw.write(&people(), Operation::Insert(row)).await.unwrap();
+    }
+    let store = open(&raw, key(2).with_key(Arc::new(kek(1))), |b| encrypting(b).accept_plaintext(&people()));
+    fill(&raw, 30..33).await;
+    let mut rotation = store.rotation(&people()).with_page_size(5);
+    let done = rotation.run().await.unwrap();
+    assert_eq!((done.seen, done.changed, done.skipped), (37, 30, 4));
+    let keys: Vec<_> = done.unreadable.iter().map(|skipped| skipped.key.row()).collect();
+    assert_eq!(keys, ["garbage0", "garbage1", "garbage2", "garbage3"]);
+    let mut migration = store.migration(&people());
+    let done = migration.run().await.unwrap();
+    assert_eq!((done.seen, done.changed, done.skipped), (37, 3, 4));
+    let done = store.migration(&people()).encrypting_again().run().await.unwrap().clone();
+    assert_eq!((done.changed, done.skipped), (33, 4));
+    let strict = open(&raw, key(2), encrypting);
+    assert_reads(&strict, 0..33).await;
+    let counted = strict.rotation(&people()).counting().run().await.unwrap().clone();
+    assert_eq!((counted.keys, counted.skipped), (BTreeMap::from([("kek2".to_owned(), 33)]), 4));
+}
+
+/// The list is bounded, the count is not.
+#[tokio::test]
+async fn a_table_of_garbage_is_counted() {
+    let raw = table().await;
+    for n in 0..150 {
+        let row = Entity::new("Sales", format!("{n:03}")).unwrap().with(HEADER, "text");
+        raw.write(&people(), Operation::Insert(row)).await.unwrap();
+    }
+    let store = open(&raw, key(1), encrypting);
+    let done = store.rotation(&people()).run().await.unwrap().clone();
+    assert_eq!((done.seen, done.skipped, done.unreadable.len()), (150, 150, 100));
+}
+
+/// A key service that is busy, or does not wrap, says nothing of the data: the page can be done again.
+#[tokio::test]
+async fn a_key_service_that_is_out_of_order_ends_a_sweep() {
+    let raw = table().await;
+    fill(&open(&raw, key(1), encrypting), 0..5).await;
+    for (old, new) in
+        [(Outage::Busy, Outage::None), (Outage::None, Outage::Busy), (Outage::None, Outage::Forbidden)]
+    {
+        let keys = Keys::new(Arc::new(UnreliableWrap::new(kek(2), new)));
+        let keys = keys.with_key(Arc::new(UnreliableWrap::new(kek(1), old)));
+        let store = open(&raw, keys, encrypting);
+        let error = store.rotation(&people()).run().await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Throttled { .. } | ErrorKind::Forbidden(_)), "{error}");
+    }
+}
+
+/// One that refuses a key for good keeps only the entities under that key.
+#[tokio::test]
+async fn a_key_that_is_forbidden_keeps_its_own_entities() {
+    let raw = table().await;
+    fill(&open(&raw, key(1), encrypting), 0..5).await;
+    fill(&open(&raw, key(3), encrypting), 5..8).await;
+    let forbidden = Arc::new(UnreliableWrap::new(kek(3), Outage::Forbidden));
+    let store = open(&raw, key(2).with_key(Arc::new(kek(1))).with_key(forbidden), encrypting);
+    let done = store.rotation(&people()).run().await.unwrap().clone();
+    assert_eq!((done.changed, done.skipped), (5, 3));
+    assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::Forbidden(_)));
+}
+
+/// Two keys of one id, one after the other: what the first one wrapped is not taken for the second one's.
+#[tokio::test]
+async fn a_key_is_verified_where_its_id_is_the_same() {
+    let raw = table().await;
+    fill(&open(&raw, key(1), encrypting), 0..4).await;
+    let namesake = || Keys::new(Arc::new(AesKeyWrap::new("kek1", &vec![9; 32].into()).unwrap()));
+    let store = open(&raw, namesake(), encrypting);
+    fill(&store, 4..6).await;
+    for counting in [false, true] {
+        let sweep = store.rotation(&people());
+        let mut sweep = if counting { sweep.counting() } else { sweep };
+        let done = sweep.run().await.unwrap();
+        assert_eq!((done.changed, done.skipped), (0, 4));
+        assert_eq!(done.keys, BTreeMap::from([("kek1".to_owned(), 2)]));
+    }
+}
+
+/// An entity that is too large under the new key stays, and keeps nobody back.
+#[tokio::test]
+async fn an_entity_that_would_be_too_large_is_skipped() {
+    let raw = table().await;
+    let full = |row: &str| {
+        let parts = (0..15).map(|n| (format!("P{n:02}"), vec![0_u8; 65_536]));
+        parts.fold(Entity::new("Sales", row).unwrap(), |e, (name, bytes)| e.with(&name, bytes))
+    };
+    let room = 1_048_576 - table_core::engine::entity_size(full("000").key(), full("000").properties());
+    let full = full("000").with("Rest", vec![0_u8; room - 100]).with("NationalId", "id");
+    raw.write(&people(), Operation::Insert(full)).await.unwrap();
+    fill(&raw, 1..3).await;
+    let store = open(&raw, key(1), |b| encrypting(b).accept_plaintext(&people()));
+    let done = store.migration(&people()).run().await.unwrap().clone();
+    assert_eq!((done.changed, done.skipped), (2, 1));
+    assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::LimitExceeded { .. }));
+}
+
+/// Tables of index entries are named: they need a migration of their own.
+#[tokio::test]
+async fn tables_of_index_entries_are_named() {
+    let raw = table().await;
+    fill(&raw, 0..2).await;
+    let catalog =
+        |name: &str, table: &str| Entity::new(INDEXES_PARTITION, name).unwrap().with(INDEX_TABLE, table);
+    for row in [catalog("city", "Cities"), catalog("mail", "Mails"), catalog("own", "People")] {
+        raw.write(&people(), Operation::Insert(row)).await.unwrap();
+    }
+    let store = open(&raw, key(1), |b| encrypting(b).accept_plaintext(&people()));
+    let named = ["Cities", "Mails"].map(|name| TableName::new(name).unwrap());
+    assert_eq!(store.migration(&people()).run().await.unwrap().index_tables, BTreeSet::from(named.clone()));
+    assert_eq!(store.rotation(&people()).run().await.unwrap().index_tables, BTreeSet::from(named));
 }
 
 #[tokio::test]
@@ -131,7 +276,8 @@ async fn plaintext_is_migrated() {
     let store = open(&raw, key(1), |b| encrypting(b).accept_plaintext(&people()));
     fill(&store, 30..32).await;
     assert_reads(&store, 0..32).await;
-    assert_eq!(store.migration(&people()).run().await.unwrap(), SweepProgress { seen: 32, changed: 30 });
+    let done = store.migration(&people()).run().await.unwrap().clone();
+    assert_eq!((done.seen, done.changed, done.skipped), (32, 30, 0));
     assert_reads(&strict, 0..32).await;
     assert_eq!(store.migration(&people()).run().await.unwrap().changed, 0);
 }

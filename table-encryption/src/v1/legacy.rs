@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use table_core::model::{Entity, Properties, PropertyRef, TableName, ValueRef};
@@ -10,7 +11,7 @@ use super::cipher::Cbc;
 use super::metadata::Metadata;
 use super::{METADATA, is_metadata};
 use crate::KeyBytes;
-use crate::data_key::unreadable;
+use crate::data_key::{CacheBounds, FailedUnwraps, unreadable};
 use crate::error::Unreadable;
 use crate::key::{Keys, fill_random};
 
@@ -56,15 +57,16 @@ impl LegacyV1 {
 }
 
 /// The same, as a store uses it.
-#[derive(Debug)]
 pub(crate) struct Legacy {
     keys: Keys,
     read: BTreeSet<String>,
     written: BTreeSet<String>,
+    failed: FailedUnwraps,
 }
 
 impl Legacy {
-    pub(crate) fn new(legacy: LegacyV1, v2: &Keys, case_sensitive: bool) -> Result<Self> {
+    pub(crate) fn new(legacy: LegacyV1, v2: &Keys, case_sensitive: bool, cache: CacheBounds) -> Result<Self> {
+        legacy.keys.check()?;
         for old in legacy.keys.named() {
             if v2.named().any(|new| new.key_id() == old.key_id()) {
                 return Err(Error::invalid_request(format!(
@@ -78,6 +80,7 @@ impl Legacy {
             keys: legacy.keys,
             read: legacy.read.into_iter().map(id).collect(),
             written: legacy.written.into_iter().map(id).collect(),
+            failed: FailedUnwraps::new(cache),
         })
     }
 
@@ -116,7 +119,18 @@ impl Legacy {
         Ok((out, names))
     }
 
+    /// The content key. Each entity has one of its own, so that none is kept; what could not be unwrapped a moment ago is
+    /// not tried again.
     async fn unwrap(&self, metadata: &Metadata) -> Result<Zeroizing<[u8; 32]>, Unreadable> {
+        let wrapping = metadata.wrapping();
+        if let Some(failed) = self.failed.get(&wrapping) {
+            return Err(failed);
+        }
+        let unwrapped = self.unwrap_now(metadata).await;
+        unwrapped.inspect_err(|failure| self.failed.remember(&wrapping, failure))
+    }
+
+    async fn unwrap_now(&self, metadata: &Metadata) -> Result<Zeroizing<[u8; 32]>, Unreadable> {
         let key = self.keys.find(&metadata.key_id).await.map_err(unreadable)?;
         let key = key.filter(|k| k.algorithm() == metadata.algorithm).ok_or(Unreadable::Refused)?;
         let bytes = key.unwrap_key(&metadata.wrapped).await.map_err(unreadable)?;
@@ -157,6 +171,16 @@ impl Legacy {
         let wrapped = active.wrap_key(&KeyBytes::from(key.to_vec())).await?;
         let (key_id, algorithm) = (active.key_id().to_owned(), active.algorithm().to_owned());
         Ok((key, Metadata { key_id, algorithm, wrapped, iv, java: false, list: Vec::new() }))
+    }
+}
+
+impl fmt::Debug for Legacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Legacy")
+            .field("keys", &self.keys)
+            .field("read", &self.read)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
     }
 }
 

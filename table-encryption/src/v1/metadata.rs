@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use table_core::model::{Properties, ValueRef};
 
 use super::METADATA;
+use crate::data_key::Wrapping;
 use crate::error::Unreadable;
 
 const PROTOCOL: &str = "1.0";
@@ -88,6 +89,15 @@ impl Metadata {
                 .is_none_or(|m| m.encryption_library.is_some_and(|library| library.contains("Java"))),
             list: list.to_vec(),
         })
+    }
+
+    /// The content key as it is wrapped.
+    pub(super) fn wrapping(&self) -> Wrapping {
+        Wrapping {
+            algorithm: self.algorithm.as_str().into(),
+            key_id: self.key_id.as_str().into(),
+            wrapped: self.wrapped.as_slice().into(),
+        }
     }
 
     /// The JSON of what we write.

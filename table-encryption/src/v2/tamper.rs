@@ -14,7 +14,7 @@ struct Scene {
 fn data_key() -> DataKey {
     let wrapping =
         Wrapping { algorithm: "A256KW".into(), key_id: "kek1".into(), wrapped: vec![9; 48].into() };
-    DataKey { secret: Secret::new([7; 32]), wrapping }
+    DataKey { secret: Secret::new([7; 32]).into(), wrapping }
 }
 
 fn scope(table: &str, partition: &str, row: &str) -> Scope {

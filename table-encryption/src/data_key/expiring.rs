@@ -1,0 +1,169 @@
+//! Entries that leave after a time.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::{CacheBounds, Wrapping};
+use crate::error::Unreadable;
+use crate::store::is_of_service;
+use crate::v2::push_lp;
+
+/// A map whose entries expire, each the same time after it was inserted, and which holds at most so many: a full one drops
+/// the oldest.
+///
+/// A general cache (moka, say) removes expired entries when somebody uses it next, and frees them later still; here
+/// [`remove_expired`](Self::remove_expired) drops them on the spot, so that secrets are overwritten when their time is over.
+pub(super) struct ExpiringMap<K, V> {
+    max_entries: usize,
+    max_age: Duration,
+    entries: HashMap<Arc<K>, Entry<V>>,
+    /// Keys in the order of their insertion, which is that of their expiry. An entry that was inserted again has two places; the
+    /// number tells which one counts.
+    order: VecDeque<(u64, Arc<K>)>,
+    inserted: u64,
+}
+
+struct Entry<V> {
+    number: u64,
+    /// None where the sum is beyond the range of an `Instant`: never.
+    expires: Option<Instant>,
+    value: V,
+}
+
+impl<K: Eq + Hash, V> ExpiringMap<K, V> {
+    pub(super) fn new(max_entries: u64, max_age: Duration) -> Self {
+        let max_entries = usize::try_from(max_entries).unwrap_or(usize::MAX);
+        let (entries, order) = (HashMap::new(), VecDeque::new());
+        Self { max_entries, max_age, entries, order, inserted: 0 }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        let entry = self.entries.get(key)?;
+        (!is_over(entry.expires, Instant::now())).then_some(&entry.value)
+    }
+
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        if self.max_entries == 0 || self.max_age.is_zero() {
+            return;
+        }
+        let now = Instant::now();
+        self.remove_expired(now);
+        let key = Arc::new(key);
+        self.inserted += 1;
+        let entry = Entry { number: self.inserted, expires: now.checked_add(self.max_age), value };
+        self.entries.insert(Arc::clone(&key), entry);
+        self.order.push_back((self.inserted, key));
+        while self.entries.len() > self.max_entries {
+            self.remove_oldest();
+        }
+    }
+
+    /// Drops what has expired; when the next entry does.
+    pub(super) fn remove_expired(&mut self, now: Instant) -> Option<Instant> {
+        while let Some((number, key)) = self.order.front() {
+            match self.entries.get(key).filter(|entry| entry.number == *number) {
+                Some(entry) if !is_over(entry.expires, now) => return entry.expires,
+                _ => self.remove_oldest(),
+            }
+        }
+        None
+    }
+
+    fn remove_oldest(&mut self) {
+        let Some((number, key)) = self.order.pop_front() else { return };
+        if self.entries.get(&key).is_some_and(|entry| entry.number == number) {
+            self.entries.remove(&key);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+pub(super) fn is_over(expires: Option<Instant>, now: Instant) -> bool {
+    expires.is_some_and(|expires| expires <= now)
+}
+
+/// The most data keys that are remembered as refused.
+const MAX_FAILURES: u64 = 65_536;
+
+/// Data keys that could not be unwrapped: the key service is not asked for them again for a while. Whoever can write to a table
+/// can put any number of wrapped keys into it that no key opens.
+pub(crate) struct FailedUnwraps {
+    /// By the hash of what was wrapped: that itself may have 64 KiB.
+    failures: Mutex<ExpiringMap<[u8; 32], Unreadable>>,
+}
+
+impl FailedUnwraps {
+    pub(crate) fn new(bounds: CacheBounds) -> Self {
+        Self { failures: Mutex::new(ExpiringMap::new(MAX_FAILURES, bounds.failure_age)) }
+    }
+
+    pub(crate) fn get(&self, wrapping: &Wrapping) -> Option<Unreadable> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&digest(wrapping)).cloned()
+    }
+
+    /// Remembers a failure that will be the same in a moment.
+    pub(crate) fn remember(&self, wrapping: &Wrapping, failure: &Unreadable) {
+        if matches!(failure, Unreadable::Unavailable(error) if is_of_service(error)) {
+            return;
+        }
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.insert(digest(wrapping), failure.clone());
+    }
+}
+
+fn digest(wrapping: &Wrapping) -> [u8; 32] {
+    let mut bytes = Vec::with_capacity(wrapping.wrapped.len() + 64);
+    for part in [wrapping.algorithm.as_bytes(), wrapping.key_id.as_bytes(), &wrapping.wrapped] {
+        push_lp(&mut bytes, part);
+    }
+    Sha256::digest(&bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(max_entries: u64) -> ExpiringMap<u32, &'static str> {
+        let mut map = ExpiringMap::new(max_entries, Duration::from_secs(10));
+        [(1, "one"), (2, "two"), (3, "three")].into_iter().for_each(|(key, value)| map.insert(key, value));
+        map
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_leave_in_their_order() {
+        let mut map = filled(10);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        map.insert(1, "one again");
+        assert_eq!(map.remove_expired(Instant::now()), Some(Instant::now() + Duration::from_secs(5)));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!((map.get(&1), map.get(&2), map.len()), (Some(&"one again"), None, 3));
+        assert_eq!(map.remove_expired(Instant::now()), Some(Instant::now() + Duration::from_secs(5)));
+        assert_eq!((map.get(&1), map.len()), (Some(&"one again"), 1));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!((map.remove_expired(Instant::now()), map.len()), (None, 0));
+        assert!(map.order.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_map_drops_the_oldest() {
+        let map = filled(2);
+        assert_eq!([1, 2, 3].map(|key| map.get(&key).is_some()), [false, true, true]);
+        let mut none = filled(0);
+        assert_eq!((none.len(), none.remove_expired(Instant::now())), (0, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_age_beyond_every_clock_never_ends() {
+        let mut map = ExpiringMap::new(1, Duration::MAX);
+        map.insert(1, ());
+        assert_eq!((map.remove_expired(Instant::now()), map.len()), (None, 1));
+    }
+}
