@@ -9,6 +9,7 @@ pub mod bulk;
 pub mod clock;
 pub mod compound;
 mod conflict;
+mod encrypted;
 pub mod eventual;
 pub mod heterogeneous;
 pub mod index;

@@ -158,8 +158,8 @@ impl Opener<'_> {
             )
         } else {
             format!(
-                "the property '{name}' of {key} in the table '{table}' is in plaintext, and other entities have it \
-                 encrypted: somebody without the key wrote it, or `encrypt_where` must say which rows have it in \
+                "the property '{name}' of {key} in the table '{table}' is in plaintext, and is encrypted in the \
+                 table: somebody without the key wrote it, or `encrypt_where` must say which rows have it in \
                  plaintext; `accept_plaintext` declares a migration"
             )
         };

@@ -134,9 +134,9 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
     ///
     /// # Errors
     /// As [`step`](Self::step).
-    pub async fn run(&mut self) -> Result<&SweepProgress> {
+    pub async fn run(&mut self) -> Result<SweepProgress> {
         while self.step().await? {}
-        Ok(&self.progress)
+        Ok(self.progress.clone())
     }
 
     /// Where it is: the next page, or `None` before the first and after the last. Print it, parse it back.

@@ -76,7 +76,7 @@ async fn rotation_rewraps_and_encrypts_nothing_again() {
     let [new, old] = [2, 1].map(|n| Arc::new(CountingWrap::new(kek(n))));
     let keys = Keys::new(Arc::clone(&new) as Arc<dyn KeyWrap>).with_key(Arc::clone(&old) as Arc<dyn KeyWrap>);
     let store = open(&raw, keys, encrypting);
-    let done = store.rotation(&people()).run().await.unwrap().clone();
+    let done = store.rotation(&people()).run().await.unwrap();
     assert_eq!((done.seen, done.changed, done.skipped), (40, 40, 0));
     assert_eq!(done.keys, BTreeMap::from([("kek2".to_owned(), 40)]));
     assert_eq!((new.wraps(), old.unwraps()), (4, 4));
@@ -122,7 +122,7 @@ async fn a_changed_header_is_not_laundered_by_rotation() {
     raw.write(&people(), Operation::InsertOrReplace(entity)).await.unwrap();
     let store = open(&raw, key(2).with_key(Arc::new(kek(1))), encrypting);
     let stored = raw.get(&people(), person(0).key(), None).await.unwrap();
-    let done = store.rotation(&people()).run().await.unwrap().clone();
+    let done = store.rotation(&people()).run().await.unwrap();
     assert_eq!((done.changed, done.skipped, done.keys.len()), (0, 1, 0));
     assert!(done.unreadable[0].error.to_string().contains("cannot be decrypted"));
     assert_eq!(raw.get(&people(), person(0).key(), None).await.unwrap(), stored);
@@ -165,11 +165,11 @@ async fn garbage_is_skipped_and_listed() {
     let mut migration = store.migration(&people());
     let done = migration.run().await.unwrap();
     assert_eq!((done.seen, done.changed, done.skipped), (37, 3, 4));
-    let done = store.migration(&people()).encrypting_again().run().await.unwrap().clone();
+    let done = store.migration(&people()).encrypting_again().run().await.unwrap();
     assert_eq!((done.changed, done.skipped), (33, 4));
     let strict = open(&raw, key(2), encrypting);
     assert_reads(&strict, 0..33).await;
-    let counted = strict.rotation(&people()).counting().run().await.unwrap().clone();
+    let counted = strict.rotation(&people()).counting().run().await.unwrap();
     assert_eq!((counted.keys, counted.skipped), (BTreeMap::from([("kek2".to_owned(), 33)]), 4));
 }
 
@@ -182,7 +182,7 @@ async fn a_table_of_garbage_is_counted() {
         raw.write(&people(), Operation::Insert(row)).await.unwrap();
     }
     let store = open(&raw, key(1), encrypting);
-    let done = store.rotation(&people()).run().await.unwrap().clone();
+    let done = store.rotation(&people()).run().await.unwrap();
     assert_eq!((done.seen, done.skipped, done.unreadable.len()), (150, 150, 100));
 }
 
@@ -210,7 +210,7 @@ async fn a_key_that_is_forbidden_keeps_its_own_entities() {
     fill(&open(&raw, key(3), encrypting), 5..8).await;
     let forbidden = Arc::new(UnreliableWrap::new(kek(3), Outage::Forbidden));
     let store = open(&raw, key(2).with_key(Arc::new(kek(1))).with_key(forbidden), encrypting);
-    let done = store.rotation(&people()).run().await.unwrap().clone();
+    let done = store.rotation(&people()).run().await.unwrap();
     assert_eq!((done.changed, done.skipped), (5, 3));
     assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::Forbidden(_)));
 }
@@ -245,7 +245,7 @@ async fn an_entity_that_would_be_too_large_is_skipped() {
     raw.write(&people(), Operation::Insert(full)).await.unwrap();
     fill(&raw, 1..3).await;
     let store = open(&raw, key(1), |b| encrypting(b).accept_plaintext(&people()));
-    let done = store.migration(&people()).run().await.unwrap().clone();
+    let done = store.migration(&people()).run().await.unwrap();
     assert_eq!((done.changed, done.skipped), (2, 1));
     assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::LimitExceeded { .. }));
 }
@@ -276,7 +276,7 @@ async fn plaintext_is_migrated() {
     let store = open(&raw, key(1), |b| encrypting(b).accept_plaintext(&people()));
     fill(&store, 30..32).await;
     assert_reads(&store, 0..32).await;
-    let done = store.migration(&people()).run().await.unwrap().clone();
+    let done = store.migration(&people()).run().await.unwrap();
     assert_eq!((done.seen, done.changed, done.skipped), (32, 30, 0));
     assert_reads(&strict, 0..32).await;
     assert_eq!(store.migration(&people()).run().await.unwrap().changed, 0);

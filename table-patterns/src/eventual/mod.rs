@@ -64,8 +64,10 @@
 //! # Limits, and when not to use it
 //! A plan is held in memory: at most [`PLAN_BYTES`]. Two requests a step are dear for bulk work. Within one
 //! partition use a group transaction. Entities of an indexed table must be written through it: use a
-//! handler. Properties marked *encrypt* are refused in a plan, which would hold them in the clear: move the
-//! entity, or use a handler.
+//! handler. A plan is plain text in a message or a row: properties marked *encrypt*, and those that the named store encrypts
+//! by a rule, are refused in it: move the entity, or use a handler. Of a store that only workers elsewhere have
+//! ([`Resources::with_elsewhere`]) the submitter does not know the rules: mark the properties. Blobs and payloads of
+//! handlers are in the plan as they are.
 
 mod applier;
 mod commit;

@@ -6,6 +6,7 @@ use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{Error, Operation, Result};
 
 use super::resources::Resources;
+use crate::encrypted::check_shown;
 
 /// Where an entity is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,8 +127,11 @@ impl Step {
 
     /// Refuses what could never be done.
     pub(super) fn check(&self, resources: &Resources) -> Result<()> {
-        if let Some((store, _, operation)) = self.operation() {
+        if let Some((store, table, operation)) = self.operation() {
             let Some(store) = resources.known_store(store)? else { return Ok(()) };
+            if let Some(entity) = operation.entity() {
+                check_shown(&**store, table, entity, "a plan")?;
+            }
             return check_operation(store.profile(), &operation);
         }
         match self {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::plan::{EventualTransaction, TransactionId};
 use super::step::{Place, Step};
+use crate::encrypted::shown;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct WirePlan {
@@ -123,10 +124,7 @@ fn at(store: &str, table: &TableName, key: &Key) -> WirePlace {
 /// The properties as text. Those marked for encryption are refused: a plan would hold them in the clear.
 fn packed(entity: &Entity) -> Result<String> {
     if let Some(marked) = entity.properties().iter().find(|p| p.is_encrypted()) {
-        let (name, key) = (marked.name(), entity.key());
-        return Err(Error::invalid_request(format!(
-            "the property '{name}' of {key} is to be encrypted, and a plan is not: move the entity, or write it in a handler"
-        )));
+        return Err(shown(marked.name(), entity.key(), "a plan"));
     }
     Ok(STANDARD.encode(entity.properties().as_packed()))
 }

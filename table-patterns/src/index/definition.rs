@@ -2,11 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use table_core::model::{Entity, Key, Properties, SYSTEM_PREFIX, TableName};
-use table_core::store::{Error, Result};
+use table_core::store::{Error, Result, TableStore};
 
 use super::entry::{Entry, Location};
 use super::shape::Shape;
 use super::shared::{contribution, without_copies};
+use crate::encrypted::marked;
 
 /// Where the entries of an index are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,10 @@ pub struct Index {
     shape: Shape,
     /// Properties that other indexes write into the entities.
     foreign: Arc<[String]>,
+    /// The properties in its keys, as far as templates tell.
+    parts: Arc<[String]>,
+    /// The store that knows which properties are encrypted, once the index is opened over one.
+    store: Option<Arc<dyn TableStore>>,
     key: KeyOf,
 }
 
@@ -79,6 +84,9 @@ impl Index {
     /// refused then until the index is built anew (see
     /// [`drop_outdated`](super::IndexedEntities::drop_outdated)). [`keyed`](Self::keyed) needs none: its
     /// templates are compared.
+    ///
+    /// The function sees encrypted properties in the clear, and what it puts into a key is plain text: make such keys by a blind
+    /// index (`table_encryption::BlindIndex`).
     ///
     /// The function must give the same key for the same entity, always. Without a uniqueness the key
     /// must include the entity's own, so that no two entities give one key, not even one after the
@@ -101,6 +109,8 @@ impl Index {
             discriminator: None,
             shape: Shape::Row,
             foreign: Arc::default(),
+            parts: Arc::default(),
+            store: None,
             key: Arc::new(key),
         }
     }
@@ -140,6 +150,23 @@ impl Index {
     /// Leaves properties out of full copies.
     pub(super) fn with_foreign(mut self, names: Arc<[String]>) -> Self {
         self.foreign = names;
+        self
+    }
+
+    /// Names the properties in its keys.
+    pub(super) fn with_parts(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.parts = names.into_iter().collect();
+        self
+    }
+
+    /// The properties in its keys, as far as templates tell.
+    pub(crate) fn parts(&self) -> &[String] {
+        &self.parts
+    }
+
+    /// Derives entries of entities of this store: what it encrypts is marked in them.
+    pub(super) fn over(mut self, store: &Arc<dyn TableStore>) -> Self {
+        self.store = Some(Arc::clone(store));
         self
     }
 
@@ -223,8 +250,15 @@ impl Index {
     /// The entry of an entity of `table`, if it has one.
     ///
     /// # Errors
-    /// The key cannot be made, or is in a partition that the placement does not allow.
+    /// The key cannot be made, is in a partition that the placement does not allow, or would hold an encrypted property.
     pub fn entry(&self, table: &TableName, entity: &Entity) -> Result<Option<Entry>> {
+        match &self.store {
+            Some(store) => self.entry_of(table, &marked(&**store, table, entity)),
+            None => self.entry_of(table, entity),
+        }
+    }
+
+    fn entry_of(&self, table: &TableName, entity: &Entity) -> Result<Option<Entry>> {
         let Some(key) = (self.key)(entity)? else { return Ok(None) };
         self.check(entity.key(), &key)?;
         let table = match &self.placement {

@@ -13,6 +13,7 @@ use super::owner;
 use super::set::IndexSet;
 use super::shape::Shape;
 use super::table_row::TableRow;
+use crate::encrypted::check_indexes;
 use crate::journal::Journal;
 
 impl IndexedEntities {
@@ -23,8 +24,8 @@ impl IndexedEntities {
     /// before it.
     ///
     /// # Errors
-    /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; the table or one for entries is
-    /// missing, or that has the entries of another table; copies are to go into another table that has indexes; the catalog has an index that is not given here,
+    /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; an index would show what the
+    /// store encrypts by a rule; the table or one for entries is missing, or that has the entries of another table; copies are to go into another table that has indexes; the catalog has an index that is not given here,
     /// or another definition: see [`drop_outdated`](Self::drop_outdated).
     pub async fn open(
         store: Arc<dyn TableStore>,
@@ -76,6 +77,8 @@ impl IndexedEntities {
     ) -> Result<Self> {
         check(&indexes, &options)?;
         store.profile().check_reads("indexes")?;
+        check_indexes(&*store, &table, &indexes)?;
+        let indexes = indexes.into_iter().map(|index| index.over(&store)).collect();
         let set = Arc::new(set(IndexSet::new(table.clone(), indexes, options.cache)));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {

@@ -51,17 +51,22 @@ impl Index {
     /// # Ok::<(), table_core::Error>(())
     /// ```
     ///
+    /// A property that is to be encrypted cannot be part of a key, which is plain text: an entity that has one is refused, and so
+    /// is the index where the store encrypts the property by a rule.
+    ///
     /// # Errors
     /// A template cannot be read.
     pub fn keyed(name: &str, placement: Placement, partition: &str, row: &str) -> Result<Self> {
         let text = format!("{partition}|{row}");
         let (partition, row) = (Template::parse(partition)?, Template::parse(row)?);
+        let parts = [&partition, &row].into_iter().flat_map(Template::parts).collect::<Vec<_>>();
         Ok(Self::new(name, placement, text, move |e| {
             let own = || Some(e.key().partition().to_owned());
             let partition = if partition.0.is_empty() { own() } else { partition.fill(e)? };
             let (Some(partition), Some(row)) = (partition, row.fill(e)?) else { return Ok(None) };
             Key::new(partition, row).map(Some)
-        }))
+        })
+        .with_parts(parts))
     }
 }
 
@@ -90,6 +95,14 @@ impl Template {
         Ok(Self(pieces))
     }
 
+    /// The properties of an entity that keys hold.
+    fn parts(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Part { name, .. } => Some(name.clone()),
+            Piece::Text(_) => None,
+        })
+    }
+
     /// The key of an entity; `None` if a property is absent.
     fn fill(&self, entity: &Entity) -> Result<Option<String>> {
         let mut key = KeyBuilder::new(WHICH, "");
@@ -98,6 +111,7 @@ impl Template {
                 Piece::Text(text) => key.literal(text),
                 Piece::Part { name, kind, stop } => {
                     let Some(value) = value(entity, name) else { return Ok(None) };
+                    check_plain(entity, name)?;
                     write(key, name, value, *kind, PartFormat { width: None, stop: *stop })?
                 }
             };
@@ -124,6 +138,17 @@ fn value<'a>(entity: &'a Entity, name: &str) -> Option<ValueRef<'a>> {
         "PartitionKey" => Some(ValueRef::String(entity.key().partition())),
         "RowKey" => Some(ValueRef::String(entity.key().row())),
         _ => entity.get(name),
+    }
+}
+
+/// Refuses to write into a key what is to be encrypted, a hash of it included.
+fn check_plain(entity: &Entity, name: &str) -> Result<()> {
+    match entity.properties().find(name) {
+        Some(p) if p.is_encrypted() => {
+            let reason = "it is to be encrypted, and a key is plain text: make the key by a blind index";
+            Err(Error::invalid_key(WHICH, name, reason))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -200,5 +225,19 @@ mod tests {
         refused("{Age:03}", "negative");
         refused("{Half}", "Edm.Double");
         refused("{RowKey:03}", "whole number");
+    }
+
+    /// Neither as it is nor as a shard; a property of the same name as a key is none of its parts.
+    #[test]
+    fn an_encrypted_property_is_no_part_of_a_key() {
+        let e =
+            Entity::new("p", "r1").unwrap().with_encrypted("Secret", "s3cr3t").with_encrypted("RowKey2", 1);
+        for template in ["{Secret}_{RowKey}", "{Secret#16}{RowKey}", "{RowKey2:03}"] {
+            let error = row(template, &e).unwrap_err().to_string();
+            assert!(error.contains("blind index") && !error.contains("s3cr3t"), "{error}");
+        }
+        assert_eq!(row("{RowKey}", &e).unwrap().unwrap(), "r1");
+        let index = Index::keyed("i", Placement::SamePartition, "{Secret#16}", "{Age:03}_{RowKey}").unwrap();
+        assert_eq!(index.parts(), ["Secret", "Age", "RowKey"]);
     }
 }

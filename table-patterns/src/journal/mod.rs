@@ -109,6 +109,7 @@ use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore};
 use tokio::time::Instant;
 
+use crate::encrypted::marked;
 use crate::index::shared::{Blobs, SharedRows};
 use crate::index::{Entry, Maintainer};
 
@@ -205,7 +206,11 @@ impl Journal {
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.entries(entity)
+        self.maintainer.entries(&marked(&*self.store, &self.table, entity))
+    }
+
+    fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
+        self.maintainer.removable(&marked(&*self.store, &self.table, entity))
     }
 }
 

@@ -111,7 +111,7 @@ impl Journal {
         let mut all = Vec::new();
         for change in changes {
             let Some(old) = &change.old else { continue };
-            let entries = self.maintainer.removable(old)?.into_iter();
+            let entries = self.removable(old)?.into_iter();
             // Numbers that are there already must not be added again.
             all.extend(entries.filter(|e| !change.all_entries || matches!(e.shape, Shape::Summary { .. })));
         }

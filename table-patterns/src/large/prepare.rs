@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use table_core::engine::entity_size;
-use table_core::model::{EdmValue, Entity, ValueRef};
+use table_core::model::{EdmValue, Entity, Key, ValueRef};
 use table_core::store::{Error, Result};
 use table_core::typed::{PropertySchema, TableEntity};
 use tokio::time::Instant;
@@ -50,6 +50,8 @@ impl Started {
 impl<T: TableEntity> LargeTable<T> {
     /// Puts the large values into blobs. If one fails, those before are removed.
     pub(super) async fn prepare(&self, mut entity: Entity) -> Result<Prepared> {
+        let stored = large::<T>().filter(|property| entity.get(property.name).is_some());
+        self.check_codec(entity.key(), stored)?;
         let (started, mut blobs) = (Started::now(), Vec::new());
         while let Some((property, content)) = self.next_out(&entity) {
             let context = self.context(&entity, property);
@@ -67,6 +69,21 @@ impl<T: TableEntity> LargeTable<T> {
             }
         }
         Ok(Prepared { entity, blobs, started })
+    }
+
+    /// Refuses large values that the store encrypts by a rule, or has met encrypted, where the codec does not: the row would
+    /// hide what the blob shows.
+    pub(super) fn check_codec<'a>(
+        &self,
+        key: &Key,
+        properties: impl IntoIterator<Item = &'a PropertySchema>,
+    ) -> Result<()> {
+        if self.options().codec.encrypts() {
+            return Ok(());
+        }
+        let names = self.store().encrypted_names(self.name());
+        let mut encrypted = properties.into_iter().filter(|property| names.contains_at(key, property.name));
+        encrypted.next().map_or(Ok(()), |property| Err(not_encrypted(property.name)))
     }
 
     /// A large property that must leave the row: one over its bound, or the largest of a row that is too large.
@@ -113,6 +130,12 @@ impl<T: TableEntity> LargeTable<T> {
             }
         }
     }
+}
+
+/// The error of a value that is encrypted in its row, and would not be in its blob.
+pub(super) fn not_encrypted(property: &str) -> Error {
+    let what = format!("the encrypted large property '{property}': give it a codec that encrypts");
+    Error::unsupported("the blob codec", what)
 }
 
 /// The bytes of a value that is in the row.

@@ -45,6 +45,7 @@ impl<T: TableEntity> LargeTable<T> {
         let old = self.existing(&key.into_key()).await?;
         self.check_version(&old, &version)?;
         T::SCHEMA.check_patchable(&old)?;
+        self.check_codec(old.key(), [property])?;
         let (started, context) = (Started::now(), self.context(&old, property));
         let reference = self.put(&context, content.boxed()).await?;
         let mut entity = Entity::from(old.key().clone());

@@ -7,6 +7,7 @@ use table_core::store::{Error, Operation, Outcome, Result, TableStore, Written};
 use table_core::typed::{KeyOf, Table, TableEntity, TableQuery};
 
 use super::commit::is_lost;
+use super::prepare::not_encrypted;
 use super::row::large;
 use super::{LargeOptions, LargeRow};
 
@@ -80,8 +81,7 @@ impl<T: TableEntity> LargeTable<T> {
     {
         let table = Table::new(store, name)?;
         if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
-            let what = format!("the encrypted large property '{}': give it a codec that encrypts", open.name);
-            return Err(Error::unsupported("the blob codec", what));
+            return Err(not_encrypted(open.name));
         }
         if let Some(index) = T::indexes().first() {
             let (name, index) = (T::SCHEMA.rust_name, index.name);

@@ -5,6 +5,7 @@ use table_core::typed::{KeyOf, TableEntity};
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
 use crate::conflict::{Conflicts, told_of, version_of};
+use crate::encrypted::marked_by_rule;
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Adds an entity that must not exist. One request; two while there is a previous number of buckets.
@@ -194,8 +195,13 @@ impl<T: TableEntity> SpreadTable<T> {
         Ok(entity.with_key(key))
     }
 
-    pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
+    pub(super) async fn write(&self, mut operation: Operation) -> Result<Written> {
         let key = logical(operation.key());
+        // A rule by row knows the entity's key, not that of its bucket.
+        if let (Some(key), Some(entity)) = (&key, operation.entity_mut()) {
+            let marked = marked_by_rule(&**self.store(), self.name(), key, entity.properties()).into_owned();
+            *entity.properties_mut() = marked;
+        }
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {
             Some(key) => told_of(&key, error),

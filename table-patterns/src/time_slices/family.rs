@@ -94,7 +94,8 @@ impl<T: FromEntity> TimeSlices<T> {
     /// # Errors
     /// The family's name, with a slice's behind it, does not name a table; or it ends in a digit, so that nothing
     /// would tell where the slice starts. `T` declares indexes, large fields or spread keys, which a family does not
-    /// keep, or encrypted ones and the store does not encrypt.
+    /// keep, or encrypted ones and the store does not encrypt, or one in plaintext that a rule of the store encrypts in a table of
+    /// the family's name: mark the field.
     pub fn new(
         store: impl TableStore,
         family: &str,
@@ -104,6 +105,10 @@ impl<T: FromEntity> TimeSlices<T> {
         let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
         let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
+        // A rule for the family's name is for none of its tables: who gave it means all of them.
+        if let Ok(all) = TableName::new(family) {
+            store.check_unencrypted(&all, &T::unencrypted())?;
+        }
         if let Some(index) = T::indexes().first() {
             return Err(Error::invalid_request(format!(
                 "a family of tables does not maintain the index '{}': leave it out, or keep the entities in one table, \

@@ -9,6 +9,7 @@ use super::chunk::place;
 use super::rows::{Chunk, Stored, new_write, prefix, row_key};
 use super::{Wide, WideEntities};
 use crate::conflict::{told_of, without_etag};
+use crate::encrypted::marked_by_rule;
 
 impl WideEntities {
     /// Makes `properties` the entity's, from the state that was read, in one group transaction.
@@ -19,6 +20,8 @@ impl WideEntities {
         properties: &Properties,
     ) -> Result<Wide<Entity>> {
         let prefix = prefix(key, self.profile());
+        // A rule by row knows the entity's key, not those of its rows.
+        let properties = &*marked_by_rule(&*self.reader.store, &self.reader.table, key, properties);
         let mut new = renewed(old, key, place(old, properties)?);
         if old.is_some() && self.check_whole(&new, &prefix).is_err() {
             // Where properties stayed in their rows, there may be room: packed anew they may fit.

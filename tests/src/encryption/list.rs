@@ -69,6 +69,38 @@ macro_rules! encryption_tests {
                 blobs_are_rewritten_under_the_new_key
                 a_damaged_blob_is_told_and_left
             }
+            hostile {
+                another_entity_is_refused
+                pages_of_others_are_refused
+                sweeps_are_not_misled
+            }
+            garbage {
+                planted_plaintext_is_refused
+                what_is_left_of_an_entity_is_refused
+                planted_plaintext_is_not_laundered
+                declared_plaintext_is_read
+                garbage_blocks_nothing
+                keys_are_verified_and_counted
+            }
+            rules {
+                payloads_are_encrypted_wherever_entries_go (virtual_time)
+                reservations_show_nothing
+                copies_are_encrypted_under_their_names
+                keys_and_sums_over_rules_are_refused
+                keys_and_sums_over_marks_are_refused
+                rules_by_row_go_with_the_entity
+                rules_by_row_need_one_for_the_entries
+                types_without_the_mark_are_refused
+                entries_of_plaintext_times_are_migrated
+                copies_of_plaintext_times_are_scrubbed
+                planted_entries_are_refused
+            }
+            patterns {
+                plans_do_not_show_what_rules_encrypt
+                large_values_need_a_codec_that_encrypts
+                rules_by_row_know_the_entity
+                types_of_families_and_rows_need_the_mark
+            }
             moves {
                 plaintext_is_migrated_while_writers_go_on
                 keys_are_rotated_while_writers_go_on

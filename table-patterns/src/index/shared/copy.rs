@@ -80,5 +80,5 @@ pub(crate) fn owner(target: &Entity, prefix: &str) -> Option<Key> {
 pub(crate) fn agrees(target: &Entity, entry: &Entry, prefix: &str, fields: &[String]) -> bool {
     let mut wanted = Properties::new();
     write(&mut wanted, entry, prefix);
-    copied_names(prefix, fields).iter().all(|name| target.get(name) == wanted.get(name))
+    copied_names(prefix, fields).iter().all(|name| target.properties().find(name) == wanted.find(name))
 }

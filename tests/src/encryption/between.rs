@@ -1,0 +1,131 @@
+//! A store between a service and its reader: it notes what is written, and answers what a test wants instead of the truth.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use table_core::model::{ETag, Entity, Key, TableName};
+use table_core::query::{Continuation, Page, Query, Select};
+use table_core::store::{
+    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+};
+
+use super::shows;
+
+/// What the store answers instead.
+#[derive(Clone, Debug)]
+pub(super) enum Lie {
+    /// To each point read, the entity with this key.
+    Read(Key),
+    /// To each query, what that asks of another table, without its filter.
+    Query(TableName),
+    /// To each query, its entities in a version that is no more; to each point read, the entity with this key.
+    Stale(ETag, Key),
+}
+
+/// Such a store.
+pub(super) struct Between {
+    store: Arc<dyn TableStore>,
+    lie: Mutex<Option<Lie>>,
+    written: Mutex<Vec<Entity>>,
+}
+
+impl Between {
+    pub(super) fn before(store: &Arc<dyn TableStore>) -> Arc<Self> {
+        Arc::new(Self { store: Arc::clone(store), lie: Mutex::default(), written: Mutex::default() })
+    }
+
+    pub(super) fn tell(&self, lie: Lie) {
+        *self.lie.lock().unwrap_or_else(PoisonError::into_inner) = Some(lie);
+    }
+
+    fn lie(&self) -> Option<Lie> {
+        self.lie.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, operation: &Operation) {
+        let row = operation.entity().cloned().unwrap_or_else(|| Entity::from(operation.key().clone()));
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+    }
+
+    /// What was written so far, and then removed or replaced perhaps, has none of the texts in it, keys included.
+    pub(super) fn assert_never_sent(&self, texts: &[&str]) {
+        for row in &*self.written.lock().unwrap_or_else(PoisonError::into_inner) {
+            assert_eq!(shows(row, texts), None, "{}", row.key());
+        }
+    }
+}
+
+impl fmt::Debug for Between {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Between").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl TableStore for Between {
+    fn profile(&self) -> &ServiceProfile {
+        self.store.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.store.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.store.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.store.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        match self.lie() {
+            Some(Lie::Read(other) | Lie::Stale(_, other)) => self.store.get(table, &other, select).await,
+            _ => self.store.get(table, key, select).await,
+        }
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        match self.lie() {
+            Some(Lie::Query(other)) => {
+                let query = Query { filter: None, ..query.clone() };
+                self.store.query(&other, &query, from).await
+            }
+            Some(Lie::Stale(etag, _)) => {
+                let page = self.store.query(table, query, from).await?;
+                Ok(page.map(|entity| entity.with_system(Some(etag.clone()), None)))
+            }
+            _ => self.store.query(table, query, from).await,
+        }
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.note(&operation);
+        self.store.write(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        group.operations().iter().for_each(|operation| self.note(operation));
+        self.store.transact(table, group).await
+    }
+
+    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
+        self.store.declare_encrypted(table, names);
+    }
+
+    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
+        self.store.encrypted_names(table)
+    }
+}

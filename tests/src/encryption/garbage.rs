@@ -1,0 +1,164 @@
+//! Rows that one with write access plants: plaintext in the place of ciphertext, and headers of garbage.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use table_core::model::{Entity, IfMatch, ValueRef};
+use table_core::query::{Filter, Query, Select};
+use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
+use table_core::typed::Table;
+use table_encryption::{Keys, LegacyV1};
+
+use super::{Both, HEADER, assert_hidden, kek, ken, key, keys, text};
+use crate::Harness;
+
+const PLANTED: &str = "830303-9999";
+
+/// Ken and Rob, of whom Rob's row was stripped of its header, with plaintext in the place of the ciphertext.
+async fn stripped(harness: &Harness) -> (Both, Entity) {
+    let table = Both::new(harness).await;
+    table.clear.insert(ken()).await;
+    let planted = Entity::from(key("Sales", "100")).with("NationalId", PLANTED).with("Age", 41);
+    table.store_raw(planted.clone()).await;
+    (table, planted)
+}
+
+fn refused<T: std::fmt::Debug>(result: table_core::Result<T>) {
+    let error = result.expect_err("plaintext");
+    assert!(matches!(error.root().kind(), ErrorKind::Encryption(_)), "{error}");
+    assert!(error.to_string().contains("'NationalId'") && !error.to_string().contains(PLANTED), "{error}");
+}
+
+/// A reader of dynamic entities that has met the name: in an earlier read, in a write, in the same page whichever comes first,
+/// or from a typed table.
+pub async fn planted_plaintext_is_refused(harness: &Harness) {
+    let (table, planted) = stripped(harness).await;
+    let name = table.raw.name();
+    let fresh = || Both::over(table.raw.clone(), keys(), |b, _| b);
+    // Not met yet: nothing tells it from an entity that never had the name encrypted.
+    assert_eq!(fresh().clear.existing(planted.key()).await.get("NationalId"), text(PLANTED));
+
+    let by_read = fresh();
+    by_read.clear.existing(ken().key()).await;
+    let by_write = fresh();
+    by_write.clear.insert(ken().with_key(key("Sales", "300"))).await;
+    let by_type = fresh();
+    by_type.store.declare_encrypted(name, &["NationalId"]);
+    let by_page = fresh();
+    refused(by_page.store.query(name, &Query::new(), None).await);
+    for met in [by_read, by_write, by_type, by_page] {
+        refused(met.store.get(name, planted.key(), None).await);
+        refused(met.store.get(name, planted.key(), Some(&Select::new(["NationalId"]))).await);
+        refused(met.store.query(name, &Query::new(), None).await);
+        refused(met.store.query_all(name, &Query::new().with_filter(Filter::eq("Age", 41))).await);
+        let people = Table::<Entity>::new(Arc::clone(&met.store) as Arc<dyn TableStore>, name.clone());
+        refused(people.expect("a table").query().all().await);
+        // What is not asked for is not looked at.
+        let age = met.store.get(name, planted.key(), Some(&Select::new(["Age"]))).await.expect("an answer");
+        assert_eq!(age.expect("an entity").get("Age"), Some(ValueRef::Int32(41)));
+        let page = met.store.query_readable(name, &Query::new(), None).await.expect("a page");
+        assert_eq!(page.unreadable.iter().map(|e| e.key.row()).collect::<Vec<_>>(), ["100"]);
+        assert!(
+            page.items.iter().all(|e| e.properties().find("NationalId").is_some_and(|p| p.is_encrypted()))
+        );
+    }
+}
+
+/// Beside properties that are still encrypted, and as the ciphertext that was left without its header.
+pub async fn what_is_left_of_an_entity_is_refused(harness: &Harness) {
+    let table = Both::new(harness).await;
+    table.clear.insert(ken()).await;
+    table.clear.insert(Entity::from(key("Sales", "300")).with_encrypted("Salary", 1.5)).await;
+    let name = table.raw.name();
+    let mut headless = table.raw.existing(ken().key()).await;
+    headless.properties_mut().remove(HEADER);
+    table.store_raw(headless.with_key(key("Sales", "400"))).await;
+    refused(table.store.get(name, &key("Sales", "400"), None).await);
+    let half = table.raw.existing(&key("Sales", "300")).await.with("NationalId", PLANTED);
+    table.store_raw(half.clone()).await;
+    refused(table.store.get(name, half.key(), None).await);
+}
+
+/// A merge of something encrypted reads the entity first: what was planted does not become the entity's under a sound header.
+pub async fn planted_plaintext_is_not_laundered(harness: &Harness) {
+    let (table, planted) = stripped(harness).await;
+    table.clear.existing(ken().key()).await;
+    let patch = Entity::from(planted.key().clone()).with_encrypted("Salary", 2.5);
+    for operation in [Operation::Merge(patch.clone(), IfMatch::Any), Operation::InsertOrMerge(patch)] {
+        refused(table.store.write(table.raw.name(), operation).await);
+    }
+    assert_eq!(table.raw.existing(planted.key()).await.properties(), planted.properties());
+    // A whole new value is nobody's plaintext.
+    table.clear.put(Operation::InsertOrReplace(ken().with_key(planted.key().clone()))).await;
+    assert_hidden(&table, &[PLANTED]).await;
+}
+
+/// Where a rule says which rows have the name in plaintext, where a migration is declared, and where the legacy format is read, which
+/// encrypts row by row.
+pub async fn declared_plaintext_is_read(harness: &Harness) {
+    let (table, planted) = stripped(harness).await;
+    let by_row = |b: super::Builder, t: &_| b.encrypt_where(t, ["NationalId"], |_, row, _| row == "223");
+    for declared in [
+        Both::over(table.raw.clone(), keys(), by_row),
+        Both::over(table.raw.clone(), keys(), |b, t| b.accept_plaintext(t)),
+        Both::over(table.raw.clone(), keys(), |b, t| {
+            b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t))
+        }),
+    ] {
+        declared.clear.existing(ken().key()).await;
+        assert_eq!(declared.clear.existing(planted.key()).await.get("NationalId"), text(PLANTED));
+        assert_eq!(declared.clear.all(&Query::new()).await.len(), 2);
+    }
+}
+
+/// Headers of garbage between the others.
+async fn with_garbage(table: &Both) {
+    for (n, header) in [vec![], vec![2, 1], vec![1; 200]].into_iter().enumerate() {
+        table.store_raw(Entity::from(key("Sales", &format!("0{n}"))).with(HEADER, header)).await;
+    }
+    let stored = table.raw.existing(&key("Sales", "500")).await;
+    table.store_raw(stored.with_key(key("Sales", "03"))).await;
+    table.store_raw(Entity::from(key("Sales", "04")).with(HEADER, "text")).await;
+}
+
+const GARBAGE: [&str; 5] = ["00", "01", "02", "03", "04"];
+
+/// Rotation, migration and pages on request go past what cannot be read, and name it.
+pub async fn garbage_blocks_nothing(harness: &Harness) {
+    let raw = harness.table().await;
+    let old = Both::over(raw, Keys::new(kek(1)), |b, _| b);
+    let person =
+        |n: u32| Entity::from(key("Sales", &n.to_string())).with_encrypted("NationalId", format!("id{n}"));
+    for n in 500..530 {
+        old.clear.insert(person(n)).await;
+    }
+    with_garbage(&old).await;
+    let name = old.raw.name();
+    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    both.store.query(name, &Query::new(), None).await.expect_err("garbage in the page");
+    let done = both.store.rotation(name).with_page_size(7).run().await.expect("a rotation");
+    assert_eq!((done.seen, done.changed, done.skipped), (35, 30, 5));
+    let mut listed: Vec<_> = done.unreadable.iter().map(|skipped| skipped.key.row()).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, GARBAGE);
+    let new = Both::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
+    let page = new.store.query_readable(name, &Query::new(), None).await.expect("a page");
+    assert_eq!((page.items.len(), page.unreadable.len()), (30, 5));
+    let again = new.store.migration(name).encrypting_again().run().await.expect("a migration");
+    assert_eq!((again.changed, again.skipped), (30, 5));
+    let counted = new.store.rotation(name).counting().run().await.expect("a count");
+    assert_eq!((counted.keys, counted.changed), (BTreeMap::from([("kek2".to_owned(), 30)]), 0));
+}
+
+/// A key of the same id that is another key: what it does not open is neither counted as its own, nor taken for done.
+pub async fn keys_are_verified_and_counted(harness: &Harness) {
+    let table = Both::new(harness).await;
+    table.clear.insert(ken()).await;
+    let namesake = table_encryption::AesKeyWrap::new("kek1", &vec![99; 32].into()).expect("32 bytes");
+    let other = Both::over(table.raw.clone(), Keys::new(Arc::new(namesake)), |b, _| b);
+    other.clear.insert(ken().with_key(key("Sales", "300"))).await;
+    let done = other.store.rotation(table.raw.name()).run().await.expect("a rotation");
+    assert_eq!((done.changed, done.skipped), (0, 1));
+    assert_eq!(done.keys, BTreeMap::from([("kek1".to_owned(), 1)]));
+    assert_eq!(done.unreadable[0].key.row(), "223");
+}

@@ -1,0 +1,150 @@
+//! A store that answers with what was not asked for: every answer in it is whole and sound, and somebody else's.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use table_core::model::{Entity, IfMatch, TableName};
+use table_core::prelude::*;
+use table_core::query::{Filter, Query, Select};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, Result, TableStore};
+use table_encryption::EncryptedStore;
+
+use super::between::{Between, Lie};
+use super::{Both, Encrypted, key, keys, text};
+use crate::Harness;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Account {
+    #[partition_key]
+    bank: String,
+    #[row_key]
+    owner: String,
+    #[encrypt]
+    iban: String,
+}
+
+fn account(owner: &str, iban: &str) -> Entity {
+    Entity::from(key("Bank", owner)).with_encrypted("Iban", iban).with("Limit", 10)
+}
+
+/// Alice and Bob, and the store between them and the reader.
+struct Scene {
+    table: Both,
+    hostile: Arc<Between>,
+    store: Arc<Encrypted>,
+}
+
+impl Scene {
+    async fn new(harness: &Harness) -> Self {
+        let table = Both::new(harness).await;
+        table.clear.insert(account("alice", "CH-alice")).await;
+        table.clear.insert(account("bob", "CH-bob")).await;
+        let hostile = Between::before(table.raw.store());
+        let inner = Arc::clone(&hostile) as Arc<dyn TableStore>;
+        let store = Arc::new(EncryptedStore::new(inner, keys()).expect("sound keys"));
+        Self { table, hostile, store }
+    }
+
+    fn name(&self) -> &TableName {
+        self.table.raw.name()
+    }
+
+    /// Both accounts are as they were.
+    async fn assert_untouched(&self) {
+        for (owner, iban) in [("alice", "CH-alice"), ("bob", "CH-bob")] {
+            let read = self.table.clear.existing(&key("Bank", owner)).await;
+            assert_eq!((read.get("Iban"), read.properties().len()), (text(iban), 2), "{owner}");
+        }
+    }
+}
+
+/// The error that says what was asked for and what came.
+fn refused<T: Debug>(result: Result<T>) {
+    let error = result.expect_err("another entity");
+    let root = error.root();
+    assert!(matches!(root.kind(), ErrorKind::Service(_)), "{error}");
+    assert!(error.to_string().contains("'alice'") && error.to_string().contains("'bob'"), "{error}");
+}
+
+/// Bob's row, whole and sound, for Alice's key: neither read nor merged into hers, by whatever reads.
+pub async fn another_entity_is_refused(harness: &Harness) {
+    let scene = Scene::new(harness).await;
+    let (alice, bob) = (key("Bank", "alice"), key("Bank", "bob"));
+    scene.hostile.tell(Lie::Read(bob));
+    let (store, name) = (&scene.store, scene.name());
+    refused(store.get(name, &alice, None).await);
+    refused(store.get(name, &alice, Some(&Select::new(["Iban"]))).await);
+    refused(store.get(name, &alice, Some(&Select::new(["PartitionKey"]))).await);
+    refused(store.describe(name, &alice).await);
+    let accounts =
+        Table::<Account>::new(Arc::clone(store) as Arc<dyn TableStore>, name.clone()).expect("a table");
+    refused(accounts.get(Account::key("Bank", "alice").expect("a key")).await);
+    let update = |account: &mut Account| {
+        account.iban.push('!');
+        Ok(())
+    };
+    refused(accounts.update(Account::key("Bank", "alice").expect("a key"), update).await);
+    for patch in
+        [Entity::from(alice.clone()).with_encrypted("Pin", 7), Entity::from(alice.clone()).with("Limit", 9)]
+    {
+        for operation in [
+            Operation::Merge(patch.clone(), IfMatch::Any),
+            Operation::Merge(patch.clone(), IfMatch::Exactly("of alice".into())),
+            Operation::InsertOrMerge(patch.clone()),
+        ] {
+            refused(store.write(name, operation.clone()).await);
+            let mut group = GroupTransaction::new(alice.partition_key(), store.profile());
+            group.push(operation).expect("room");
+            refused(store.transact(name, group).await);
+        }
+    }
+    scene.assert_untouched().await;
+}
+
+/// Rows that the query cannot match: of another partition, of another range of rows, and of another table.
+pub async fn pages_of_others_are_refused(harness: &Harness) {
+    let scene = Scene::new(harness).await;
+    let other = Both::new(harness).await;
+    other.clear.insert(account("bob", "CH-elsewhere")).await;
+    let partition = |name: &str| Filter::eq(Filter::PARTITION_KEY, name);
+    let rows = Filter::starts_with(Filter::ROW_KEY, "al");
+    let alices = [
+        partition("Bank").and(rows.clone()),
+        partition("Credit"),
+        partition("Bank").and(Filter::lt(Filter::ROW_KEY, "b")).and(Filter::eq("Limit", 10)),
+        rows,
+    ];
+    for table in [scene.name(), other.raw.name()] {
+        scene.hostile.tell(Lie::Query(table.clone()));
+        for filter in &alices {
+            for select in [None, Some(Select::new(["PartitionKey", "RowKey"])), Some(Select::new(["Limit"]))]
+            {
+                let query = Query { select, ..Query::new().with_filter(filter.clone()) };
+                for error in [
+                    scene.store.query(scene.name(), &query, None).await.map(drop),
+                    scene.store.query_readable(scene.name(), &query, None).await.map(drop),
+                ] {
+                    let error = error.expect_err("rows of others");
+                    assert!(matches!(error.kind(), ErrorKind::Service(_)), "{filter}: {error}");
+                }
+            }
+        }
+    }
+    // Within the bounds: the keys of a write are bound to their table, so what is encrypted is refused.
+    let error = scene.store.query(scene.name(), &Query::new(), None).await.expect_err("another table's");
+    assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
+}
+
+/// A sweep reads an entity again where another writer came between: the answer must be that entity.
+pub async fn sweeps_are_not_misled(harness: &Harness) {
+    let scene = Scene::new(harness).await;
+    let bob = key("Bank", "bob");
+    let stale = scene.table.raw.existing(&key("Bank", "alice")).await.etag().cloned().expect("a version");
+    scene.table.clear.put(Operation::InsertOrReplace(account("alice", "CH-alice"))).await;
+    scene.hostile.tell(Lie::Stale(stale, bob));
+    let error =
+        scene.store.migration(scene.name()).encrypting_again().run().await.expect_err("another entity");
+    assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
+    scene.assert_untouched().await;
+}

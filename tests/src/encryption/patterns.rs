@@ -1,0 +1,193 @@
+//! Rules of the store and what other patterns derive: messages, blobs, rows under other keys, tables under other names.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::{TryStreamExt as _, stream};
+use object_store::ObjectStore as _;
+use object_store::memory::InMemory;
+use table_core::model::{Entity, IfMatch, Ticks};
+use table_core::prelude::*;
+use table_core::query::Query;
+use table_core::store::TableStore;
+use table_patterns::eventual::{Coordinator, EventualTransaction, Resources, Step};
+use table_patterns::journal::Acknowledge;
+use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::queue::TableQueue;
+use table_patterns::spread::SpreadTable;
+use table_patterns::time_slices::{Every, TimeSlices};
+use table_patterns::wide::{WideEntities, WideTable};
+
+use super::{Both, assert_hidden, key, text};
+use crate::Harness;
+
+fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
+    let error = result.expect_err("it would be shown");
+    assert!(error.to_string().contains(because) && !error.to_string().contains("secret"), "{error}");
+    assert!(!error.is_ambiguous());
+}
+
+/// Whose entities carry no mark: employees by a rule, everybody's `Iban` by another.
+async fn ruled(harness: &Harness) -> Both {
+    let employees = |_: &str, row: &str, _: &str| row.starts_with("emp");
+    Both::with(harness, |b, t| b.encrypt(t, ["Iban"]).encrypt_where(t, ["Secret"], employees)).await
+}
+
+/// A plan is plain text in a message or in rows of the coordinator: refused before either is written.
+pub async fn plans_do_not_show_what_rules_encrypt(harness: &Harness) {
+    let people = ruled(harness).await;
+    let (transactions, messages) = (harness.table().await, harness.table().await);
+    let queue = TableQueue::open(Arc::clone(messages.store()), messages.name().as_str(), "work").await;
+    let store = Arc::clone(&people.store) as Arc<dyn TableStore>;
+    let process = Coordinator::open(
+        Arc::clone(transactions.store()),
+        transactions.name().as_str(),
+        Arc::new(queue.expect("a queue")),
+        Resources::new().with_store("people", store),
+    );
+    let process = process.await.expect("a table");
+    let at = |row: &str| Entity::from(key("Sales", row)).with("City", "Bern");
+    let (name, to) = (people.raw.name(), || "people".to_owned());
+    for (entity, shown) in
+        [(at("guest1").with("Iban", "secret"), "'Iban'"), (at("emp1").with("Secret", "secret"), "'Secret'")]
+    {
+        let (table, large) = (name.clone(), entity.clone().with("Large", vec![0_u8; 60_000]));
+        for entity in [entity, large] {
+            for step in [
+                Step::Upsert { store: to(), table: table.clone(), entity: entity.clone() },
+                Step::UpsertMerge { store: to(), table: table.clone(), entity: entity.clone() },
+                Step::ReplaceIfExists { store: to(), table: table.clone(), entity: entity.clone() },
+            ] {
+                let transaction = EventualTransaction::new().then(step);
+                refused(process.submit(&transaction, Acknowledge::Committed).await, shown);
+            }
+        }
+    }
+    assert_eq!((transactions.all(&Query::new()).await, messages.all(&Query::new()).await), (vec![], vec![]));
+    // What no rule encrypts, and a move, whose plan has the keys alone.
+    people.clear.insert(at("emp2").with("Secret", "secret")).await;
+    let place = |row: &str| table_patterns::eventual::Place::new("people", name.clone(), key("Sales", row));
+    let transaction = EventualTransaction::new()
+        .upsert("people", name.clone(), at("guest2").with("Secret", "open"))
+        .move_entity(place("emp2"), place("emp3"));
+    process.submit(&transaction, Acknowledge::Applied).await.expect("a legal plan");
+    assert_eq!(people.clear.existing(&key("Sales", "emp3")).await.get("Secret"), text("secret"));
+    assert_hidden(&people, &["secret"]).await;
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Letter {
+    #[partition_key]
+    sender: String,
+    #[row_key]
+    number: String,
+    title: String,
+    #[large(over = 10)]
+    secret: String,
+}
+
+/// The row would have a reference that is encrypted, to a blob that is not.
+pub async fn large_values_need_a_codec_that_encrypts(harness: &Harness) {
+    let letter = |number: &str| {
+        let (sender, title) = ("Ken".to_owned(), "none".to_owned());
+        Letter { sender, number: number.to_owned(), title, secret: "secret ".repeat(100) }
+    };
+    let by_name = Both::with(harness, |b, t| b.encrypt(t, ["Secret"])).await;
+    let blobs = Arc::new(InMemory::new());
+    let store = Arc::clone(&by_name.store) as Arc<dyn TableStore>;
+    refused(LargeTable::<Letter>::open(store, by_name.raw.name().clone(), blobs.clone()), "`#[encrypt]`");
+
+    let by_row = ruled(harness).await;
+    let open = |options| {
+        let store = Arc::clone(&by_row.store) as Arc<dyn TableStore>;
+        LargeTable::<Letter>::open_with(store, by_row.raw.name().clone(), blobs.clone(), options)
+            .expect("a table")
+    };
+    let plain = open(LargeOptions::default());
+    refused(plain.insert(&letter("emp1")).await, "codec");
+    refused(plain.insert_or_replace(&letter("emp1")).await, "codec");
+    plain.insert(&letter("guest1")).await.expect("a letter");
+    assert_eq!(blobs.list(None).try_collect::<Vec<_>>().await.expect("names").len(), 1);
+    let content = stream::iter([Ok(b"secret secret".to_vec().into())]);
+    let short = Entity::from(key("Ken", "emp2")).with("Title", "none").with("Secret", "short");
+    by_row.clear.insert(short).await;
+    let at = Letter::key("Ken", "emp2").expect("a key");
+    refused(plain.put_stream(&at, Letter::SECRET, content, IfMatch::Any).await, "codec");
+    open(LargeOptions::default().with_codec(Arc::new(by_row.store.blob_cipher())))
+        .insert(&letter("emp3"))
+        .await
+        .expect("a codec that encrypts");
+    let names: Vec<_> = blobs.list(None).try_collect().await.expect("names");
+    assert_eq!(names.len(), 2);
+    assert_hidden(&by_row, &["secret"]).await;
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Event", rename_all = "PascalCase", spread = 4)]
+struct Event {
+    #[partition_key]
+    topic: String,
+    #[row_key]
+    id: String,
+    note: String,
+}
+
+/// The rows of wide entities and of buckets have keys of their own: a rule by row is asked about the entity's.
+pub async fn rules_by_row_know_the_entity(harness: &Harness) {
+    let by_partition = |partition: &str, _: &str, _: &str| partition == "Sales";
+    let table = Both::with(harness, |b, t| {
+        b.encrypt_where(t, ["Diagnosis"], |_, row, _| row == "emp7").encrypt_where(t, ["Note"], by_partition)
+    })
+    .await;
+    let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
+    let wide = WideEntities::new(Arc::clone(&store), table.raw.name().clone());
+    for (row, value) in [("emp7", "secret"), ("emp8", "open")] {
+        let patient = Entity::from(key("Ward", row)).with("Diagnosis", value);
+        wide.insert(&patient).await.expect("an insert");
+        wide.put(&patient.with("Beats", 60)).await.expect("an upsert");
+    }
+    let read = wide.get(&key("Ward", "emp7")).await.expect("an answer").expect("an entity");
+    assert_eq!(read.get("Diagnosis"), text("secret"));
+    assert!(read.properties().find("Diagnosis").is_some_and(|p| p.is_encrypted()));
+    let open = wide.get(&key("Ward", "emp8")).await.expect("an answer").expect("an entity");
+    assert!(open.properties().find("Diagnosis").is_some_and(|p| !p.is_encrypted()));
+    wide.set(&read, "Diagnosis", "secret again").await.expect("a change");
+
+    let events = SpreadTable::<Event>::open(store, table.raw.name().clone()).expect("a table");
+    for (topic, note) in [("Sales", "secret"), ("News", "open")] {
+        let event = Event { topic: topic.to_owned(), id: "1".to_owned(), note: note.to_owned() };
+        events.insert(&event).await.expect("an insert");
+        events.insert_or_replace(&event).await.expect("an upsert");
+    }
+    let news = events.get(Event::key("News", "1").expect("a key")).await.expect("an answer");
+    assert_eq!(news.map(|event| event.note), Some("open".to_owned()));
+    // A type without the mark cannot read what a rule encrypts in its row.
+    events.get(Event::key("Sales", "1").expect("a key")).await.expect_err("an encrypted property");
+    assert_hidden(&table, &["secret"]).await;
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct Login {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    at: Ticks,
+    secret: String,
+}
+
+/// A rule for the name of a family of tables is meant for all of them; wide structs are types as others are.
+pub async fn types_of_families_and_rows_need_the_mark(harness: &Harness) {
+    let family = format!("{}x", harness.unused_name());
+    let name = TableName::new(family.clone()).expect("a name");
+    let table = Both::with(harness, |b, _| b.encrypt(&name, ["Secret"])).await;
+    let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
+    refused(
+        TimeSlices::new(Arc::clone(&store), &family, Every::Day, |login: &Login| login.at),
+        "`#[encrypt]`",
+    );
+    refused(WideTable::<Login>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
+    // A type that does not have the name is nobody's.
+    SpreadTable::<Event>::open(store, name).expect("a table");
+}

@@ -1,0 +1,335 @@
+//! Rules of the store and what indexes derive: nothing that a rule encrypts is shown in an entry, whoever forgets the mark.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::stream;
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::prelude::*;
+use table_core::query::Query;
+use table_core::store::{ErrorKind, TableStore};
+use table_patterns::index::{
+    BulkInsert, Entry, Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, InsertSummary,
+    Payload, Placement, ScrubMode, Shape, Trust,
+};
+
+use super::between::Between;
+use super::{Both, Builder, assert_hidden, key, keys, text};
+use crate::{Harness, TestTable};
+
+const SECRET: &str = "secret";
+
+/// A person as one writes it who forgets the mark.
+fn person(row: &str) -> Entity {
+    Entity::from(key("Sales", row))
+        .with("Secret", format!("{SECRET}-{row}"))
+        .with("City", "Bern")
+        .with("Number", 760_519)
+}
+
+/// A table with a rule for `Secret` and `Number`, another for entries, without rules, and what is sent to both.
+struct Ruled {
+    people: Both,
+    entries: Both,
+    sent: Arc<Between>,
+}
+
+impl Ruled {
+    async fn new(harness: &Harness, rules: impl FnOnce(Builder, &TableName, &TableName) -> Builder) -> Self {
+        let (people, entries) = (harness.table().await, harness.table().await);
+        let sent = Between::before(people.store());
+        let raw = TestTable::new(Arc::clone(&sent) as Arc<dyn TableStore>, people.name().clone());
+        let people = Both::over(raw, keys(), |b, t| rules(b, t, entries.name()));
+        let clear = TestTable::new(Arc::clone(people.clear.store()), entries.name().clone());
+        let entries = Both { raw: entries, clear, store: Arc::clone(&people.store) };
+        Self { people, entries, sent }
+    }
+
+    async fn by_name(harness: &Harness) -> Self {
+        Self::new(harness, |b, people, _| b.encrypt(people, ["Secret", "Number"])).await
+    }
+
+    async fn open(&self, index: Index) -> table_core::Result<IndexedEntities> {
+        let store = Arc::clone(&self.people.store) as Arc<dyn TableStore>;
+        let options = IndexOptions::default();
+        IndexedEntities::open(store, self.people.raw.name().clone(), vec![index], options).await
+    }
+
+    /// Nothing that was ever sent shows a value, in a property or in a key.
+    fn assert_nothing_shown(&self) {
+        self.sent.assert_never_sent(&[SECRET, "760519"]);
+    }
+
+    /// Nothing was written but what opening an index writes.
+    async fn assert_nothing_written(&self) {
+        for table in [&self.people, &self.entries] {
+            let rows = table.raw.keys(&Query::new()).await;
+            assert!(rows.iter().all(Key::is_system), "{rows:?}");
+        }
+    }
+}
+
+/// An index by city, in a place.
+fn by_city(placement: Placement, payload: Payload) -> Index {
+    let partition = if placement == Placement::SamePartition { "" } else { "Cities" };
+    let index = Index::keyed("city", placement, partition, "city_{City}_{RowKey}").expect("templates");
+    index.with_payload(payload)
+}
+
+fn lookup(partition: &str) -> IndexQuery {
+    IndexQuery::partition(partition).prefix("city_Bern_").sorted_on_client()
+}
+
+fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
+    let error = result.expect_err("it would be shown");
+    assert!(error.to_string().contains(because) && !error.to_string().contains(SECRET), "{error}");
+    assert!(!error.is_ambiguous());
+}
+
+/// Full and chosen payloads, in the partition, in another, in another table, unique and not; inserted, changed, in bulk, and
+/// built over entities that are there already.
+pub async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
+    let fields = Payload::Fields(vec!["Secret".to_owned(), "Number".to_owned()]);
+    for payload in [Payload::Full, fields] {
+        for (place, unique) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
+            let table = Ruled::by_name(harness).await;
+            let other = Placement::OtherTable(table.entries.raw.name().clone());
+            let placement =
+                [Placement::SamePartition, Placement::OtherPartition, other].into_iter().nth(place);
+            let index = by_city(placement.expect("a place"), payload.clone());
+            let people = table.open(if unique { index.unique_within_table() } else { index }).await;
+            let people = people.expect("an index");
+            people.insert(person("1")).await.expect("an insert");
+            let rest = stream::iter([person("2"), person("3")].map(Ok));
+            let inserted = InsertSummary::of(people.insert_all(rest, BulkInsert::default())).await;
+            assert_eq!(inserted.and_then(InsertSummary::into_result).expect("a bulk insert"), 2);
+            let read = people.get_existing(&key("Sales", "2")).await.expect("an entity");
+            people.replace(&read, person("2").with("Secret", "secret-new")).await.expect("a change");
+
+            let query = lookup(if place == 0 { "Sales" } else { "Cities" });
+            for trust in [Trust::Entry, Trust::Entity] {
+                let found = people.all("city", &query, trust).await.expect("a lookup");
+                let secrets: Vec<_> =
+                    found.iter().map(|e| e.properties().find("Secret").expect("a secret")).collect();
+                assert!(secrets.len() == 3 && secrets.iter().all(|p| p.is_encrypted()), "{place}");
+                assert_eq!(secrets[1].value(), ValueRef::String("secret-new"));
+            }
+            people.rebuild("city").await.expect("an index").run().await.expect("a build");
+            let read = people.get_existing(&key("Sales", "3")).await.expect("an entity");
+            people.delete(&read).await.expect("a delete");
+            assert_eq!(people.all("city", &query, Trust::Entry).await.expect("a lookup").len(), 2);
+            table.assert_nothing_shown();
+        }
+    }
+}
+
+/// A reservation is written before the store sees the entity: where that is refused then, nothing was shown meanwhile.
+pub async fn reservations_show_nothing(harness: &Harness) {
+    let table = Ruled::new(harness, |b, _, _| b).await;
+    table.people.clear.insert(Entity::from(key("Sales", "0")).with_encrypted("Secret", "met")).await;
+    let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
+    let people = table.open(index.unique_within_table()).await.expect("an index");
+    refused(people.insert(person("1").with("Number", 1)).await, "'Secret'");
+    table.assert_nothing_shown();
+    assert_eq!(table.people.raw.get(&key("Sales", "1")).await, None);
+}
+
+/// Copies have names of their own, which no rule has.
+pub async fn copies_are_encrypted_under_their_names(harness: &Harness) {
+    for other_table in [false, true] {
+        let table = Ruled::by_name(harness).await;
+        let (target, placement) = match other_table {
+            true => (&table.entries, Placement::OtherTable(table.entries.raw.name().clone())),
+            false => (&table.people, Placement::OtherPartition),
+        };
+        let boss = Entity::from(key("Bosses", "boss")).with("Title", "CEO");
+        let fields = ["Secret", "City"].map(str::to_owned).to_vec();
+        let at = boss.key().clone();
+        let index = Index::new("copy", placement, "1", move |e| {
+            Ok((e.key().partition() == "Sales").then(|| at.clone()))
+        });
+        let people = table.open(index.with_shape(Shape::Copy { prefix: "Ken".to_owned(), fields })).await;
+        target.clear.insert(boss.clone()).await;
+        people.expect("an index").insert(person("1")).await.expect("an insert");
+        let read = target.clear.existing(boss.key()).await;
+        let copy = read.properties().find("KenSecret").expect("a copy");
+        assert!(copy.is_encrypted() && copy.value() == ValueRef::String("secret-1"));
+        assert_eq!((read.get("KenCity"), read.get("Title")), (text("Bern"), text("CEO")));
+        table.assert_nothing_shown();
+    }
+}
+
+fn keyed(row: &str) -> Index {
+    Index::keyed("i", Placement::OtherPartition, "entries", row).expect("a template")
+}
+
+fn summed(name: &str) -> Index {
+    let index = Index::keyed("i", Placement::SamePartition, "", "sum_{City}").expect("a template");
+    index.with_shape(Shape::Summary { sums: vec![name.to_owned()] })
+}
+
+/// A key of an index is plain text, and so is a sum: refused when the index is opened where a rule has the name.
+pub async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
+    let table = Ruled::by_name(harness).await;
+    for row in ["{Secret}_{RowKey}", "{City}_{Secret#16}_{RowKey}", "{Number:08}_{RowKey}"] {
+        refused(table.open(keyed(row)).await, "blind index");
+    }
+    refused(table.open(summed("Number")).await, "'Number'");
+    assert_eq!(table.people.raw.all(&Query::new()).await, []);
+}
+
+/// And by the first entity that is marked where there is none, before anything is written.
+pub async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
+    for (index, name) in [
+        (keyed("{Secret}_{RowKey}"), "Secret"),
+        (keyed("{City}_{Secret#16}_{RowKey}"), "Secret"),
+        (summed("Number"), "Number"),
+    ] {
+        let table = Ruled::new(harness, |b, _, _| b).await;
+        let people = table.open(index).await.expect("no rule");
+        let mut marked = person("1");
+        for name in ["Secret", "Number"] {
+            let value = marked.get(name).expect("a value").to_owned();
+            marked.properties_mut().set_encrypted(name, value);
+        }
+        refused(people.insert(marked.clone()).await, name);
+        refused(people.upsert(marked.clone()).await, name);
+        let bulk = people.insert_all(stream::iter([Ok(marked)]), BulkInsert::default());
+        refused(InsertSummary::of(bulk).await.and_then(InsertSummary::into_result), name);
+        table.assert_nothing_written().await;
+        table.assert_nothing_shown();
+    }
+}
+
+/// A rule by row: entries in the same table have the marks of their entities, whatever the rule says of the entries' own rows.
+pub async fn rules_by_row_go_with_the_entity(harness: &Harness) {
+    let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
+    let people = table.open(by_city(Placement::OtherPartition, Payload::Full)).await.expect("an index");
+    people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
+    people.insert(person("guest1").with("Secret", "none").with("Number", 1)).await.expect("an insert");
+    table.assert_nothing_shown();
+    let guest = table.people.raw.existing(&key("Cities", "city_Bern_guest1")).await;
+    assert_eq!(guest.get("Secret"), text("none"));
+}
+
+/// Of another table a rule must say it: some of its entries would be refused after their entities were written.
+pub async fn rules_by_row_need_one_for_the_entries(harness: &Harness) {
+    let elsewhere =
+        |table: &Ruled| by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
+    let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
+    refused(table.open(elsewhere(&table)).await, table.entries.raw.name().as_str());
+    let rules = |b: Builder, people: &TableName, entries: &TableName| {
+        employees(b, people).encrypt(entries, ["Secret"])
+    };
+    let table = Ruled::new(harness, rules).await;
+    let people = table.open(elsewhere(&table)).await.expect("an index");
+    people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
+    people.insert(person("guest1").with("Secret", "none").with("Number", 1)).await.expect("an insert");
+    table.assert_nothing_shown();
+    assert_hidden(&table.entries, &["none"]).await;
+}
+
+fn employees(builder: Builder, table: &TableName) -> Builder {
+    builder.encrypt_where(table, ["Secret"], |_, row: &str, _| row.starts_with("emp"))
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Person", rename_all = "PascalCase")]
+#[index(city, table = "Unused", partition_key = "city_{city}", row_key = "{department}_{row}", payload = full)]
+struct Person {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    row: String,
+    city: String,
+    secret: String,
+}
+
+/// A type that has the name in plaintext could not read what it wrote: refused when its table is opened.
+pub async fn types_without_the_mark_are_refused(harness: &Harness) {
+    let Ruled { people, .. } = Ruled::by_name(harness).await;
+    let (store, name) = (Arc::clone(&people.store) as Arc<dyn TableStore>, people.raw.name().clone());
+    refused(Table::<Person>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
+    refused(IndexedTable::<Person>::open(store, name, IndexOptions::default()).await, "`#[encrypt]`");
+    assert_eq!(people.raw.all(&Query::new()).await, []);
+}
+
+/// Entries of the time before a rule: the migration of the table names the tables that have them, and `accept_plaintext` reads
+/// them until a scrub has written them anew.
+pub async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
+    let (raw, entries) = (harness.table().await, harness.table().await);
+    let index = || by_city(Placement::OtherTable(entries.name().clone()), Payload::Full);
+    let open = async |store: Arc<dyn TableStore>| {
+        let opened = IndexedEntities::open(store, raw.name().clone(), vec![index()], IndexOptions::default());
+        opened.await.expect("an index")
+    };
+    let before = open(Arc::clone(raw.store())).await;
+    for row in ["1", "2", "3"] {
+        before.insert(person(row)).await.expect("an insert");
+    }
+    let rule = |b: Builder, t: &TableName| b.encrypt(t, ["Secret", "Number"]);
+    let migrating = Both::over(raw.clone(), keys(), |b, t| {
+        rule(b, t).accept_plaintext(t).accept_plaintext(entries.name())
+    });
+    let done = migrating.store.migration(raw.name()).run().await.expect("a migration");
+    assert_eq!((done.changed, done.skipped), (3, 0));
+    assert_eq!(done.index_tables.iter().collect::<Vec<_>>(), [entries.name()]);
+    assert_hidden(&migrating, &[SECRET, "760519"]).await;
+
+    let people = open(Arc::clone(&migrating.store) as Arc<dyn TableStore>).await;
+    let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
+    assert_eq!(found.len(), 3);
+    let report = people.scrub("city", ScrubMode::Repair).await.expect("a scrub");
+    assert_eq!((report.missing, report.dangling), (3, 0));
+    let strict = Both::over(raw.clone(), keys(), rule);
+    let seen = Both { raw: entries.clone(), clear: entries.clone(), store: Arc::clone(&strict.store) };
+    assert_hidden(&seen, &[SECRET, "760519"]).await;
+    let people = open(Arc::clone(&strict.store) as Arc<dyn TableStore>).await;
+    let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
+    assert!(
+        found.len() == 3
+            && found.iter().all(|e| e.properties().find("Secret").is_some_and(|p| p.is_encrypted()))
+    );
+}
+
+/// The same of copies, which the service calls by names of their own.
+pub async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
+    let raw = harness.table().await;
+    let index = || {
+        let at = Key::new("Bosses", "boss");
+        let index = Index::new("copy", Placement::OtherPartition, "1", move |e| {
+            (e.key().partition() == "Sales").then(|| at.clone()).transpose()
+        });
+        index.with_shape(Shape::Copy { prefix: "Ken".to_owned(), fields: vec!["Secret".to_owned()] })
+    };
+    let open = async |store: Arc<dyn TableStore>| {
+        let opened = IndexedEntities::open(store, raw.name().clone(), vec![index()], IndexOptions::default());
+        opened.await.expect("an index")
+    };
+    let before = open(Arc::clone(raw.store())).await;
+    raw.insert(Entity::from(key("Bosses", "boss")).with("Title", "CEO")).await;
+    before.insert(person("1")).await.expect("an insert");
+    let migrating =
+        Both::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
+    assert_eq!(migrating.store.migration(raw.name()).run().await.expect("a migration").changed, 1);
+    let people = open(Arc::clone(&migrating.store) as Arc<dyn TableStore>).await;
+    people.scrub("copy", ScrubMode::Repair).await.expect("a scrub");
+    assert_hidden(&migrating, &[SECRET, "760519"]).await;
+}
+
+/// The store is told of entries: plaintext that is planted in their table is refused.
+pub async fn planted_entries_are_refused(harness: &Harness) {
+    let table = Ruled::by_name(harness).await;
+    let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
+    let people = table.open(index).await.expect("an index");
+    let planted = Entity::from(key("Cities", "city_Bern_9"))
+        .with(Entry::INDEX, "city")
+        .with(Entry::OWNER_PARTITION, "Sales")
+        .with(Entry::OWNER_ROW, "9")
+        .with("Secret", "planted");
+    table.entries.raw.insert(planted.clone()).await;
+    let error = people.find("city", planted.key(), Trust::Entry).await.expect_err("plaintext");
+    assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
+    let error = people.all("city", &lookup("Cities"), Trust::Entity).await.expect_err("plaintext");
+    assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
+}
