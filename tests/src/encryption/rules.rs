@@ -126,9 +126,9 @@ pub async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
 /// A reservation is written before the store sees the entity: where that is refused then, nothing was shown meanwhile.
 pub async fn reservations_show_nothing(harness: &Harness) {
     let table = Ruled::new(harness, |b, _, _| b).await;
-    table.people.clear.insert(Entity::from(key("Sales", "0")).with_encrypted("Secret", "met")).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let people = table.open(index.unique_within_table()).await.expect("an index");
+    table.people.clear.insert(Entity::from(key("Sales", "0")).with_encrypted("Secret", "met")).await;
     refused(people.insert(person("1").with("Number", 1)).await, "'Secret'");
     table.assert_nothing_shown();
     assert_eq!(table.people.raw.get(&key("Sales", "1")).await, None);
