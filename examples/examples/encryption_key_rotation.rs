@@ -58,11 +58,13 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(rotation.progress().changed + rest.changed, 100);
     both.rotation(&"Letters".parse()?).run().await?;
 
-    // 3. The blobs, which have data keys of their own; then look what is under which key.
+    // 3. The blobs, which have data keys of their own; then look what is under which key: rows and blobs.
     assert_eq!(letters(&both, &blobs)?.rewrite().run().await?.rewritten, 1);
     let mut count = letters(&both, &blobs)?.rewrite().counting();
     let found = count.run().await?;
     assert!(found.unreadable.is_empty() && found.keys.keys().all(|id| id == "kek-2027"));
+    let rows = both.rotation(&people).counting().run().await?;
+    assert_eq!((rows.keys.get("kek-2027"), rows.keys.len(), rows.skipped), (Some(&100), 1, 0));
 
     // 4. The old key is not needed any more.
     let after = Arc::new(EncryptedStore::new(raw, Keys::new(new))?);

@@ -62,6 +62,6 @@ pub use data_key::{CacheBounds, DataKeyBounds};
 pub use key::{AesKeyWrap, KeyBytes, KeyResolver, KeyWrap, Keys};
 #[cfg(feature = "rsa")]
 pub use key::{OaepHash, RsaKeyWrap};
-pub use store::{Description, EncryptedStore, EncryptedStoreBuilder, ReadablePage, UnreadableEntity};
+pub use store::{Description, EncryptedStore, EncryptedStoreBuilder};
 pub use sweep::{Migration, Rotation, Sweep, SweepProgress};
 pub use v1::LegacyV1;

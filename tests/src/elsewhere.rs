@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -73,6 +73,16 @@ impl TableStore for Elsewhere {
     ) -> Result<Page<Entity>> {
         let (store, table, query, from) = (self.0.clone(), table.clone(), query.clone(), from.cloned());
         self.run(async move { store.query(&table, &query, from.as_ref()).await }).await
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        let (store, table, query, from) = (self.0.clone(), table.clone(), query.clone(), from.cloned());
+        self.run(async move { store.query_readable(&table, &query, from.as_ref()).await }).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

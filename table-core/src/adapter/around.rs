@@ -73,6 +73,17 @@ macro_rules! impl_around {
                 self.around(call, self.store.query(table, query, from)).await
             }
 
+            async fn query_readable(
+                &self,
+                table: &TableName,
+                query: &$crate::query::Query,
+                from: Option<&$crate::query::Continuation>,
+            ) -> Result<$crate::query::ReadablePage> {
+                self.check(table, query)?;
+                let call = Call::new(OperationKind::Query, table).at(query.access_path());
+                self.around(call, self.store.query_readable(table, query, from)).await
+            }
+
             async fn write(
                 &self,
                 table: &TableName,

@@ -1,5 +1,5 @@
 use crate::model::{Entity, TableName};
-use crate::query::{AccessPath, Page};
+use crate::query::{AccessPath, Page, ReadablePage};
 use crate::store::{Error, ErrorKind, OperationKind, Written};
 
 /// What adapters know of a request before it is sent.
@@ -48,6 +48,12 @@ impl Answer for () {
 impl<T> Answer for Page<T> {
     fn items(&self) -> u64 {
         self.items.len() as u64
+    }
+}
+
+impl Answer for ReadablePage {
+    fn items(&self) -> u64 {
+        self.page.items()
     }
 }
 

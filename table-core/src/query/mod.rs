@@ -21,7 +21,7 @@ pub use bounds::KeyBounds;
 pub(crate) use evaluate::RowRef;
 pub use explain::Explanation;
 pub use filter::{Comparison, Filter};
-pub use page::{Continuation, Page, Position};
+pub use page::{Continuation, Page, Position, ReadablePage, UnreadableEntity};
 pub use plan::Plan;
 pub use range::Range;
 pub use select::{Query, Select};

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::Query;
-use crate::model::TableName;
+use crate::model::{Entity, Key, TableName};
 use crate::store::{Error, ErrorKind, Result, ServiceProfile};
 
 /// Part of an answer, and where it goes on.
@@ -31,6 +31,31 @@ impl<T> Page<T> {
         let items = self.items.into_iter().map(f).collect::<Result<_>>()?;
         Ok(Page { items, continuation: self.continuation })
     }
+}
+
+/// A page of the entities that can be read, with a list of those that cannot:
+/// [`TableStore::query_readable`](crate::store::TableStore::query_readable).
+#[derive(Debug)]
+pub struct ReadablePage {
+    /// The entities that can be read, in their order, and where the query goes on.
+    pub page: Page<Entity>,
+    /// The entities that cannot.
+    pub unreadable: Vec<UnreadableEntity>,
+}
+
+impl From<Page<Entity>> for ReadablePage {
+    fn from(page: Page<Entity>) -> Self {
+        Self { page, unreadable: Vec::new() }
+    }
+}
+
+/// An entity that cannot be read.
+#[derive(Clone, Debug)]
+pub struct UnreadableEntity {
+    /// Its key.
+    pub key: Key,
+    /// Why.
+    pub error: Error,
 }
 
 /// Where a query goes on: opaque text that can be stored, or handed to a web client and taken back.

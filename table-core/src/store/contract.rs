@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use super::{EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, Written};
 use crate::model::{Entity, Key, TableName};
-use crate::query::{Continuation, Page, Query, Select};
+use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 
 /// A store of tables: the narrow waist between programs and backends.
 ///
@@ -68,6 +68,20 @@ pub trait TableStore: Debug + Send + Sync + 'static {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>>;
 
+    /// A page of the entities that match and can be read, with a list of those that cannot. One request.
+    ///
+    /// A store that decrypts refuses a whole [page](Self::query) if one entity in it is damaged, was planted, or is under a key that
+    /// is not here. Here the others are read: to find out how much is damaged, to serve what is sound, or to go on with the
+    /// others. An entity that is missing from the page may still exist. For every other store this is [`query`](Self::query).
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.query(table, query, from).await.map(ReadablePage::from)
+    }
+
     /// One write to one entity. One request.
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written>;
 
@@ -121,6 +135,15 @@ impl<S: TableStore + ?Sized> TableStore for Arc<S> {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         (**self).query(table, query, from).await
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        (**self).query_readable(table, query, from).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -6,7 +6,6 @@ mod describe;
 mod filter;
 mod group;
 mod merge;
-mod readable;
 mod reveal;
 mod rules;
 #[cfg(test)]
@@ -20,11 +19,10 @@ pub use builder::EncryptedStoreBuilder;
 pub(crate) use conceal::conceal;
 pub use describe::Description;
 pub(crate) use merge::Pauses;
-pub use readable::{ReadablePage, UnreadableEntity};
 pub(crate) use reveal::{Failure, Opener, Stored, is_of_service};
 use rules::Rules;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written, check_entity,
     check_page,
@@ -88,7 +86,32 @@ use crate::{BlobCipher, Keys};
 /// encrypted; the same on writing; an answer with another entity than the one that was asked for
 /// ([`ErrorKind::Service`](table_core::store::ErrorKind::Service)); limits that only the grown entity
 /// exceeds; what [`KeyWrap`](crate::KeyWrap) passes through. One such entity fails its whole page:
-/// [`query_readable`](Self::query_readable) reads the others.
+/// [`query_readable`](TableStore::query_readable) reads the others.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use table_core::memory::MemoryStore;
+/// # use table_core::model::{Entity, TableName};
+/// # use table_core::query::Query;
+/// # use table_core::store::{Operation, TableStore};
+/// # use table_encryption::{AesKeyWrap, EncryptedStore, KeyBytes, Keys};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// # let kek = AesKeyWrap::new("kek-2026", &KeyBytes::random(32)?)?;
+/// # let raw = Arc::new(MemoryStore::new());
+/// # let store = EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::new(kek)))?;
+/// # let people = TableName::new("People")?;
+/// # store.create_table(&people).await?;
+/// store.write(&people, Operation::Insert(Entity::new("Sales", "1")?.with_encrypted("Iban", "CH93"))).await?;
+/// raw.write(&people, Operation::Insert(Entity::new("Sales", "2")?.with("_EncryptionHeader", "garbage"))).await?;
+///
+/// assert!(store.query(&people, &Query::new(), None).await.is_err());
+/// let found = store.query_readable(&people, &Query::new(), None).await?;
+/// assert_eq!((found.page.items.len(), found.unreadable.len()), (1, 1));
+/// assert_eq!(found.unreadable[0].key.row(), "2");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Filters
 /// The service would compare ciphertext. Typed filters on `#[encrypt]` fields do not compile. By name, a filter is
@@ -188,6 +211,13 @@ impl<S: TableStore> EncryptedStore<S> {
         Ok(page)
     }
 
+    /// Decrypts the pages of a query, if it can be asked.
+    fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Opener<'a>> {
+        let compared = filter::compared(query.filter.as_ref());
+        let opener = Opener { compared, ..self.opener(table, query.select.as_ref()) };
+        opener.check_filter().map(|()| opener)
+    }
+
     /// How the table is called in scopes and rules.
     pub(crate) fn table_id(&self, table: &TableName) -> String {
         if self.profile.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
@@ -238,6 +268,17 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         let opener = self.opener_of(table, query)?;
         let page = self.fetch_page(&opener, query, from).await?;
         opener.reveal_page(page).await
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        let opener = self.opener_of(table, query)?;
+        let page = self.fetch_page(&opener, query, from).await?;
+        opener.reveal_readable(page).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -2,12 +2,11 @@ use std::collections::HashSet;
 
 use futures_util::{StreamExt as _, stream};
 use table_core::model::{Entity, Properties, TableName, ValueRef};
-use table_core::query::{Filter, Page, Select};
+use table_core::query::{Filter, Page, ReadablePage, Select, UnreadableEntity};
 use table_core::store::{EncryptedNames, ErrorKind, Result};
 
 use super::Shared;
 use super::filter::Compared;
-use super::readable::{ReadablePage, UnreadableEntity};
 use crate::data_key::Wrapping;
 use crate::error::Unreadable;
 use crate::v1::{METADATA, Metadata};
@@ -238,7 +237,8 @@ impl Opener<'_> {
                 Err(error) => unreadable.push(UnreadableEntity { key, error }),
             }
         }
-        Ok(ReadablePage { items, unreadable, continuation: page.continuation })
+        let page = Page { items, continuation: page.continuation };
+        Ok(ReadablePage { page, unreadable })
     }
 
     /// Unwraps the keys of entities, in their order, a few at once. Refusals are reported with the entity that needs the key;

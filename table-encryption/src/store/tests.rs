@@ -244,9 +244,9 @@ async fn planted_keys_are_tried_once() {
     plant_garbage(&rig, 900).await;
     for _ in 0..3 {
         let page = rig.store.query_readable(&people(), &Query::new(), None).await.unwrap();
-        let rows: Vec<_> = page.items.iter().map(|e| e.key().row()).collect();
+        let rows: Vec<_> = page.page.items.iter().map(|e| e.key().row()).collect();
         assert_eq!((rows, page.unreadable.len()), (vec!["223"], 900));
-        assert!(page.continuation.is_none());
+        assert!(page.page.continuation.is_none());
     }
     assert_eq!((rig.key.unwraps(), rig.meter.total()), (900, 3));
 }
@@ -269,7 +269,7 @@ async fn planted_legacy_keys_are_tried_once() {
     }
     for _ in 0..3 {
         let page = rig.store.query_readable(&people(), &Query::new(), None).await.unwrap();
-        assert_eq!((page.items.len(), page.unreadable.len()), (0, 20));
+        assert_eq!((page.page.items.len(), page.unreadable.len()), (0, 20));
     }
     assert_eq!(counts.unwraps(), 20);
 }
@@ -293,6 +293,29 @@ async fn encrypted_names_are_declared() {
     let around = EncryptedStore::new(Arc::new(rig.store), Keys::new(Arc::new(kek(2)))).unwrap();
     assert!(around.encrypted_names(&people()).contains("Iban"));
     assert!(around.encrypted_names(&TableName::new("Others").unwrap()).is_empty());
+}
+
+/// Adapters around an encrypting store forward what it declares, and reads of what can be read.
+#[tokio::test]
+async fn adapters_forward_what_encryption_needs() {
+    use table_core::adapter::{FaultInjector, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys};
+    let rig = rig_with(|b| b.encrypt(&people(), ["Iban"])).await;
+    plant_garbage(&rig, 2).await;
+    let around = RequestMeter::new();
+    let store = StoreBuilder::new(rig.store)
+        .trace(TraceKeys::Hidden)
+        .scan_guard(ScanGuard::new().allow(people()))
+        .limit(4)
+        .retry(RetryPolicy::default())
+        .meter(around.clone())
+        .fault(FaultInjector::new(1))
+        .build();
+    assert!(store.encrypted_names(&people()).contains("Iban"));
+    let found = store.query_readable(&people(), &Query::new(), None).await.unwrap();
+    assert_eq!((found.page.items.len(), found.unreadable.len(), around.total()), (1, 2, 1));
+    let refusing = table_core::adapter::Guarded::new(store, ScanGuard::new());
+    refusing.query_readable(&people(), &Query::new(), None).await.unwrap_err();
+    assert_eq!(around.total(), 1);
 }
 
 /// What the resolver names is encrypted, in the rows that it names.

@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use table_core::model::{Key, TableName};
+use table_core::query::UnreadableEntity;
 use table_core::store::Error;
 
 use super::Done;
-use crate::store::UnreadableEntity;
 
 /// The skipped entities that are listed.
 const LISTED: usize = 100;

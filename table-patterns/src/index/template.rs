@@ -236,7 +236,7 @@ mod tests {
             let error = row(template, &e).unwrap_err().to_string();
             assert!(error.contains("blind index") && !error.contains("s3cr3t"), "{error}");
         }
-        assert_eq!(row("{RowKey}", &e).unwrap().unwrap(), "r1");
+        assert_eq!(row("x_{RowKey}", &e).unwrap().unwrap(), "x_r1");
         let index = Index::keyed("i", Placement::SamePartition, "{Secret#16}", "{Age:03}_{RowKey}").unwrap();
         assert_eq!(index.parts(), ["Secret", "Age", "RowKey"]);
     }

@@ -5,11 +5,14 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use table_core::model::Key;
-use table_core::query::{Continuation, Query};
+use table_core::query::{Continuation, Query, UnreadableEntity};
 use table_core::store::{Error, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
 use super::LargeTable;
+
+/// The rows that are listed.
+const LISTED: usize = 100;
 
 /// What a sweep over blobs has found and done.
 #[derive(Debug, Default)]
@@ -25,6 +28,10 @@ pub struct LargeRewritten {
     pub keys: BTreeMap<String, u64>,
     /// Blobs that could not be read, and are as they were: each keeps its key from being dropped.
     pub unreadable: Vec<UnreadableBlob>,
+    /// Rows that could not be decrypted, whose blobs are not known: each keeps its key from being dropped.
+    pub skipped: u64,
+    /// The first 100 of these rows, with the reasons.
+    pub unreadable_rows: Vec<UnreadableEntity>,
 }
 
 /// A blob that could not be read.
@@ -41,6 +48,11 @@ pub struct UnreadableBlob {
 impl LargeRewritten {
     pub(super) fn count(&mut self, id: String) {
         *self.keys.entry(id).or_default() += 1;
+    }
+
+    fn skip(&mut self, rows: Vec<UnreadableEntity>) {
+        self.skipped += rows.len() as u64;
+        self.unreadable_rows.extend(rows.into_iter().take(LISTED.saturating_sub(self.unreadable_rows.len())));
     }
 
     fn add(mut self, other: Self) -> Self {
@@ -119,23 +131,25 @@ impl<T: TableEntity> LargeRewrite<T> {
         self
     }
 
-    /// Does one page of rows; whether more follow.
+    /// Does one page of rows; whether more follow. A row that cannot be decrypted is skipped and listed.
     ///
     /// # Errors
-    /// The stores', a key service's; a row that cannot be decrypted; the codec has no keys. The page can be done again.
+    /// The stores', a key service's; the codec has no keys. The page can be done again.
     pub async fn step(&mut self) -> Result<bool> {
         if self.done {
             return Ok(false);
         }
         let active = self.active_key()?;
         let query = Query { filter: None, select: None, top: self.page_size };
-        let page = self.table.store().query(self.table.name(), &query, self.from.as_ref()).await?;
+        let found = self.table.store().query_readable(self.table.name(), &query, self.from.as_ref()).await?;
+        let (page, skipped) = (found.page, found.unreadable);
         let rows = page.items.into_iter().filter(|row| !row.key().is_system());
         let (table, counts, active) = (&self.table, self.counts, active.as_str());
         let work: Vec<_> = rows.map(|row| table.rewrite_row(row, active, counts)).collect();
         let work = stream::iter(work).buffer_unordered(self.concurrency);
         let found = work.try_fold(LargeRewritten::default(), |all, one| async { Ok(all.add(one)) }).await?;
         self.found = std::mem::take(&mut self.found).add(found);
+        self.found.skip(skipped);
         self.done = page.continuation.is_none();
         self.from = page.continuation;
         Ok(!self.done)

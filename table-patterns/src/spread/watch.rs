@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -171,6 +171,16 @@ impl<S: TableStore> TableStore for Watched<S> {
     ) -> Result<Page<Entity>> {
         self.watch.query(table, query);
         self.store.query(table, query, from).await
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.watch.query(table, query);
+        self.store.query_readable(table, query, from).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use table_core::model::{ETag, Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -109,6 +109,15 @@ impl TableStore for Between {
             }
             _ => self.store.query(table, query, from).await,
         }
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.query(table, query, from).await.map(ReadablePage::from)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

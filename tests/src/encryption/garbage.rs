@@ -59,7 +59,10 @@ pub async fn planted_plaintext_is_refused(harness: &Harness) {
         let page = met.store.query_readable(name, &Query::new(), None).await.expect("a page");
         assert_eq!(page.unreadable.iter().map(|e| e.key.row()).collect::<Vec<_>>(), ["100"]);
         assert!(
-            page.items.iter().all(|e| e.properties().find("NationalId").is_some_and(|p| p.is_encrypted()))
+            page.page
+                .items
+                .iter()
+                .all(|e| e.properties().find("NationalId").is_some_and(|p| p.is_encrypted()))
         );
     }
 }
@@ -143,7 +146,7 @@ pub async fn garbage_blocks_nothing(harness: &Harness) {
     assert_eq!(listed, GARBAGE);
     let new = Both::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
     let page = new.store.query_readable(name, &Query::new(), None).await.expect("a page");
-    assert_eq!((page.items.len(), page.unreadable.len()), (30, 5));
+    assert_eq!((page.page.items.len(), page.unreadable.len()), (30, 5));
     let again = new.store.migration(name).encrypting_again().run().await.expect("a migration");
     assert_eq!((again.changed, again.skipped), (30, 5));
     let counted = new.store.rotation(name).counting().run().await.expect("a count");

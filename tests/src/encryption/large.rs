@@ -11,7 +11,7 @@ use table_core::store::TableStore;
 use table_encryption::Keys;
 use table_patterns::large::{LargeOptions, LargeTable};
 
-use super::{Both, assert_hidden, kek};
+use super::{Both, HEADER, assert_hidden, kek, key};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -123,6 +123,22 @@ pub async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
     assert_eq!((found.blobs, found.rewritten, found.unreadable.len()), (3, 2, 1));
     assert_eq!(found.unreadable[0].property, "Body");
     assert_eq!(stored(&blobs).await.len(), 3, "nothing is left over");
+}
+
+/// A row that cannot be decrypted, between the others: they are done, and it is listed.
+pub async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
+    let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    for number in 1..=3 {
+        open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
+    }
+    let garbage = Entity::from(key("Ken", "2x")).with(HEADER, vec![1; 100]);
+    old.store_raw(garbage).await;
+    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    assert_eq!(both.store.rotation(both.raw.name()).run().await.expect("a rotation").skipped, 1);
+    let mut rewrite = open(&both, &blobs).rewrite();
+    let found = rewrite.run().await.expect("the others");
+    assert_eq!((found.rows, found.rewritten, found.skipped), (3, 3, 1));
+    assert_eq!((found.unreadable.len(), found.unreadable_rows[0].key.row()), (0, "2x"));
 }
 
 /// Each in the other's place: not even the reference's hash could tell one who can write the row.

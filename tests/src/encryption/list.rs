@@ -68,6 +68,7 @@ macro_rules! encryption_tests {
                 exchanged_blobs_are_refused
                 blobs_are_rewritten_under_the_new_key
                 a_damaged_blob_is_told_and_left
+                a_garbage_row_keeps_no_blob_back
             }
             hostile {
                 another_entity_is_refused
@@ -93,6 +94,7 @@ macro_rules! encryption_tests {
                 types_without_the_mark_are_refused
                 entries_of_plaintext_times_are_migrated
                 copies_of_plaintext_times_are_scrubbed
+                indexes_that_would_show_are_dropped (virtual_time)
                 planted_entries_are_refused
             }
             patterns {

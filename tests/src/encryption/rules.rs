@@ -164,7 +164,7 @@ fn keyed(row: &str) -> Index {
 }
 
 fn summed(name: &str) -> Index {
-    let index = Index::keyed("i", Placement::SamePartition, "", "sum_{City}").expect("a template");
+    let index = Index::keyed("sum", Placement::SamePartition, "", "sum_{City}").expect("a template");
     index.with_shape(Shape::Summary { sums: vec![name.to_owned()] })
 }
 
@@ -314,6 +314,32 @@ pub async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
     assert_eq!(migrating.store.migration(raw.name()).run().await.expect("a migration").changed, 1);
     let people = open(Arc::clone(&migrating.store) as Arc<dyn TableStore>).await;
     people.scrub("copy", ScrubMode::Repair).await.expect("a scrub");
+    assert_hidden(&migrating, &[SECRET, "760519"]).await;
+}
+
+/// An index of the time before a rule that has the value in its keys, and one that sums it: refused, and removed without being
+/// opened, with every row of theirs.
+pub async fn indexes_that_would_show_are_dropped(harness: &Harness) {
+    let raw = harness.table().await;
+    let indexes = || vec![keyed("{Secret}_{RowKey}").with_payload(Payload::Full), summed("Number")];
+    let before = IndexedEntities::open(
+        Arc::clone(raw.store()),
+        raw.name().clone(),
+        indexes(),
+        IndexOptions::default(),
+    );
+    let before = before.await.expect("indexes");
+    before.insert(person("1")).await.expect("an insert");
+    let migrating =
+        Both::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
+    let (store, name) = (Arc::clone(&migrating.store) as Arc<dyn TableStore>, raw.name().clone());
+    let options = IndexOptions::default();
+    let opened = IndexedEntities::open(Arc::clone(&store), name.clone(), indexes(), options.clone()).await;
+    refused(opened, "drop_outdated");
+    let mut dropped = IndexedEntities::drop_outdated(store, name, Vec::new(), options).await.expect("a drop");
+    dropped.sort_unstable();
+    assert_eq!(dropped, ["i", "sum"]);
+    assert_eq!(migrating.store.migration(raw.name()).run().await.expect("a migration").changed, 1);
     assert_hidden(&migrating, &[SECRET, "760519"]).await;
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -104,6 +104,15 @@ impl TableStore for Before {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         self.then(self.store.query(table, query, from)).await
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.then(self.store.query_readable(table, query, from)).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -79,6 +79,15 @@ impl TableStore for Bent {
             page.items.reverse();
         }
         Ok(page)
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.query(table, query, from).await.map(ReadablePage::from)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

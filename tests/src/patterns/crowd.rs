@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
-use table_core::query::{Continuation, Page, Query, Select};
+use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
     EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
@@ -79,6 +79,15 @@ impl TableStore for Crowd {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         self.among(self.store.query(table, query, from)).await
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.among(self.store.query_readable(table, query, from)).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -4,7 +4,7 @@ use super::late::{LateWrite, LateWrites};
 use super::{CrashPoint, Fault, FaultInjector, kind, page};
 use crate::adapter::call::Call;
 use crate::model::{Entity, Key, TableName};
-use crate::query::{AccessPath, Continuation, Page, Query, Select};
+use crate::query::{AccessPath, Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
     EncryptedNames, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
 };
@@ -135,6 +135,21 @@ impl<S: TableStore> TableStore for Faulty<S> {
             page::cut_entities(&mut page, len, self.profile(), table, query);
         }
         Ok(page)
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        let call = Call::new(OperationKind::Query, table).at(query.access_path());
+        let (_, fault) = self.next(&call).await;
+        let mut found = self.run(call, fault, self.store.query_readable(table, query, from)).await?;
+        if let Some(Fault::ShortPage(len)) = fault {
+            page::cut_entities(&mut found.page, len, self.profile(), table, query);
+        }
+        Ok(found)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

@@ -8,7 +8,7 @@ use super::attempts::Attempts;
 use super::job::Job;
 use super::write_id::{profile_beside_id, strip, strip_page};
 use crate::model::{Entity, Key, TableName};
-use crate::query::{Continuation, Page, Query, Select};
+use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
     EncryptedNames, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
 };
@@ -153,6 +153,17 @@ impl<S: TableStore> TableStore for Retrying<S> {
     ) -> Result<Page<Entity>> {
         let page = self.read(OperationKind::Query, || self.store.query(table, query, from)).await?;
         Ok(if self.policy.write_ids { strip_page(page) } else { page })
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        let found = self.read(OperationKind::Query, || self.store.query_readable(table, query, from)).await?;
+        let strips = self.policy.write_ids;
+        Ok(if strips { ReadablePage { page: strip_page(found.page), ..found } } else { found })
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

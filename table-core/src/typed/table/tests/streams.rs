@@ -5,7 +5,7 @@ use super::*;
 use crate::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, TableName};
-use crate::query::{Continuation, Page, Query, Select};
+use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
     EncryptedNames, ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile,
     TableStore, TableStoreExt, Written,
@@ -172,6 +172,15 @@ impl TableStore for Reversing {
         let mut page = self.0.query(table, query, from).await?;
         page.items.reverse();
         Ok(page)
+    }
+
+    async fn query_readable(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<ReadablePage> {
+        self.query(table, query, from).await.map(ReadablePage::from)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
