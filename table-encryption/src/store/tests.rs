@@ -259,8 +259,7 @@ async fn planted_legacy_keys_are_tried_once() {
     let rig = rig_with(|b| b.with_legacy_v1(legacy.read(&people()))).await;
     for n in 0..20 {
         let json = format!(
-            r#"{{"WrappedContentKey":{{"KeyId":"kek9","EncryptedKey":"{:064}","Algorithm":"A256KW"}},"EncryptionAgent":{{"Protocol":"1.0","EncryptionAlgorithm":"AES_CBC_256"}},"ContentEncryptionIV":"ZGVmZ2hpamtsbW5vcHFycw=="}}"#,
-            n
+            r#"{{"WrappedContentKey":{{"KeyId":"kek9","EncryptedKey":"{n:064}","Algorithm":"A256KW"}},"EncryptionAgent":{{"Protocol":"1.0","EncryptionAlgorithm":"AES_CBC_256"}},"ContentEncryptionIV":"ZGVmZ2hpamtsbW5vcHFycw=="}}"#
         );
         let row = Entity::new("Sales", format!("{n:02}")).unwrap();
         let row =
