@@ -1,7 +1,7 @@
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, ErrorKind};
 
-use crate::store::{Failure, is_of_service};
+use crate::store::{Failure, is_service_error};
 
 /// Why something encrypted cannot be read. Nothing tells the reasons of a refusal apart.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Unreadable {
     /// The same, and whether others can be read.
     pub(crate) fn failure(self, table: &TableName, key: &Key) -> Failure {
         match self {
-            Self::Unavailable(error) if is_of_service(&error) => Failure::OfService(error),
+            Self::Unavailable(error) if is_service_error(&error) => Failure::OfService(error),
             other => Failure::OfEntity(other.of_entity(table, key)),
         }
     }

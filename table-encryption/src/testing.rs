@@ -58,7 +58,7 @@ impl KeyWrap for CountingWrap {
 
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
         self.unwraps.fetch_add(1, SeqCst);
-        // Twice: who polls second still has to wait.
+        // Twice, so that a second caller has to wait too.
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         self.key.unwrap_key(wrapped).await

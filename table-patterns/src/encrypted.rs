@@ -41,8 +41,8 @@ pub(crate) fn marked_by_rule<'a>(
     Cow::Owned(properties)
 }
 
-/// Refuses an entity that is to be written into a text which nobody encrypts: `what`, such as a plan.
-pub(crate) fn check_shown(
+/// Refuses an entity with a property that is to be encrypted, where `what` (a plan, for example) would hold it as plain text.
+pub(crate) fn check_no_plaintext(
     store: &dyn TableStore,
     table: &TableName,
     entity: &Entity,
@@ -50,19 +50,19 @@ pub(crate) fn check_shown(
 ) -> Result<()> {
     let names = store.encrypted_names(table);
     let Some(name) = names.find_unmarked(entity) else { return Ok(()) };
-    Err(shown(name, entity.key(), what))
+    Err(plaintext_error(name, entity.key(), what))
 }
 
-/// The error of a property that `what` would show.
-pub(crate) fn shown(name: &str, key: &Key, what: &str) -> Error {
+/// The error of a property that `what` would hold as plain text.
+pub(crate) fn plaintext_error(name: &str, key: &Key, what: &str) -> Error {
     Error::invalid_request(format!(
         "the property '{name}' of {key} is to be encrypted, and {what} is not: move the entity, or write it in a handler"
     ))
 }
 
 /// Refuses indexes that would show what the store encrypts in the table of the entities: in keys, in sums, or in other tables
-/// where no rule says that it is encrypted in some rows and not in others. Tables that get copies of encrypted properties
-/// are told of them, so that plaintext planted there is refused, and filters on it.
+/// where no rule says in which rows the property is encrypted. The names of copies in other tables are declared to the store, so that it
+/// refuses planted plaintext there, and filters on it.
 pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
     let names = store.encrypted_names(table);
     if names.is_empty() {

@@ -19,12 +19,12 @@ impl Default for DataKeyBounds {
     }
 }
 
-/// How many unwrapped data keys are kept, and for how long; for how long the key service is not asked again for a data key that
+/// How many unwrapped data keys are kept, for how long, and after which time the key service is asked again for a data key that
 /// it could not unwrap.
 ///
-/// A key that is kept can be used although the key-encryption key was revoked meanwhile. One whose time is over is overwritten
-/// and freed at once, also while nobody uses the store: by a task on the Tokio runtime (with its time driver) where the key was first
-/// used. Where that runtime does not run, the next use of the store frees it.
+/// A key that is kept can be used although the key-encryption key was revoked meanwhile. An expired key is overwritten
+/// and freed at once, also while the store is idle: by a task on the Tokio runtime (with its time driver) in which the key was
+/// first used. Where that runtime is not driven, the next use of the store frees the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheBounds {
     /// Keys, of about 300 bytes each; none are kept at 0. A full cache drops the oldest.

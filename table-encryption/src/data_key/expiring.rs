@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use super::{CacheBounds, Wrapping};
 use crate::error::Unreadable;
-use crate::store::is_of_service;
+use crate::store::is_service_error;
 use crate::v2::push_lp;
 
 /// A map whose entries expire, each the same time after it was inserted, and which holds at most so many: a full one drops
 /// the oldest.
 ///
-/// A general cache (moka, say) removes expired entries when somebody uses it next, and frees them later still; here
-/// [`remove_expired`](Self::remove_expired) drops them on the spot, so that secrets are overwritten when their time is over.
+/// A general cache (moka, for example) removes expired entries at its next use, and frees them later still. Here
+/// [`remove_expired`](Self::remove_expired) drops them at once, so that secrets are overwritten when they expire.
 pub(super) struct ExpiringMap<K, V> {
     max_entries: usize,
     max_age: Duration,
     entries: HashMap<Arc<K>, Entry<V>>,
-    /// Keys in the order of their insertion, which is that of their expiry. An entry that was inserted again has two places; the
-    /// number tells which one counts.
+    /// Keys in the order of insertion, which is the order of expiry. An entry that was inserted twice has two places; the one with the
+    /// number of the entry counts.
     order: VecDeque<(u64, Arc<K>)>,
     inserted: u64,
 }
@@ -44,7 +44,7 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         let entry = self.entries.get(key)?;
-        (!is_over(entry.expires, Instant::now())).then_some(&entry.value)
+        (!is_expired(entry.expires, Instant::now())).then_some(&entry.value)
     }
 
     pub(super) fn insert(&mut self, key: K, value: V) {
@@ -67,7 +67,7 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
     pub(super) fn remove_expired(&mut self, now: Instant) -> Option<Instant> {
         while let Some((number, key)) = self.order.front() {
             match self.entries.get(key).filter(|entry| entry.number == *number) {
-                Some(entry) if !is_over(entry.expires, now) => return entry.expires,
+                Some(entry) if !is_expired(entry.expires, now) => return entry.expires,
                 _ => self.remove_oldest(),
             }
         }
@@ -86,14 +86,14 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
     }
 }
 
-pub(super) fn is_over(expires: Option<Instant>, now: Instant) -> bool {
+pub(super) fn is_expired(expires: Option<Instant>, now: Instant) -> bool {
     expires.is_some_and(|expires| expires <= now)
 }
 
 /// The most data keys that are remembered as refused.
 const MAX_FAILURES: u64 = 65_536;
 
-/// Data keys that could not be unwrapped: the key service is not asked for them again for a while. Whoever can write to a table
+/// Data keys that could not be unwrapped: for some time the key service is not asked for them again. A writer of a table
 /// can put any number of wrapped keys into it that no key opens.
 pub(crate) struct FailedUnwraps {
     /// By the hash of what was wrapped: that itself may have 64 KiB.
@@ -111,7 +111,7 @@ impl FailedUnwraps {
 
     /// Remembers a failure that will be the same in a moment.
     pub(crate) fn remember(&self, wrapping: &Wrapping, failure: &Unreadable) {
-        if matches!(failure, Unreadable::Unavailable(error) if is_of_service(error)) {
+        if matches!(failure, Unreadable::Unavailable(error) if is_service_error(error)) {
             return;
         }
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);

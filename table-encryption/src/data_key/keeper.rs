@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::expiring::{ExpiringMap, FailedUnwraps, is_over};
+use super::expiring::{ExpiringMap, FailedUnwraps, is_expired};
 use super::{CacheBounds, DataKey, DataKeyBounds, Secret, Wrapping};
 use crate::error::Unreadable;
 use crate::key::Keys;
@@ -29,14 +29,14 @@ struct Inner {
     failed: FailedUnwraps,
     /// Held while a key is made.
     making: tokio::sync::Mutex<()>,
-    /// Wakes the task that drops expired secrets: one expires earlier than those that it knew.
+    /// Wakes the task that drops expired secrets, where a new secret expires before the task would wake.
     earlier: Arc<Notify>,
 }
 
 struct State {
     current: Option<Current>,
     secrets: ExpiringMap<Wrapping, Arc<Secret>>,
-    /// Unwraps that are under way: whoever needs the same key waits for the same answer.
+    /// Unwraps in progress: concurrent readers of one key share the answer.
     unwraps: HashMap<Wrapping, WeakShared<Unwrap>>,
     eraser: Option<Eraser>,
 }
@@ -76,7 +76,7 @@ impl DataKeys {
         &self.inner.keys
     }
 
-    /// The key for one write. Whoever comes while a key is made waits for it: one call of the key service.
+    /// The key for one write. Concurrent callers wait for one new key: one call of the key service.
     pub(crate) async fn for_write(&self) -> Result<Arc<DataKey>> {
         let inner = &self.inner;
         if let Some(key) = inner.current() {
@@ -90,7 +90,7 @@ impl DataKeys {
         let mut state = inner.state();
         state.current = Some(Current { key: Arc::clone(&key), made: Instant::now(), writes: 1 });
         state.secrets.insert(key.wrapping.clone(), Arc::clone(&key.secret));
-        inner.erase_in_time(&mut state);
+        inner.schedule_erasure(&mut state);
         Ok(key)
     }
 
@@ -116,8 +116,8 @@ impl DataKeys {
         })
     }
 
-    /// The data key in a wrapping: from the cache, or unwrapped, once for all who ask at a time. One that could not be
-    /// unwrapped a moment ago is not tried again.
+    /// The data key in a wrapping: from the cache, or unwrapped once for all concurrent callers. A wrapping that could not
+    /// be unwrapped shortly before is not tried again.
     pub(crate) async fn open(&self, wrapping: &Wrapping) -> Opened {
         let unwrap = {
             let mut state = self.inner.state();
@@ -139,7 +139,7 @@ impl State {
         if let Some(unwrap) = self.unwraps.get(wrapping).and_then(WeakShared::upgrade) {
             return unwrap;
         }
-        // Those that nobody waits for any more were dropped before their end.
+        // Unwraps without a waiter were dropped before their end.
         self.unwraps.retain(|_, unwrap| unwrap.upgrade().is_some());
         let unwrap = new().shared();
         if let Some(weak) = unwrap.downgrade() {
@@ -153,7 +153,7 @@ impl State {
         let now = Instant::now();
         let next = self.secrets.remove_expired(now);
         let ends = |current: &Current| current.made.checked_add(max_age);
-        if self.current.as_ref().is_some_and(|current| is_over(ends(current), now)) {
+        if self.current.as_ref().is_some_and(|current| is_expired(ends(current), now)) {
             self.current = None;
         }
         [next, self.current.as_ref().and_then(ends)].into_iter().flatten().min()
@@ -180,7 +180,7 @@ impl Inner {
         match &opened {
             Ok(secret) => {
                 state.secrets.insert(wrapping.clone(), Arc::clone(secret));
-                self.erase_in_time(&mut state);
+                self.schedule_erasure(&mut state);
             }
             Err(failure) => self.failed.remember(&wrapping, failure),
         }
@@ -196,8 +196,8 @@ impl Inner {
         Secret::from_labelled(&bytes).map(Arc::new).ok_or(Unreadable::Refused)
     }
 
-    /// Makes sure that a task drops the secrets when their time is over, whether somebody uses the store then or not.
-    fn erase_in_time(self: &Arc<Self>, state: &mut State) {
+    /// Makes sure that a task drops the secrets when they expire, also while the store is idle.
+    fn schedule_erasure(self: &Arc<Self>, state: &mut State) {
         let Some(next) = state.remove_expired(self.bounds.max_age) else { return };
         match &mut state.eraser {
             Some(eraser) if !eraser.task.is_finished() => {
@@ -214,9 +214,8 @@ impl Inner {
         }
     }
 
-    /// What the task does when it wakes; when it is to wake next. It ends where nothing is left, and another is started by
-    /// the next key.
-    fn erase(&self) -> Option<Instant> {
+    /// Drops expired secrets; when the next one expires. Without one the task ends, and the next key starts another.
+    fn remove_expired(&self) -> Option<Instant> {
         let mut state = self.state();
         let next = state.remove_expired(self.bounds.max_age);
         match (next, &mut state.eraser) {
@@ -238,7 +237,7 @@ impl Drop for Inner {
 
 /// Drops secrets as they expire. It keeps none alive, and ends with the store.
 async fn erase_expired(keys: Weak<Inner>, earlier: Arc<Notify>) {
-    while let Some(next) = keys.upgrade().and_then(|keys| keys.erase()) {
+    while let Some(next) = keys.upgrade().and_then(|keys| keys.remove_expired()) {
         // Woken earlier, or not: either way it looks again.
         let _woken = timeout_at(next, earlier.notified()).await;
     }

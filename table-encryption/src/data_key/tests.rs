@@ -86,7 +86,7 @@ async fn a_refused_key_is_not_asked_for_again_at_once() {
     assert_eq!(counts.unwraps(), 2);
 }
 
-/// A passing fault is not remembered, and those who wait at the time share it.
+/// A transient error of the key service is not remembered.
 #[tokio::test]
 async fn a_busy_key_service_is_asked_again() {
     let (_, sound) = keeper(100, 60);
@@ -102,9 +102,9 @@ async fn a_busy_key_service_is_asked_again() {
     assert!(matches!(forbidden.open(&wrapping).await, Err(Unreadable::Unavailable(_))));
 }
 
-/// One who gives up waiting leaves the others their answer.
+/// A caller that is cancelled leaves the answer to the others.
 #[tokio::test]
-async fn an_unwrap_survives_who_asked_first() {
+async fn an_unwrap_survives_its_first_caller() {
     let (_, sound) = keeper(100, 60);
     let key = sound.for_write().await.unwrap();
     let (counts, keeper) = keeper(100, 60);
@@ -122,9 +122,9 @@ async fn an_unwrap_survives_who_asked_first() {
     assert!(keeper.open(&key.wrapping).await.is_ok());
 }
 
-/// Nobody uses the store, and the keys are gone when their time is over: those that were unwrapped, and the one to write with.
+/// The store is idle, and the keys are gone when they expire: those that were unwrapped, and the one to write with.
 #[tokio::test(start_paused = true)]
-async fn expired_keys_leave_while_nobody_uses_the_store() {
+async fn expired_keys_leave_an_idle_store() {
     let (_, other) = keeper(100, 60);
     let wrapping = other.for_write().await.unwrap().wrapping.clone();
     let (_, keeper) = keeper(100, 24 * 3600);
@@ -155,7 +155,7 @@ async fn a_key_that_expires_earlier_leaves_earlier() {
     assert!(opened.upgrade().is_none() && written.upgrade().is_some());
 }
 
-/// The store is dropped, and nothing of it stays, its task least of all.
+/// A dropped store leaves neither keys nor its task.
 #[tokio::test(start_paused = true)]
 async fn keys_go_with_their_store() {
     let (_, keeper) = keeper(100, 60);

@@ -19,7 +19,7 @@ pub use builder::EncryptedStoreBuilder;
 pub(crate) use conceal::conceal;
 pub use describe::Description;
 pub(crate) use merge::Pauses;
-pub(crate) use reveal::{Failure, Opener, Stored, is_of_service};
+pub(crate) use reveal::{Failure, Opener, Stored, is_service_error};
 use rules::Rules;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
@@ -128,8 +128,8 @@ use crate::{BlobCipher, Keys};
 /// # Plaintext
 /// What is read encrypted comes back marked, and the mark stays when another value is set
 /// ([`Properties`](table_core::model::Properties)). A write that has a property in plaintext which this store knows, as above, to be
-/// encrypted in the table is refused: mark it. A read that finds such a property in plaintext is refused too, since whoever can
-/// write to the table can put plaintext in the place of ciphertext. Where entities of one table have the same name
+/// encrypted in the table is refused: mark it. A read that finds such a property in plaintext is refused too, since any
+/// writer of the table can put plaintext in the place of ciphertext. Where entities of one table have the same name
 /// encrypted and in plaintext, a rule by row says which ([`encrypt_where`](EncryptedStoreBuilder::encrypt_where)). What no rule
 /// names, and this store has not met yet, is read as it is.
 pub struct EncryptedStore<S> {

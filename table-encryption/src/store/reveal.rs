@@ -138,8 +138,8 @@ impl Opener<'_> {
         Ok(entity)
     }
 
-    /// Plaintext where a rule asks for encryption is refused, or marked during a migration; so is plaintext of a name that
-    /// was met encrypted in the table: whoever can write to it may have put it there in place of the ciphertext.
+    /// Plaintext where a rule asks for encryption is refused, or marked during a migration. Plaintext of a name that
+    /// was met encrypted in the table is refused too: a writer without the key may have put it in the place of the ciphertext.
     fn check_plaintext(&self, mut entity: Entity, names: &EncryptedNames) -> Result<Entity> {
         if self.accepts() {
             let key = entity.key().clone();
@@ -177,8 +177,8 @@ impl Opener<'_> {
     /// The page in the clear, unless it shows that the filter compared ciphertext. Keys that it needs are unwrapped
     /// first, a few at once.
     ///
-    /// Plaintext is looked at when everything is decrypted: what one entity of the page has encrypted, another of the same page
-    /// cannot have in plaintext, whichever comes first.
+    /// Plaintext is checked when every entity is decrypted: a name that one entity of the page has encrypted cannot be in plaintext in
+    /// another, whichever comes first.
     pub(super) async fn reveal_page(&self, page: Page<Entity>) -> Result<Page<Entity>> {
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in &page.items {
@@ -191,7 +191,7 @@ impl Opener<'_> {
         let mut opened = Vec::with_capacity(page.items.len());
         for (n, (entity, stored)) in page.items.into_iter().zip(stored).enumerate() {
             opened.push(self.open(entity, stored).await.map_err(Failure::into_error)?);
-            take_turns(n).await;
+            yield_regularly(n).await;
         }
         // Legacy entities tell what is encrypted only when they are decrypted.
         self.check_filter()?;
@@ -225,7 +225,7 @@ impl Opener<'_> {
                 Err(Failure::OfEntity(error)) => unreadable.push(UnreadableEntity { key, error }),
                 Err(Failure::OfService(error)) => return Err(error),
             }
-            take_turns(n).await;
+            yield_regularly(n).await;
         }
         self.check_filter()?;
         let names = self.shared.rules.names(&self.id);
@@ -241,9 +241,9 @@ impl Opener<'_> {
         Ok(ReadablePage { page, unreadable })
     }
 
-    /// Unwraps the keys of entities, in their order, a few at once. Refusals are reported with the entity that needs the key;
-    /// here they are only found out in parallel. A page that is refused as a whole needs no more than the first: whoever can
-    /// write to the table can put a key into each entity that the key service is asked for in vain.
+    /// Unwraps the keys of entities in their order, a few at once. Refusals are reported with the entity that needs the key;
+    /// here they are only found out in parallel. A page that is refused as a whole ends at the first refusal: a writer of the
+    /// table can put a made-up key into each entity.
     async fn unwrap_all(&self, stored: impl Iterator<Item = &Stored>, stop: Stop) -> Result<()> {
         let mut seen = HashSet::new();
         let wrappings = stored.filter_map(|how| match how {
@@ -257,7 +257,9 @@ impl Opener<'_> {
         let mut unwrapped = stream::iter(unwraps).buffered(IN_PARALLEL);
         while let Some(result) = unwrapped.next().await {
             match result {
-                Err(Unreadable::Unavailable(error)) if is_of_service(&error) || stop == Stop::AtRefusal => {
+                Err(Unreadable::Unavailable(error))
+                    if is_service_error(&error) || stop == Stop::AtRefusal =>
+                {
                     return Err(error);
                 }
                 Err(_) if stop == Stop::AtRefusal => return Ok(()),
@@ -279,14 +281,14 @@ enum Stop {
     Never,
 }
 
-/// Whether an error of the key service is about the service, and not about the one key that was asked for: it will pass, and
-/// other keys would meet it too.
-pub(crate) fn is_of_service(error: &table_core::Error) -> bool {
+/// Whether an error of the key service is about the service, and not about one key: it is transient, and other keys would meet
+/// it too.
+pub(crate) fn is_service_error(error: &table_core::Error) -> bool {
     error.is_transient() || error.is_ambiguous()
 }
 
-/// Lets others have their turn on the thread.
-async fn take_turns(n: usize) {
+/// Yields to other tasks of the thread after each so many entities.
+async fn yield_regularly(n: usize) {
     if n % IN_A_ROW == IN_A_ROW - 1 {
         tokio::task::yield_now().await;
     }

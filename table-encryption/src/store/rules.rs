@@ -17,7 +17,7 @@ pub(crate) struct Rules {
     names: RwLock<BTreeMap<String, EncryptedNames>>,
 }
 
-/// What the builder was told of a table.
+/// The rules that the builder collected for a table.
 #[derive(Default)]
 pub(super) struct TableRules {
     pub(super) names: EncryptedNames,
@@ -125,7 +125,7 @@ impl TableRules {
         self.comparable.get_or_insert_default().extend(names);
     }
 
-    /// Adds what was told of the same table under another case of its name.
+    /// Adds the rules of the same table under another case of its name.
     fn add(&mut self, other: Self) {
         self.names = std::mem::take(&mut self.names).with_all_of(&other.names);
         self.required |= other.required;

@@ -208,7 +208,7 @@ async fn rules_end_with_their_table_and_do_not_contradict() {
     assert!(error.to_string().contains("'Iban'"), "{error}");
 }
 
-/// Rows as somebody writes them who has no key: each header names a wrapped key of its own.
+/// Rows as a writer without the key plants them: each header has a made-up wrapped key of its own.
 async fn plant_garbage(rig: &Rig, rows: u16) {
     rig.insert(ken()).await;
     let stored = rig.raw(ken().key()).await;

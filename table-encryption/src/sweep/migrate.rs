@@ -4,7 +4,7 @@ use table_core::model::{Entity, IfMatch, TableName};
 use table_core::query::Select;
 use table_core::store::{ErrorKind, Operation, Result, TableStore};
 
-use super::{Done, Job, Sweep, of_write};
+use super::{Job, Sweep, SweptEntity, classify_write_error};
 use crate::store::{EncryptedStore, Failure, Stored, conceal};
 
 /// Encrypts what is in plaintext or in the legacy format.
@@ -68,19 +68,21 @@ impl<S: TableStore> Job for Migration<'_, S> {
         None
     }
 
-    async fn change(&self, table: &TableName, entity: Entity) -> Result<Done, Failure> {
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
         let Some(etag) = entity.etag().cloned() else {
             let text = format!("{} without an ETag", entity.key());
             return Err(Failure::OfEntity(ErrorKind::Service(text).into()));
         };
-        let Some(mut entity) = self.unfinished(table, entity).await? else { return Ok(Done::default()) };
+        let Some(mut entity) = self.unfinished(table, entity).await? else {
+            return Ok(SweptEntity::default());
+        };
         let id = self.store.table_id(table);
-        if !conceal(&self.store.shared, &id, &mut entity).await.map_err(of_write)? {
-            return Ok(Done::default());
+        if !conceal(&self.store.shared, &id, &mut entity).await.map_err(classify_write_error)? {
+            return Ok(SweptEntity::default());
         }
         let operation = Operation::Replace(entity, IfMatch::Exactly(etag));
-        engine::check_operation(self.store.inner().profile(), &operation).map_err(of_write)?;
+        engine::check_operation(self.store.inner().profile(), &operation).map_err(classify_write_error)?;
         let written = self.store.inner().write(table, operation).await;
-        written.map(|_| Done { changed: true, key_id: None }).map_err(of_write)
+        written.map(|_| SweptEntity { changed: true, key_id: None }).map_err(classify_write_error)
     }
 }

@@ -19,9 +19,9 @@ use table_core::store::{Error, ErrorKind, Result, TableStore};
 
 use crate::store::{EncryptedStore, Failure, Pauses};
 
-/// What a sweep found of one entity, and did.
+/// What a sweep found and did of one entity.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct SweptEntity {
     /// Whether it was written.
     pub(crate) changed: bool,
     /// The key-encryption key that it is under now, where the sweep has verified that.
@@ -35,7 +35,7 @@ pub(crate) trait Job: Send + Sync {
     fn select(&self) -> Option<Select>;
 
     /// Writes the entity under its ETag if it needs it. A conflict is an error of the entity.
-    async fn change(&self, table: &TableName, entity: Entity) -> Result<Done, Failure>;
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure>;
 }
 
 /// A sweep over a table.
@@ -150,7 +150,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
     }
 
     /// What became of an entity, or why it was left as it is.
-    async fn change(&self, entity: Entity) -> Result<Result<Done, (Key, Error)>> {
+    async fn change(&self, entity: Entity) -> Result<Result<SweptEntity, (Key, Error)>> {
         let key = entity.key().clone();
         match self.change_now(entity).await {
             Ok(done) => Ok(Ok(done)),
@@ -159,19 +159,19 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         }
     }
 
-    async fn change_now(&self, mut entity: Entity) -> Result<Done, Failure> {
+    async fn change_now(&self, mut entity: Entity) -> Result<SweptEntity, Failure> {
         let (key, select) = (entity.key().clone(), self.job.select());
         let mut pauses = Pauses::new(ATTEMPTS);
         loop {
             match self.job.change(&self.table, entity).await {
-                Err(failure) if is_gone(&failure) => return Ok(Done::default()),
+                Err(failure) if is_gone(&failure) => return Ok(SweptEntity::default()),
                 Err(Failure::OfEntity(error)) if error.is_precondition_failed() && !error.is_ambiguous() => {
                     pauses.wait(error).await.map_err(Failure::OfEntity)?;
                 }
                 other => return other,
             }
             match self.store.fetch(&self.table, &key, select.as_ref()).await.map_err(Failure::OfService)? {
-                None => return Ok(Done::default()),
+                None => return Ok(SweptEntity::default()),
                 Some(now) => entity = now,
             }
         }
@@ -184,7 +184,7 @@ fn is_gone(failure: &Failure) -> bool {
 }
 
 /// The error of a write, by whether it is about the entity or about the store.
-pub(crate) fn of_write(error: Error) -> Failure {
+pub(crate) fn classify_write_error(error: Error) -> Failure {
     let conflict = error.is_precondition_failed() || error.is_entity_not_found();
     let refused = matches!(
         error.root().kind(),

@@ -4,7 +4,7 @@ use table_core::model::{Key, TableName};
 use table_core::query::UnreadableEntity;
 use table_core::store::Error;
 
-use super::Done;
+use super::SweptEntity;
 
 /// The skipped entities that are listed.
 const LISTED: usize = 100;
@@ -30,9 +30,9 @@ pub struct SweepProgress {
 }
 
 impl SweepProgress {
-    pub(super) fn add(&mut self, found: Result<Done, (Key, Error)>) {
+    pub(super) fn add(&mut self, found: Result<SweptEntity, (Key, Error)>) {
         match found {
-            Ok(Done { changed, key_id }) => {
+            Ok(SweptEntity { changed, key_id }) => {
                 self.changed += u64::from(changed);
                 if let Some(id) = key_id {
                     *self.keys.entry(id).or_default() += 1;

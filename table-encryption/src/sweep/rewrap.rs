@@ -7,7 +7,7 @@ use table_core::query::Select;
 use table_core::store::{Operation, Result, TableStore};
 use tokio::sync::Mutex;
 
-use super::{Done, Job, Sweep, of_write};
+use super::{Job, Sweep, SweptEntity, classify_write_error};
 use crate::data_key::{Secret, Wrapping};
 use crate::error::Unreadable;
 use crate::store::{EncryptedStore, Failure, Stored};
@@ -87,18 +87,18 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         Some(Select::new(std::iter::once(HEADER).chain(METADATA).chain([INDEX_TABLE])))
     }
 
-    async fn change(&self, table: &TableName, entity: Entity) -> Result<Done, Failure> {
+    async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
         let opener = self.store.opener(table, None);
         let header = match opener.stored(&entity).map_err(Failure::OfEntity)? {
-            Stored::Plain => return Ok(Done::default()),
-            Stored::V1(metadata) => return Ok(Done { changed: false, key_id: Some(metadata.key_id) }),
+            Stored::Plain => return Ok(SweptEntity::default()),
+            Stored::V1(metadata) => return Ok(SweptEntity { changed: false, key_id: Some(metadata.key_id) }),
             Stored::V2(header) => *header,
         };
         let scope = Scope::of_entity(&self.store.table_id(table), entity.key());
         let (secret, keys) =
             self.verified(&header, scope).await.map_err(|e| e.failure(table, entity.key()))?;
         if self.counts || self.is_current(&header.wrapping) {
-            return Ok(Done { changed: false, key_id: Some(header.wrapping.key_id.into()) });
+            return Ok(SweptEntity { changed: false, key_id: Some(header.wrapping.key_id.into()) });
         }
         let wrapping = self.wrapping(&header.wrapping, &secret).await.map_err(Failure::OfService)?;
         let key_id = Some(wrapping.key_id.to_string());
@@ -108,6 +108,6 @@ impl<S: TableStore> Job for Rotation<'_, S> {
         let version = entity.etag().map_or(IfMatch::Any, IfMatch::from);
         let patch = Entity::from_parts(entity.key().clone(), properties);
         let written = self.store.inner().write(table, Operation::Merge(patch, version)).await;
-        written.map(|_| Done { changed: true, key_id }).map_err(of_write)
+        written.map(|_| SweptEntity { changed: true, key_id }).map_err(classify_write_error)
     }
 }

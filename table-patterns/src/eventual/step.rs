@@ -6,7 +6,7 @@ use table_core::model::{Entity, IfMatch, Key, TableName};
 use table_core::store::{Error, Operation, Result};
 
 use super::resources::Resources;
-use crate::encrypted::check_shown;
+use crate::encrypted::check_no_plaintext;
 
 /// Where an entity is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Step {
         if let Some((store, table, operation)) = self.operation() {
             let Some(store) = resources.known_store(store)? else { return Ok(()) };
             if let Some(entity) = operation.entity() {
-                check_shown(&**store, table, entity, "a plan")?;
+                check_no_plaintext(&**store, table, entity, "a plan")?;
             }
             return check_operation(store.profile(), &operation);
         }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::plan::{EventualTransaction, TransactionId};
 use super::step::{Place, Step};
-use crate::encrypted::shown;
+use crate::encrypted::plaintext_error;
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct WirePlan {
@@ -124,7 +124,7 @@ fn at(store: &str, table: &TableName, key: &Key) -> WirePlace {
 /// The properties as text. Those marked for encryption are refused: a plan would hold them in the clear.
 fn packed(entity: &Entity) -> Result<String> {
     if let Some(marked) = entity.properties().iter().find(|p| p.is_encrypted()) {
-        return Err(shown(marked.name(), entity.key(), "a plan"));
+        return Err(plaintext_error(marked.name(), entity.key(), "a plan"));
     }
     Ok(STANDARD.encode(entity.properties().as_packed()))
 }

@@ -69,7 +69,7 @@ pub struct Index {
     shape: Shape,
     /// Properties that other indexes write into the entities.
     foreign: Arc<[String]>,
-    /// The properties in its keys, as far as templates tell.
+    /// The properties in its keys, where templates name them.
     parts: Arc<[String]>,
     /// The store that knows which properties are encrypted, once the index is opened over one.
     store: Option<Arc<dyn TableStore>>,
@@ -159,7 +159,7 @@ impl Index {
         self
     }
 
-    /// The properties in its keys, as far as templates tell.
+    /// The properties in its keys, where templates name them.
     pub(crate) fn parts(&self) -> &[String] {
         &self.parts
     }

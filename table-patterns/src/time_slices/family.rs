@@ -105,7 +105,7 @@ impl<T: FromEntity> TimeSlices<T> {
         let slice = TableName::new(format!("{family}{}G{GENERATIONS}", slicing.name(Ticks::MIN)))?;
         let store = store.into_shared();
         Table::<T>::new(Arc::clone(&store), slice)?;
-        // A rule for the family's name is for none of its tables: who gave it means all of them.
+        // A rule for the family's name reaches none of its tables, and is meant for all of them.
         if let Ok(all) = TableName::new(family) {
             store.check_unencrypted(&all, &T::unencrypted())?;
         }

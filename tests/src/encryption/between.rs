@@ -14,11 +14,11 @@ use super::shows;
 
 /// What the store answers instead.
 #[derive(Clone, Debug)]
-pub(super) enum Lie {
+pub(super) enum WrongAnswer {
     /// To each point read, the entity with this key.
-    Read(Key),
+    OtherEntity(Key),
     /// To each query, what that asks of another table, without its filter.
-    Query(TableName),
+    OtherTable(TableName),
     /// To each query, its entities in a version that is no more; to each point read, the entity with this key.
     Stale(ETag, Key),
 }
@@ -26,21 +26,21 @@ pub(super) enum Lie {
 /// Such a store.
 pub(super) struct Between {
     store: Arc<dyn TableStore>,
-    lie: Mutex<Option<Lie>>,
+    wrong: Mutex<Option<WrongAnswer>>,
     written: Mutex<Vec<Entity>>,
 }
 
 impl Between {
     pub(super) fn before(store: &Arc<dyn TableStore>) -> Arc<Self> {
-        Arc::new(Self { store: Arc::clone(store), lie: Mutex::default(), written: Mutex::default() })
+        Arc::new(Self { store: Arc::clone(store), wrong: Mutex::default(), written: Mutex::default() })
     }
 
-    pub(super) fn tell(&self, lie: Lie) {
-        *self.lie.lock().unwrap_or_else(PoisonError::into_inner) = Some(lie);
+    pub(super) fn answer_with(&self, wrong: WrongAnswer) {
+        *self.wrong.lock().unwrap_or_else(PoisonError::into_inner) = Some(wrong);
     }
 
-    fn lie(&self) -> Option<Lie> {
-        self.lie.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn wrong_answer(&self) -> Option<WrongAnswer> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn note(&self, operation: &Operation) {
@@ -86,8 +86,10 @@ impl TableStore for Between {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        match self.lie() {
-            Some(Lie::Read(other) | Lie::Stale(_, other)) => self.store.get(table, &other, select).await,
+        match self.wrong_answer() {
+            Some(WrongAnswer::OtherEntity(other) | WrongAnswer::Stale(_, other)) => {
+                self.store.get(table, &other, select).await
+            }
             _ => self.store.get(table, key, select).await,
         }
     }
@@ -98,12 +100,12 @@ impl TableStore for Between {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
-        match self.lie() {
-            Some(Lie::Query(other)) => {
+        match self.wrong_answer() {
+            Some(WrongAnswer::OtherTable(other)) => {
                 let query = Query { filter: None, ..query.clone() };
                 self.store.query(&other, &query, from).await
             }
-            Some(Lie::Stale(etag, _)) => {
+            Some(WrongAnswer::Stale(etag, _)) => {
                 let page = self.store.query(table, query, from).await?;
                 Ok(page.map(|entity| entity.with_system(Some(etag.clone()), None)))
             }

@@ -35,7 +35,7 @@ pub async fn planted_plaintext_is_refused(harness: &Harness) {
     let (table, planted) = stripped(harness).await;
     let name = table.raw.name();
     let fresh = || Both::over(table.raw.clone(), keys(), |b, _| b);
-    // Not met yet: nothing tells it from an entity that never had the name encrypted.
+    // Not met yet: it looks like an entity that never had the name encrypted.
     assert_eq!(fresh().clear.existing(planted.key()).await.get("NationalId"), text(PLANTED));
 
     let by_read = fresh();
@@ -67,7 +67,7 @@ pub async fn planted_plaintext_is_refused(harness: &Harness) {
     }
 }
 
-/// Beside properties that are still encrypted, and as the ciphertext that was left without its header.
+/// In an entity with properties that are still encrypted, and as the ciphertext that was left without its header.
 pub async fn what_is_left_of_an_entity_is_refused(harness: &Harness) {
     let table = Both::new(harness).await;
     table.clear.insert(ken()).await;

@@ -9,7 +9,7 @@ use table_core::query::{Filter, Query, Select};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Result, TableStore};
 use table_encryption::EncryptedStore;
 
-use super::between::{Between, Lie};
+use super::between::{Between, WrongAnswer};
 use super::{Both, Encrypted, key, keys, text};
 use crate::Harness;
 
@@ -71,7 +71,7 @@ fn refused<T: Debug>(result: Result<T>) {
 pub async fn another_entity_is_refused(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let (alice, bob) = (key("Bank", "alice"), key("Bank", "bob"));
-    scene.hostile.tell(Lie::Read(bob));
+    scene.hostile.answer_with(WrongAnswer::OtherEntity(bob));
     let (store, name) = (&scene.store, scene.name());
     refused(store.get(name, &alice, None).await);
     refused(store.get(name, &alice, Some(&Select::new(["Iban"]))).await);
@@ -116,7 +116,7 @@ pub async fn pages_of_others_are_refused(harness: &Harness) {
         rows,
     ];
     for table in [scene.name(), other.raw.name()] {
-        scene.hostile.tell(Lie::Query(table.clone()));
+        scene.hostile.answer_with(WrongAnswer::OtherTable(table.clone()));
         for filter in &alices {
             for select in [None, Some(Select::new(["PartitionKey", "RowKey"])), Some(Select::new(["Limit"]))]
             {
@@ -142,7 +142,7 @@ pub async fn sweeps_are_not_misled(harness: &Harness) {
     let bob = key("Bank", "bob");
     let stale = scene.table.raw.existing(&key("Bank", "alice")).await.etag().cloned().expect("a version");
     scene.table.clear.put(Operation::InsertOrReplace(account("alice", "CH-alice"))).await;
-    scene.hostile.tell(Lie::Stale(stale, bob));
+    scene.hostile.answer_with(WrongAnswer::Stale(stale, bob));
     let error =
         scene.store.migration(scene.name()).encrypting_again().run().await.expect_err("another entity");
     assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");

@@ -1,4 +1,4 @@
-//! Rules of the store and what indexes derive: nothing that a rule encrypts is shown in an entry, whoever forgets the mark.
+//! Rules of the store and what indexes derive: nothing that a rule encrypts is in plaintext in an entry, also where the writer forgets the mark.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{Harness, TestTable};
 
 const SECRET: &str = "secret";
 
-/// A person as one writes it who forgets the mark.
+/// A person without marks.
 fn person(row: &str) -> Entity {
     Entity::from(key("Sales", row))
         .with("Secret", format!("{SECRET}-{row}"))
@@ -343,7 +343,7 @@ pub async fn indexes_that_would_show_are_dropped(harness: &Harness) {
     assert_hidden(&migrating, &[SECRET, "760519"]).await;
 }
 
-/// The store is told of entries: plaintext that is planted in their table is refused.
+/// Names in entries are declared to the store: plaintext that is planted in their table is refused.
 pub async fn planted_entries_are_refused(harness: &Harness) {
     let table = Ruled::by_name(harness).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
