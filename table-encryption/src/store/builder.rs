@@ -76,6 +76,9 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
 
     /// Encrypts these properties in the rows for which `resolver(partition, row, property)` answers true. It must
     /// always answer the same. The names are given beside it because a filter names no row: it is refused for all.
+    ///
+    /// A derived type whose rows the resolver chooses needs `#[encrypt]` on the field, or it cannot read them back. Wide and spread
+    /// entities are encrypted where the resolver answers true for the entity's key or for the key of the stored row.
     #[must_use]
     pub fn encrypt_where<N: Into<String>>(
         mut self,

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{KeyOf, TableEntity};
@@ -199,8 +201,10 @@ impl<T: TableEntity> SpreadTable<T> {
         let key = logical(operation.key());
         // A rule by row knows the entity's key, not that of its bucket.
         if let (Some(key), Some(entity)) = (&key, operation.entity_mut()) {
-            let marked = marked_by_rule(&**self.store(), self.name(), key, entity.properties()).into_owned();
-            *entity.properties_mut() = marked;
+            let marked = marked_by_rule(&**self.store(), self.name(), key, entity.properties());
+            if let Cow::Owned(marked) = marked {
+                *entity.properties_mut() = marked;
+            }
         }
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {
