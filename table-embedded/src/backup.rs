@@ -7,7 +7,7 @@ use crate::EmbeddedStore;
 use crate::error::Failure;
 use crate::file::{Contents, Directory};
 use crate::format::{self, ROWS};
-use crate::options::FileConfig;
+use crate::options::{Access, FileConfig};
 use crate::shared::{Reading, Shared};
 use crate::store::blocking;
 
@@ -45,7 +45,7 @@ impl EmbeddedStore {
 }
 
 fn copy(reading: &Reading, shared: &Shared, file: &FileConfig, target: &Path) -> Result<(), Failure> {
-    let directory = Directory::lock(target)?;
+    let directory = Directory::lock(target, Access::Create)?;
     if directory.file().exists() {
         return Err(Failure::BackupExists(target.to_owned()));
     }

@@ -13,8 +13,19 @@ pub(crate) enum Failure {
          or use another directory", .0.display()
     )]
     InUse(PathBuf),
-    #[error("'{}' is a file, not the directory of a store", .0.display())]
+    #[error("'{}' is not a directory; a store needs a directory of its own", .0.display())]
     NotDirectory(PathBuf),
+    #[error("the path of the store's directory is empty; name a directory")]
+    NoPath,
+    #[error(
+        "'{}' is a symbolic link to nothing: its target may be on a volume that is not mounted; mount it, or remove the link",
+        .0.display()
+    )]
+    Dangling(PathBuf),
+    #[error("'{}' is neither a file nor missing; it was left as it is", .0.display())]
+    NotFile(PathBuf),
+    #[error("there is no store in '{}', and none may be made there", .0.display())]
+    Missing(PathBuf),
     #[error("'{}' exists already; a backup needs a directory without a store", .0.display())]
     BackupExists(PathBuf),
     #[error(
@@ -74,6 +85,9 @@ impl Failure {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
+        if matches!(failure, Failure::NoPath) {
+            return Self::invalid_request(failure.to_string());
+        }
         let error = Self::new(ErrorKind::Storage(failure.to_string()));
         match failure {
             Failure::Io { source, .. } => error.with_source(source),

@@ -1,8 +1,40 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+use std::thread::panicking;
 
-/// Runs the engine, which panics where a file contradicts itself; `None` then.
+thread_local! {
+    /// How many calls of [`guarded`] this thread is in.
+    static GUARDED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Runs the engine, which panics where a file contradicts itself; `None` then. The panic is logged, not printed: the
+/// caller turns it into an error.
 ///
 /// What the work has borrowed may be half changed: let go of it, or make it anew.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
+    log_guarded_panics();
+    GUARDED.set(GUARDED.get() + 1);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(GUARDED.get() - 1);
+    done.ok()
+}
+
+/// Puts a panic hook before the program's, once: it keeps the panics of guarded work from the program's hook, which would print
+/// them, and passes all others on. A hook that the program sets later takes its place.
+fn log_guarded_panics() {
+    static INSTALLED: Once = Once::new();
+    if INSTALLED.is_completed() || panicking() {
+        return;
+    }
+    INSTALLED.call_once(|| {
+        let programs = take_hook();
+        set_hook(Box::new(move |panic| {
+            if GUARDED.get() == 0 {
+                programs(panic);
+            } else {
+                tracing::error!(%panic, "the engine of the file panicked");
+            }
+        }));
+    });
 }

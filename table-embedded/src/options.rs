@@ -66,7 +66,18 @@ pub(crate) struct Config {
     pub(crate) group_commit: GroupCommit,
     pub(crate) reads: Reads,
     pub(crate) max_scans: usize,
+    pub(crate) access: Access,
     pub(crate) file: FileConfig,
+}
+
+/// What may be done to the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing; others may read at the same time.
+    Read,
+    /// Everything but making a store where there is none.
+    Write,
+    Create,
 }
 
 /// How to open the file.
@@ -86,6 +97,7 @@ impl EmbeddedBuilder {
             group_commit: GroupCommit::default(),
             reads: Reads::default(),
             max_scans: 2 * cores,
+            access: Access::Create,
             file,
         };
         Self { directory, config }
@@ -97,7 +109,23 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// Bytes of memory for pages of the file; 256 MiB by default.
+    /// Refuses a directory without a store, where [`open`](Self::open) would make one. An empty directory may be one
+    /// whose volume is not mounted.
+    pub const fn must_exist(mut self) -> Self {
+        self.config.access = Access::Write;
+        self
+    }
+
+    /// Opens the store for reading alone: no byte of its directory changes, also where a crash left a file to be recovered, which
+    /// happens in memory then. Any number of handles may read at the same time, but none while another one may write. Writes, changes of tables and
+    /// [`compact`](EmbeddedStore::compact) are refused; [`backup`](EmbeddedStore::backup) works.
+    pub const fn read_only(mut self) -> Self {
+        self.config.access = Access::Read;
+        self
+    }
+
+    /// Bytes of memory for pages of the file; 256 MiB by default. The process may use up to twice as much: the engine counts the
+    /// pages it keeps, and the allocator's overhead, pages that are in use and those of a running commit come on top.
     pub const fn cache_bytes(mut self, bytes: usize) -> Self {
         self.config.file.cache_bytes = bytes;
         self

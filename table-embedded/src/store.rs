@@ -9,12 +9,13 @@ use table_core::query::{AccessPath, Continuation, Page, Query, Select};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
 };
+use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
 
 use crate::error::{self, Failure};
 use crate::file::Directory;
 use crate::guard::guarded;
-use crate::options::{EmbeddedBuilder, FileConfig, Reads};
+use crate::options::{Access, EmbeddedBuilder, FileConfig, Reads};
 use crate::readers::Readers;
 use crate::shared::{Shared, Snapshot};
 use crate::writer::{Queue, Request, Work, Writer};
@@ -34,6 +35,7 @@ pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: Queue,
     reads: Reads,
+    access: Access,
     readers: Readers,
     /// How to open the file of a copy.
     pub(crate) file: FileConfig,
@@ -64,7 +66,7 @@ impl EmbeddedStore {
     }
 
     /// Finishes what was asked for, writes what is still in memory, and lets go of the directory. Operations
-    /// that come later fail.
+    /// that come later fail, except for `close`, which has nothing to do then.
     ///
     /// # Errors
     /// The disk failed; with [`Durability::Relaxed`](crate::Durability) the last writes may be lost then.
@@ -80,19 +82,21 @@ impl EmbeddedStore {
     /// # Errors
     /// The disk failed, or the file is damaged. The store is then reopened and serves what it can.
     pub async fn compact(&self) -> Result<()> {
+        self.writable()?;
         let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;
         self.inner.queue.compact(alone).await
     }
 
     pub(crate) async fn start(EmbeddedBuilder { directory: path, config }: EmbeddedBuilder) -> Result<Self> {
         let (queue, requests) = Queue::new();
-        let (reads, readers, file) = (config.reads, Readers::new(config.max_scans), config.file.clone());
+        let (reads, access) = (config.reads, config.access);
+        let (readers, file) = (Readers::new(config.max_scans), config.file.clone());
         let directory = path.clone();
-        let open = move || Writer::open(Directory::lock(&directory)?, config, requests);
+        let open = move || Writer::open(Directory::lock(&directory, access)?, config, requests);
         let writer = blocking(move || Ok(open()?)).await?;
         let shared = writer.shared();
         writer.spawn().map_err(Failure::io("starting a thread for", &path))?;
-        let inner = Inner { path, shared, queue, reads, readers, file, maintenance: Arc::default() };
+        let inner = Inner { path, shared, queue, reads, access, readers, file, maintenance: Arc::default() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -114,7 +118,15 @@ impl EmbeddedStore {
     }
 
     async fn request(&self, request: Request) -> Result<Vec<Written>> {
+        self.writable()?;
         self.inner.queue.ask(request).await
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.inner.access == Access::Read {
+            return Err(Error::unsupported("a store that was opened for reading alone", "changes"));
+        }
+        Ok(())
     }
 }
 
@@ -158,6 +170,7 @@ impl TableStore for EmbeddedStore {
         prefix: Option<&str>,
         from: Option<&Continuation>,
     ) -> Result<Page<TableName>> {
+        consume_budget().await;
         let start = from.map(|c| c.tables_position(prefix)).transpose()?;
         let snapshot = self.snapshot().await?;
         let names = snapshot.catalog.names_from(start.map_or("", |p| p.first.as_str()));
@@ -165,6 +178,8 @@ impl TableStore for EmbeddedStore {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        // Inline reads wait for nothing: without a budget, a task of many reads would keep all others and the timers waiting.
+        consume_budget().await;
         let snapshot = self.snapshot().await?;
         if self.inner.reads == Reads::Inline {
             return self.noticed(read(|| snapshot.get(table, key, select)));
@@ -179,6 +194,7 @@ impl TableStore for EmbeddedStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
+        consume_budget().await;
         engine::check_query(&PROFILE, query)?;
         if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
             let snapshot = self.snapshot().await?;

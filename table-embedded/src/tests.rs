@@ -109,7 +109,7 @@ fn builder(directory: &Path, disk: &Arc<Disk>, copies: &Arc<Disk>) -> EmbeddedBu
     let (disk, copies) = (Arc::clone(disk), Arc::clone(copies));
     builder.config.file.opener =
         Opener(Arc::new(
-            move |path| {
+            move |path, _| {
                 if path.starts_with(&store) { disk.open(path) } else { copies.open(path) }
             },
         ));

@@ -1,4 +1,4 @@
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -11,7 +11,7 @@ use super::contents::check_format;
 use super::held::HeldFile;
 use crate::error::{Failure, Lost};
 use crate::guard::guarded;
-use crate::options::FileConfig;
+use crate::options::{Access, FileConfig};
 
 const FILE: &str = "tables.redb";
 /// A file is made under this name, and renamed when it is whole.
@@ -26,21 +26,31 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    _lock: File,
+    access: Access,
+    /// `None` where nobody can write: on a medium that is read-only.
+    _lock: Option<File>,
 }
 
 impl Directory {
-    /// Locks a directory, made if it is missing.
-    pub(crate) fn lock(path: &Path) -> Result<Self, Failure> {
-        if path.is_file() {
+    /// Locks a directory, made if it is missing and may be made.
+    pub(crate) fn lock(path: &Path, access: Access) -> Result<Self, Failure> {
+        if path.as_os_str().is_empty() {
+            return Err(Failure::NoPath);
+        }
+        if look_at(path)?.is_some_and(|found| !found.is_dir()) {
             return Err(Failure::NotDirectory(path.to_owned()));
         }
-        create_directory(path)?;
-        let lock_path = path.join(LOCK);
-        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
-        let lock = open.map_err(Failure::io("opening", lock_path))?;
-        wait_for(&lock, path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        let file = look_at_file(&path.join(FILE))?;
+        if access == Access::Create {
+            create_directory(path)?;
+        } else if file.is_none() {
+            return Err(Failure::Missing(path.to_owned()));
+        }
+        let lock = open_lock(&path.join(LOCK), access)?;
+        if let Some(lock) = &lock {
+            wait_for(lock, path, access)?;
+        }
+        Ok(Self { path: path.to_owned(), access, _lock: lock })
     }
 
     /// The file.
@@ -51,14 +61,20 @@ impl Directory {
     /// Opens the file, made if it is missing.
     pub(crate) fn open(&self, config: &FileConfig) -> Result<(Database, Contents), Failure> {
         let path = self.file();
-        if !path.exists() {
+        if look_at_file(&path)?.is_none() {
+            if self.access != Access::Create {
+                return Err(Failure::Missing(self.path.clone()));
+            }
             self.create(config, |database| Contents::empty().write(database))?;
         }
         check_magic(&path)?;
-        let file = (config.opener.0)(&path).map_err(Failure::io("opening", &path))?;
-        let file = HeldFile::new(file);
+        let file = (config.opener.0)(&path, self.access).map_err(Failure::io("opening", &path))?;
+        let file = HeldFile::new(file, self.access);
         let opened = guarded(|| open_held(&path, file.clone(), config));
         let opened = opened.unwrap_or_else(|| Err(damaged(&path, "it has impossible contents")))?;
+        if self.access == Access::Read {
+            return Ok(opened);
+        }
         // By itself: to let go of a database while something panics would end the process.
         let released = guarded(|| file.release()).unwrap_or_else(|| Err(ErrorKind::Other.into()));
         released.map_err(Failure::io("recovering", &path))?;
@@ -72,7 +88,8 @@ impl Directory {
         fill: impl FnOnce(&Database) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let unfinished = self.path.join(UNFINISHED);
-        if unfinished.exists() {
+        // Also a link to nothing, which would be followed otherwise.
+        if unfinished.symlink_metadata().is_ok() {
             fs::remove_file(&unfinished).map_err(Failure::io("removing", &unfinished))?;
         }
         if let Err(failure) = all(|| make(&unfinished, config, fill)) {
@@ -90,7 +107,8 @@ fn make(
     config: &FileConfig,
     fill: impl FnOnce(&Database) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let file = HeldFile::new((config.opener.0)(path).map_err(Failure::io("creating", path))?);
+    let file = (config.opener.0)(path, Access::Create).map_err(Failure::io("creating", path))?;
+    let file = HeldFile::new(file, Access::Create);
     file.release().map_err(Failure::io("creating", path))?;
     let mut builder = Builder::new();
     builder.set_cache_size(config.cache_bytes);
@@ -106,10 +124,58 @@ fn all(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     guarded(work).unwrap_or(Err(Failure::Panicked(Lost::default())))
 }
 
-/// Makes a directory and those above it that are missing, so that they outlast a loss of power.
+/// What is at a path, behind links; `None` if nothing is. A link to nothing is an error: what it led to may come back, and must not be
+/// taken for a new store until then.
+fn look_at(path: &Path) -> Result<Option<Metadata>, Failure> {
+    let missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
+    match fs::metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if !missing(&error) => Err(Failure::io("looking at", path)(error)),
+        Err(_) if path.symlink_metadata().is_ok() => Err(Failure::Dangling(path.to_owned())),
+        Err(_) => Ok(None),
+    }
+}
+
+/// [`look_at`] a file of the store. Opening something else, such as a pipe, could wait for ever.
+fn look_at_file(path: &Path) -> Result<Option<Metadata>, Failure> {
+    let found = look_at(path)?;
+    if found.as_ref().is_some_and(|found| !found.is_file()) {
+        return Err(Failure::NotFile(path.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Files are the owner's alone, where the system knows owners.
+pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options
+}
+
+fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
+    look_at_file(path)?;
+    let mut options = OpenOptions::new();
+    let lock = if access == Access::Read {
+        let existing = options.read(true).open(path);
+        existing.or_else(|_| private(OpenOptions::new().write(true).create(true).truncate(false)).open(path))
+    } else {
+        private(options.write(true).create(true).truncate(false)).open(path)
+    };
+    match lock {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if access == Access::Read && error.kind() == ErrorKind::ReadOnlyFilesystem => Ok(None),
+        Err(error) => Err(Failure::io("opening", path)(error)),
+    }
+}
+
+/// Makes a directory and those above it that are missing, the owner's alone, so that they outlast a loss of power.
 fn create_directory(path: &Path) -> Result<(), Failure> {
     let made: Vec<_> = path.ancestors().take_while(|made| !made.exists()).collect();
-    fs::create_dir_all(path).map_err(Failure::io("creating the directory", path))?;
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(Failure::io("creating the directory", path))?;
     for made in made.iter().rev() {
         let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
         sync_directory(parent.unwrap_or(Path::new(".")))?;
@@ -117,10 +183,11 @@ fn create_directory(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn wait_for(lock: &File, path: &Path) -> Result<(), Failure> {
+fn wait_for(lock: &File, path: &Path, access: Access) -> Result<(), Failure> {
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
-        match lock.try_lock() {
+        let locked = if access == Access::Read { lock.try_lock_shared() } else { lock.try_lock() };
+        match locked {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(source)) => return Err(Failure::io("locking", path)(source)),
             Err(TryLockError::WouldBlock) if Instant::now() > deadline => {

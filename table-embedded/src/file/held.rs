@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
-type Open = dyn Fn(&Path) -> io::Result<Box<dyn StorageBackend>> + Send + Sync;
+use super::directory::private;
+use crate::options::Access;
+
+type Open = dyn Fn(&Path, Access) -> io::Result<Box<dyn StorageBackend>> + Send + Sync;
 
 /// How to get at a file's bytes: the file system, unless a test injects faults.
 #[derive(Clone)]
@@ -17,8 +20,11 @@ pub(crate) struct Opener(pub(crate) Arc<Open>);
 
 impl Default for Opener {
     fn default() -> Self {
-        Self(Arc::new(|path| {
-            let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        Self(Arc::new(|path, access| {
+            let writes = access != Access::Read;
+            let mut options = OpenOptions::new();
+            options.read(true).write(writes).create(writes).truncate(false);
+            let file = private(&mut options).open(path)?;
             Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
         }))
     }
@@ -40,6 +46,8 @@ pub(super) struct HeldFile(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     file: Box<dyn StorageBackend>,
+    /// Whether the engine's locks are taken on the file. Who reads alone has the lock of the directory.
+    locks: bool,
     holding: AtomicBool,
     changes: Mutex<Vec<Change>>,
 }
@@ -61,8 +69,9 @@ impl fmt::Debug for Change {
 }
 
 impl HeldFile {
-    pub(super) fn new(file: Box<dyn StorageBackend>) -> Self {
-        Self(Arc::new(Inner { file, holding: AtomicBool::new(true), changes: Mutex::default() }))
+    pub(super) fn new(file: Box<dyn StorageBackend>, access: Access) -> Self {
+        let locks = access != Access::Read;
+        Self(Arc::new(Inner { file, locks, holding: AtomicBool::new(true), changes: Mutex::default() }))
     }
 
     /// Makes the changes, in their order with their syncs; later ones pass through.
@@ -168,26 +177,26 @@ impl StorageBackend for HeldFile {
     }
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.file.try_lock_range(start, end)
+        if self.0.locks { self.0.file.try_lock_range(start, end) } else { Ok(true) }
     }
 
     fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.file.try_lock_shared_range(start, end)
+        if self.0.locks { self.0.file.try_lock_shared_range(start, end) } else { Ok(true) }
     }
 
     fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.file.lock_range(start, end)
+        if self.0.locks { self.0.file.lock_range(start, end) } else { Ok(()) }
     }
 
     fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.file.lock_shared_range(start, end)
+        if self.0.locks { self.0.file.lock_shared_range(start, end) } else { Ok(()) }
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.file.unlock_range(start, end)
+        if self.0.locks { self.0.file.unlock_range(start, end) } else { Ok(()) }
     }
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.file.query_lock_range(start, end)
+        if self.0.locks { self.0.file.query_lock_range(start, end) } else { Ok(false) }
     }
 }

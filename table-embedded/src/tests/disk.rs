@@ -64,7 +64,7 @@ impl Disk {
 
     pub(crate) fn opener(self: &Arc<Self>) -> Opener {
         let disk = Arc::clone(self);
-        Opener(Arc::new(move |path| disk.open(path)))
+        Opener(Arc::new(move |path, _| disk.open(path)))
     }
 
     /// Whether the fault shows.

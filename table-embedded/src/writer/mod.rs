@@ -24,7 +24,7 @@ use self::reclaim::Reclaiming;
 use self::versions::Versions;
 use crate::error::Failure;
 use crate::file::Directory;
-use crate::options::Config;
+use crate::options::{Access, Config};
 use crate::shared::Shared;
 
 pub(crate) use self::queue::{Queue, Request, Work};
@@ -73,7 +73,11 @@ impl Writer {
         let (database, contents) = directory.open(&config.file)?;
         let database = Arc::new(database);
         let versions = Versions::after(contents.version_mark);
-        let ledger = Ledger::from(contents);
+        let mut ledger = Ledger::from(contents);
+        if config.access == Access::Read {
+            // Nothing is reclaimed.
+            ledger.dropped.clear();
+        }
         let shared = Arc::new(Shared::new(Arc::clone(&database), Arc::clone(&ledger.catalog)));
         Ok(Self {
             directory,

@@ -40,10 +40,14 @@ pub(super) enum Message {
     Change(Job),
     /// With what keeps backups out until it is done.
     Compact(Reply<()>, OwnedMutexGuard<()>),
-    Close(Reply<()>),
+    /// Nobody is told anything by a store that is closed already.
+    Close(Closing),
     /// A read failed: the file may have to be opened anew.
     Check(Arc<AtomicBool>),
 }
+
+/// Who waits for the store to be closed.
+pub(super) type Closing = oneshot::Sender<Result<()>>;
 
 /// A change with its size and the one who waits for it.
 #[derive(Debug)]
@@ -135,8 +139,11 @@ impl Queue {
         }
     }
 
+    /// Has the store closed; waits only, if it is being closed, and does nothing if it is closed.
     pub(crate) async fn close(&self) -> Result<()> {
-        self.send(Message::Close).await
+        let (sender, answer) = oneshot::channel();
+        let _ = self.messages.send(Message::Close(sender));
+        answer.await.unwrap_or(Ok(()))
     }
 
     async fn send<T>(&self, message: impl FnOnce(Reply<T>) -> Message) -> Result<T> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::commit::Work;
 use super::failed;
-use super::queue::{Job, Message, Reply};
+use super::queue::{Closing, Job, Message};
 use super::{FLUSH_AFTER, IDLE, MOST_LINGERING, RETRY, Writer};
 use crate::guard::guarded;
 
@@ -25,11 +25,11 @@ impl Writer {
         // The directory must be free when the answer comes.
         drop(self);
         if let Some(reply) = reply {
-            reply.send(result.map_err(Into::into));
+            let _ = reply.send(result.map_err(Into::into));
         }
     }
 
-    fn serve(&mut self) -> Option<Reply<()>> {
+    fn serve(&mut self) -> Option<Closing> {
         loop {
             let mut next = match self.receive() {
                 Ok(message) => Some(message),

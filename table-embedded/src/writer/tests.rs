@@ -31,7 +31,9 @@ impl Turns {
         let mut config = EmbeddedStore::builder("unused").durability(durability).config;
         config.file.opener = disk.opener();
         let (queue, requests) = Queue::new();
-        let writer = Writer::open(Directory::lock(directory.path()).unwrap(), config, requests).unwrap();
+        let writer =
+            Writer::open(Directory::lock(directory.path(), config.access).unwrap(), config, requests)
+                .unwrap();
         let mut turns = Self { writer, queue, disk, _directory: directory };
         turns.ask(Request::CreateTable(table())).unwrap();
         turns

@@ -9,6 +9,7 @@ use super::failed::{self, Failed};
 use super::{Unflushed, Writer};
 use crate::error::{Failure, Lost};
 use crate::guard::guarded;
+use crate::options::Access;
 
 impl Writer {
     /// What is to be done while nobody asks for anything.
@@ -35,6 +36,9 @@ impl Writer {
     /// Opens the file anew if it cannot be written any more: after one failure the engine refuses all that comes later,
     /// reads included.
     pub(super) fn check(&mut self) {
+        if self.config.access == Access::Read {
+            return self.reopen();
+        }
         let done = self.settle();
         self.go_on(done);
     }

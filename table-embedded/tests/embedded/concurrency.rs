@@ -153,3 +153,52 @@ async fn readers_see_the_rows_of_one_moment_while_names_and_tables_come_and_go()
     }
     writer.await.unwrap();
 }
+
+/// How often a timer of a millisecond fires while tasks do nothing but read points, which takes no thread but theirs.
+async fn ticks_beside_readers(readers: usize, by_query: bool) -> usize {
+    const READS: usize = 20_000;
+    let (place, table) = (Place::new(), name("Things"));
+    let store = place.open().await;
+    store.create_table(&table).await.unwrap();
+    insert(&store, &table, "1").await;
+    let reading: Vec<_> = (0..readers)
+        .map(|_| {
+            let (store, table) = (store.clone(), table.clone());
+            tokio::spawn(async move {
+                let point =
+                    Query::new().with_filter("PartitionKey eq 'p' and RowKey eq '1'".parse().unwrap());
+                for _ in 0..READS {
+                    if by_query {
+                        assert_eq!(store.query(&table, &point, None).await.unwrap().items.len(), 1);
+                    } else {
+                        assert!(store.get(&table, &key("p", "1"), None).await.unwrap().is_some());
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut ticks = 0;
+    while reading.iter().any(|reader| !reader.is_finished()) {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        ticks += 1;
+    }
+    for reader in reading {
+        reader.await.unwrap();
+    }
+    ticks
+}
+
+/// A task that yields once in 128 reads gives the timer its turn thousands of times; one that never does gives it one.
+#[tokio::test]
+async fn a_timer_fires_beside_busy_readers_on_one_thread() {
+    for by_query in [false, true] {
+        let ticks = ticks_beside_readers(2, by_query).await;
+        assert!(ticks > 10, "the timer fired {ticks} times");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timer_fires_beside_more_busy_readers_than_threads() {
+    let ticks = ticks_beside_readers(4, false).await;
+    assert!(ticks > 10, "the timer fired {ticks} times");
+}

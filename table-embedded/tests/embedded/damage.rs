@@ -71,3 +71,38 @@ async fn an_overwritten_page_is_an_error_wherever_it_is() {
     }
     assert!(damaged > 4, "{damaged} of {tried} were noticed");
 }
+
+const CHILD: &str = "TABLE_EMBEDDED_DAMAGED";
+
+/// The test runs itself as the program whose output is looked at.
+#[tokio::test]
+async fn a_damaged_page_prints_no_panic() {
+    let place = Place::new();
+    if let Some(path) = std::env::var_os(CHILD) {
+        let builder = EmbeddedStore::builder(&path).verify_up_to(0).cache_bytes(0);
+        let Ok(store) = builder.open().await else { return };
+        reads_are_answers(&store).await;
+        let _ = store.close().await;
+        return;
+    }
+    let (store, table) = (place.open().await, name("Things"));
+    store.create_table(&table).await.unwrap();
+    fill(&store, &table, 0, ROWS).await;
+    store.close().await.unwrap();
+    let mut damaged = fs::read(place.file()).unwrap();
+    let key = damaged.windows(7).rposition(|bytes| bytes == b"0000500").unwrap();
+    damaged[key / PAGE * PAGE..][..PAGE].fill(0xFF);
+    fs::write(place.file(), &damaged).unwrap();
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["damage::a_damaged_page_prints_no_panic", "--exact", "--nocapture"])
+        .env(CHILD, place.path())
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    let printed = [child.stdout, child.stderr].concat();
+    assert!(
+        !String::from_utf8_lossy(&printed).contains("panicked at"),
+        "{}",
+        String::from_utf8_lossy(&printed)
+    );
+}

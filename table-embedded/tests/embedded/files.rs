@@ -175,7 +175,7 @@ async fn a_file_in_place_of_the_directory_is_refused() {
     let place = Place::new();
     fs::write(place.path(), b"mine").unwrap();
     let error = EmbeddedStore::open(place.path()).await.unwrap_err();
-    assert!(error.to_string().contains("is a file"), "{error}");
+    assert!(error.to_string().contains("is not a directory"), "{error}");
     assert_eq!(fs::read(place.path()).unwrap(), b"mine");
 }
 

@@ -6,5 +6,7 @@ mod damage;
 mod durability;
 mod files;
 mod names;
+mod places;
+mod read_only;
 mod support;
 mod tables;
