@@ -1,6 +1,6 @@
 use memchr::memchr;
 use table_core::model::{ETag, TableName};
-use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, Outcome, Written, limits};
 use table_core::{Error, Result};
 
 use crate::rest::{Answer, Failure, Subject, no_etag, pause};
@@ -18,14 +18,27 @@ pub(crate) fn read_answer(
     let boundary =
         answer.header("content-type").and_then(boundary).ok_or_else(|| unreadable("it has no boundary"))?;
     let parts = responses(text, boundary).ok_or_else(|| unreadable("it is cut off"))?;
+    if parts.len() > group.len() {
+        return Err(unreadable(&format!(
+            "it has {} parts or more for {} operations",
+            parts.len(),
+            group.len()
+        )));
+    }
     if let Some(refused) = parts.iter().find(|part| !(200..300).contains(&part.status)) {
         return Err(refusal(refused, answer, table, group));
     }
     if parts.len() != group.len() {
         return Err(unreadable(&format!("it has {} parts for {} operations", parts.len(), group.len())));
     }
+    if let Some(part) = parts.iter().find(|part| !DONE.contains(&part.status)) {
+        return Err(unreadable(&format!("a part has the status {}", part.status)));
+    }
     parts.iter().zip(group.operations()).map(|(part, operation)| written(part, operation)).collect()
 }
+
+/// The statuses of operations that were done.
+const DONE: [u16; 2] = [201, 204];
 
 fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
     match operation {
@@ -76,6 +89,9 @@ pub(crate) struct Response<'a> {
 /// How deep parts lie in parts: an answer has one, the set of changes.
 const DEPTH: usize = 4;
 
+/// Parts of an answer that are kept: one more than a group has operations, so that too many are seen.
+const MAX_PARTS: usize = limits::GROUP_OPERATIONS + 1;
+
 /// The responses of a multipart body, those of parts within parts included; `None` if it is cut
 /// off or malformed.
 pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
@@ -91,6 +107,9 @@ fn read_parts<'a>(
     found: &mut Vec<Response<'a>>,
 ) -> Option<()> {
     while let (_, Delimiter::Next) = lines.seek_delimiter(boundary)? {
+        if found.len() == MAX_PARTS {
+            return Some(());
+        }
         match lines.head(boundary)?.content_type.and_then(self::boundary) {
             Some(inner) => read_parts(lines, inner, depth.checked_sub(1)?, found)?,
             None => found.push(response(lines, boundary)?),

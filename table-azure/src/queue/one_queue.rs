@@ -4,19 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
-use azure_core::http::Url;
 use azure_core::http::headers::HeaderName;
+use azure_core::http::{RawResponse, Response, Url, XmlFormat};
 use azure_storage_queue::models::{
     PeekedMessage, QueueClientPeekMessagesOptions, QueueClientReceiveMessagesOptions,
     QueueClientSendMessageOptions, QueueMessage, ReceivedMessage,
 };
 use azure_storage_queue::{QueueClient, QueueClientOptions};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use table_core::queue::{MessageId, Receipt};
 use table_core::store::{ErrorKind, Outcome};
 use table_core::{Error, Result};
 
 use super::message::{receipt, unreadable};
-use crate::rest::{of_client, timed_out};
+use crate::rest::{Answer, of_client, outermost, timed_out};
 
 /// Messages in one answer, and seconds that one can be hidden.
 const MAX_MESSAGES: usize = 32;
@@ -81,9 +83,10 @@ impl OneQueue {
         let message = QueueMessage { message_text: Some(text) };
         let content = message.try_into().map_err(|e| of_client(&e, false))?;
         let sent = self.timed(true, self.client.send_message(content, Some(options))).await?;
-        let sent = sent.into_model().ok().and_then(|sent| sent.items.unwrap_or_default().pop());
-        let receipt = sent.ok_or_else(unreadable).and_then(|sent| receipt(sent.message_id, sent.pop_receipt));
-        receipt.map_err(done)
+        let sent: Listing<Sent> = listing(sent, true)?;
+        let sent = sent.items.into_iter().next().ok_or_else(unreadable);
+        let receipt = sent.and_then(|sent| receipt(sent.message_id, sent.pop_receipt));
+        receipt.map_err(in_doubt)
     }
 
     pub(super) async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<ReceivedMessage>> {
@@ -93,14 +96,14 @@ impl OneQueue {
             ..Default::default()
         };
         let answer = self.timed(true, self.client.receive_messages(Some(options))).await?;
-        Ok(answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default())
+        at_most(max, listing(answer, true)?).map_err(in_doubt)
     }
 
     pub(super) async fn peek(&self, max: usize) -> Result<Vec<PeekedMessage>> {
         let number_of_messages = Some(max.min(MAX_MESSAGES) as i32);
         let options = QueueClientPeekMessagesOptions { number_of_messages, ..Default::default() };
         let answer = self.timed(false, self.client.peek_messages(Some(options))).await?;
-        Ok(answer.into_model().map_err(|_| unreadable())?.items.unwrap_or_default())
+        at_most(max, listing(answer, false)?)
     }
 
     /// Hides a message; its new pop receipt.
@@ -109,7 +112,7 @@ impl OneQueue {
         let update = self.client.update_message(id.as_str(), token, seconds, None);
         let answer = self.timed(true, update).await.map_err(|e| self.void(id, e))?;
         let token = answer.headers().get_optional_str(&HeaderName::from_static("x-ms-popreceipt"));
-        token.map(str::to_owned).ok_or_else(unreadable).map_err(done)
+        token.map(str::to_owned).ok_or_else(unreadable).map_err(in_doubt)
     }
 
     pub(super) async fn delete(&self, id: &MessageId, token: &str) -> Result<()> {
@@ -130,9 +133,46 @@ impl OneQueue {
     }
 }
 
-/// An error of reading the answer: what it answers was done.
-fn done(error: Error) -> Error {
-    error.with_outcome(Outcome::Applied)
+/// An error of reading the answer to something that changes the queue. A success that does not say what every success
+/// says may be of another server on the way.
+fn in_doubt(error: Error) -> Error {
+    error.with_outcome(Outcome::Ambiguous)
+}
+
+/// A list of messages.
+#[derive(Deserialize)]
+struct Listing<T> {
+    #[serde(rename = "QueueMessage", default = "Vec::new")]
+    items: Vec<T>,
+}
+
+/// What is needed of the answer to a message that was sent.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Sent {
+    message_id: Option<String>,
+    pop_receipt: Option<String>,
+}
+
+/// Reads a list of messages. Its outermost element must be the service's: an empty list is one without elements, so that
+/// any other XML, such as a login page, would read as "no messages".
+fn listing<T: DeserializeOwned, M>(answer: Response<M, XmlFormat>, writes: bool) -> Result<Listing<T>> {
+    let answer = Answer::from(RawResponse::from(answer));
+    let is_list = outermost(&answer.body) == Some(b"QueueMessagesList");
+    let read = is_list.then(|| azure_core::xml::from_xml(&answer.body).ok()).flatten();
+    read.ok_or_else(|| {
+        let error = answer.explain(unreadable());
+        if writes { in_doubt(error) } else { error }
+    })
+}
+
+/// The messages of a list, which are no more than were asked for.
+fn at_most<T>(max: usize, list: Listing<T>) -> Result<Vec<T>> {
+    if list.items.len() <= max {
+        return Ok(list.items);
+    }
+    let text = format!("{} messages, where {max} at most were asked for", list.items.len());
+    Err(ErrorKind::Service(text).into())
 }
 
 /// The queue that a URL names.

@@ -16,6 +16,7 @@ use super::poison::poison_token;
 use super::shared_key::QueueKeyPolicy;
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
+use crate::rest::bounded;
 
 /// A [`WorkQueue`] in Azure Queue Storage.
 ///
@@ -119,6 +120,7 @@ impl AzureWorkQueue {
         beside.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
+        options.client_options.transport = Some(bounded(options.client_options.transport));
         let poison = OneQueue::new(beside, credential.clone(), options.clone())
             .map_err(|error| invalid(&error.to_string()))?;
         let queue = OneQueue::new(url, credential, options).map_err(|error| invalid(&error.to_string()))?;

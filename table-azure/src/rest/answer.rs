@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 
-use azure_core::http::headers::{HeaderName, Headers};
+use azure_core::http::headers::{CONTENT_TYPE, HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, StatusCode};
 use futures_util::TryStreamExt as _;
 use table_core::model::ETag;
@@ -35,7 +35,19 @@ impl Answer {
     /// The new version of an entity that was written.
     pub(crate) fn written(&self) -> Result<Written> {
         let etag = text(&self.headers, &ETAG).map(ETag::from);
-        etag.map(Written::version).ok_or_else(no_etag)
+        etag.map(Written::version).ok_or_else(|| self.explain(no_etag()))
+    }
+
+    /// What came in, for errors.
+    pub(crate) fn received(&self) -> String {
+        received(self.status, &self.headers, self.body.len())
+    }
+
+    /// Adds what came in to an error about it. A server on the way (a proxy, a captive portal) answers in its own words.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        let (ErrorKind::Service(text), None) = (error.kind(), error.answer()) else { return error };
+        let kind = ErrorKind::Service(format!("{text} (received: {})", self.received()));
+        Error::new(kind).with_outcome(error.outcome()).with_source(error)
     }
 }
 
@@ -45,10 +57,27 @@ pub(crate) fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a st
     found.ok().flatten()
 }
 
-/// The write was done, but what it made is unknown.
+/// A success without what every success of a write has. Nothing proves that it came from the service.
 pub(crate) fn no_etag() -> Error {
     Error::new(ErrorKind::Service("no ETag for the entity that was written".to_owned()))
-        .with_outcome(Outcome::Applied)
+        .with_outcome(Outcome::Ambiguous)
+}
+
+/// The name of the first element of XML.
+pub(crate) fn outermost(xml: &[u8]) -> Option<&[u8]> {
+    let mut tags = xml.split(|b| *b == b'<').skip(1);
+    let first = tags.find(|tag| !matches!(tag.first(), Some(b'?' | b'!')))?;
+    first.split(|b| b.is_ascii_whitespace() || matches!(b, b'>' | b'/')).next()
+}
+
+/// Characters of a header that are shown.
+const SHOWN: usize = 80;
+
+/// What came in, for errors: status, content type and size, never the content.
+pub(super) fn received(status: StatusCode, headers: &Headers, bytes: usize) -> String {
+    let content_type = text(headers, &CONTENT_TYPE).unwrap_or("no content type");
+    let content_type: String = content_type.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    format!("status {}, {content_type}, {bytes} bytes", u16::from(status))
 }
 
 impl Answer {
@@ -67,7 +96,7 @@ impl Answer {
     }
 }
 
-#[cfg(any(test, feature = "queue"))]
+#[cfg(feature = "queue")]
 impl From<azure_core::http::RawResponse> for Answer {
     fn from(response: azure_core::http::RawResponse) -> Self {
         let (status, headers, body) = response.deconstruct();

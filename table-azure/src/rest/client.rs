@@ -9,6 +9,7 @@ use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile};
 use table_core::{Error, Result};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::bounded::TooLong;
 use super::redact::Cause;
 use super::{Answer, Failure, Subject};
 use crate::endpoint::Endpoint;
@@ -43,22 +44,41 @@ pub(crate) struct Call<'a> {
     pub(crate) name: &'static str,
     pub(crate) subject: Subject<'a>,
     pub(crate) writes: bool,
+    /// The statuses of its success. Any other answer, whatever its class, is not the service's word that it was done.
+    done: &'static [u16],
     request: Request,
+}
+
+/// The statuses that the service documents for a success
+/// (<https://learn.microsoft.com/rest/api/storageservices/table-service-rest-api>).
+const fn done(kind: OperationKind) -> &'static [u16] {
+    match kind {
+        OperationKind::Get | OperationKind::Query | OperationKind::ListTables => &[200],
+        OperationKind::CreateTable | OperationKind::Insert => &[201, 204],
+        OperationKind::Transact => &[202],
+        _ => &[204],
+    }
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(kind: OperationKind, subject: Subject<'a>, method: Method, url: Url) -> Self {
-        Self::named(kind.name(), subject, method, url)
+        Self::named(kind.name(), subject, method, url, done(kind))
     }
 
-    pub(crate) fn named(name: &'static str, subject: Subject<'a>, method: Method, url: Url) -> Self {
+    pub(crate) fn named(
+        name: &'static str,
+        subject: Subject<'a>,
+        method: Method,
+        url: Url,
+        done: &'static [u16],
+    ) -> Self {
         let mut request = Request::new(url, method);
         *request.headers_mut() = HashMap::with_capacity(HEADERS).into();
         request.insert_header(VERSION.0, VERSION.1);
         request.insert_header(DATA_SERVICE.0, DATA_SERVICE.1);
         request.insert_header(ACCEPT, ACCEPT_JSON);
         request.insert_header(CLIENT_REQUEST_ID, request_id());
-        Self { name, subject, writes: method != Method::Get, request }
+        Self { name, subject, writes: method != Method::Get, done, request }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<HeaderValue>) -> Self {
@@ -84,7 +104,7 @@ impl Client {
             Ok(answer) => answer.map_err(|e| not_exchanged(&e, call.writes))?,
             Err(_) => return Err(timed_out(self.timeout, call.writes)),
         };
-        if answer.status.is_success() {
+        if call.done.contains(&u16::from(answer.status)) {
             return Ok(answer);
         }
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
@@ -148,6 +168,9 @@ fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
     let cause = Cause::of(error);
     let (kind, outcome) = match error.kind() {
+        _ if error.downcast_ref::<TooLong>().is_some() => {
+            (ErrorKind::Service(cause.to_string()), unknown(writes))
+        }
         Kind::Credential => (ErrorKind::Unauthorized(cause.to_string()), Outcome::NotApplied),
         Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
         Kind::Io => (ErrorKind::Transport(cause.within("the exchange broke off")), unknown(writes)),

@@ -29,12 +29,24 @@ pub(crate) struct Failure {
     retry_after: Option<Duration>,
     skew: Option<TimeDelta>,
     elapsed: Duration,
+    /// What came in, where it is not in the service's words.
+    received: Option<String>,
+}
+
+/// Characters of the service's code and message that are kept: both are a sentence at most.
+const CODE_CHARS: usize = 100;
+const MESSAGE_CHARS: usize = 1000;
+
+fn at_most(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
 }
 
 impl Failure {
     pub(crate) fn of_answer(answer: &Answer, elapsed: Duration) -> Self {
         let mut failure = Self::of_body(u16::from(answer.status), &answer.body);
-        failure.code = answer.header("x-ms-error-code").map(str::to_owned).or(failure.code);
+        failure.code =
+            answer.header("x-ms-error-code").map(|code| at_most(code, CODE_CHARS)).or(failure.code);
+        failure.received = failure.code.is_none().then(|| answer.received());
         failure.request_id = answer.header("x-ms-request-id").map(str::to_owned);
         failure.retry_after = retry_after(answer);
         failure.skew = answer.header("date").and_then(skew);
@@ -47,12 +59,13 @@ impl Failure {
         let text = Body::parse(body).unwrap_or_default();
         Self {
             status,
-            code: text.code,
-            message: text.message,
+            code: text.code.map(|code| at_most(&code, CODE_CHARS)),
+            message: at_most(&text.message, MESSAGE_CHARS),
             request_id: None,
             retry_after: None,
             skew: None,
             elapsed: Duration::ZERO,
+            received: None,
         }
     }
 
@@ -85,11 +98,11 @@ impl Failure {
         Error::new(self.kind(subject)).with_outcome(outcome).with_answer(answer)
     }
 
-    /// What 5xx and 408 leave open; a busy service has not begun.
+    /// What 5xx and 408 leave open, and a success that is not the one of this operation; a busy service has not begun.
     fn outcome(&self, writes: bool) -> Outcome {
         match (self.status, self.code.as_deref()) {
             (503, Some("ServerBusy")) | (501, _) => Outcome::NotApplied,
-            (408 | 500.., _) => unknown(writes),
+            (..300 | 408 | 500.., _) => unknown(writes),
             _ => Outcome::NotApplied,
         }
     }
@@ -152,7 +165,13 @@ impl Failure {
     }
 
     fn unexpected(&self) -> ErrorKind {
-        ErrorKind::Service(format!("status {}: {}", self.status, self.explanation()))
+        let text = match &self.received {
+            Some(received) => format!(
+                "{received}: not an answer of the service to this request; is a proxy or a login page on the way?"
+            ),
+            None => format!("status {}: {}", self.status, self.explanation()),
+        };
+        ErrorKind::Service(text)
     }
 
     fn advice(&self) -> &'static str {

@@ -53,7 +53,7 @@ impl AzureTableStore {
         check(policies)?;
         let url = client.endpoint.write_to(table.as_str()).with("comp", "acl").into_url();
         let body = to_xml(&Identifiers { policies: policies.iter().map(Identifier::of).collect() })?;
-        client.send(put("set_stored_policies", Subject::Table(table), url, body)).await.map(drop)
+        client.send(put("set_stored_policies", Subject::Table(table), url, &[204], body)).await.map(drop)
     }
 }
 

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use table_core::store::ErrorKind;
 use table_core::{Error, Result};
 
-use crate::rest::{Answer, Call, Client, Subject};
+use crate::rest::{Answer, Call, Client, Subject, outermost};
 
 const XML: &str = "application/xml";
 
@@ -31,28 +31,27 @@ impl Client {
 }
 
 fn get<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::Url) -> Call<'a> {
-    Call::named(name, subject, Method::Get, url).header("accept", XML)
+    Call::named(name, subject, Method::Get, url, &[200]).header("accept", XML)
 }
 
-fn put<'a>(name: &'static str, subject: Subject<'a>, url: azure_core::http::Url, body: Vec<u8>) -> Call<'a> {
-    Call::named(name, subject, Method::Put, url).header("accept", XML).body(XML, body)
+fn put<'a>(
+    name: &'static str,
+    subject: Subject<'a>,
+    url: azure_core::http::Url,
+    done: &'static [u16],
+    body: Vec<u8>,
+) -> Call<'a> {
+    Call::named(name, subject, Method::Put, url, done).header("accept", XML).body(XML, body)
 }
 
 /// Reads an answer. Its outermost element must be the named one: every field may be missing, so that any other
 /// XML, such as a page of a server on the way, would read as nothing set.
 fn from_xml<T: DeserializeOwned>(answer: &Answer, root: &str) -> Result<T> {
-    let unreadable = || Error::new(ErrorKind::Service("XML that cannot be read".to_owned()));
+    let unreadable = || answer.explain(ErrorKind::Service("XML that cannot be read".to_owned()).into());
     if outermost(&answer.body) != Some(root.as_bytes()) {
         return Err(unreadable().with_source(format!("it is no {root}")));
     }
     azure_core::xml::from_xml(&answer.body).map_err(|e| unreadable().with_source(e))
-}
-
-/// The name of the first element.
-fn outermost(xml: &[u8]) -> Option<&[u8]> {
-    let mut tags = xml.split(|b| *b == b'<').skip(1);
-    let first = tags.find(|tag| !matches!(tag.first(), Some(b'?' | b'!')))?;
-    first.split(|b| b.is_ascii_whitespace() || matches!(b, b'>' | b'/')).next()
 }
 
 fn to_xml<T: Serialize>(value: &T) -> Result<Vec<u8>> {

@@ -92,7 +92,7 @@ impl AzureTableStore {
         client.only_storage(NAME)?;
         let url =
             client.endpoint.write_to("").with("restype", "service").with("comp", "properties").into_url();
-        let call = put("set_service_properties", Subject::Service, url, to_xml(properties)?);
+        let call = put("set_service_properties", Subject::Service, url, &[202], to_xml(properties)?);
         client.send(call).await.map(drop)
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::auth::{Connection, Secret, SharedKeyPolicy, scope};
 use crate::endpoint::{Endpoint, ReadFrom};
-use crate::rest::Client;
+use crate::rest::{Client, bounded};
 use crate::{AzureTableStoreOptions, SharedKey};
 
 /// Tables of an Azure Storage account or of Azure Cosmos DB for Table.
@@ -124,6 +124,7 @@ impl AzureTableStore {
         if client_options.transport.is_none() {
             client_options.transport = crate::transport::to(endpoint.root());
         }
+        client_options.transport = Some(bounded(client_options.transport));
         let traced = client_options.instrumentation.tracer_provider.is_some();
         let name = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
         let auth = auth.into_iter().collect();

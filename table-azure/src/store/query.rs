@@ -1,7 +1,7 @@
 use azure_core::http::Method;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Position, Query, Select};
-use table_core::store::OperationKind;
+use table_core::store::{OperationKind, check_entity, check_page, check_progress};
 use table_core::{Result, engine};
 
 use crate::endpoint::entity_path;
@@ -20,7 +20,11 @@ impl Client {
         let subject = Subject::Entity(table, key);
         let call = Call::new(OperationKind::Get, subject, Method::Get, url.into_url());
         match self.send(call).await {
-            Ok(answer) => wire::decode_entity(&answer.body).map(Some),
+            Ok(answer) => {
+                let entity = wire::decode_entity(&answer.body).map_err(|e| answer.explain(e))?;
+                check_entity(table, key, &entity)?;
+                Ok(Some(entity))
+            }
             Err(e) if e.is_entity_not_found() => Ok(None),
             Err(e) => Err(e),
         }
@@ -46,9 +50,11 @@ impl Client {
             .with_some("NextRowKey", position.and_then(|p| p.second.as_deref()));
         let call = Call::new(OperationKind::Query, Subject::Table(table), Method::Get, url.into_url());
         let answer = self.send(call).await?;
-        let items = wire::decode_entities(&answer.body)?;
+        let items = wire::decode_entities(&answer.body).map_err(|e| answer.explain(e))?;
+        check_page(&self.profile, table, query, &items)?;
         let continued = |position| Continuation::new(&self.profile, table, query, position);
         let continuation = next(&answer)?.map(continued);
+        check_progress(from, continuation.as_ref())?;
         Ok(Page { items, continuation })
     }
 }

@@ -2,7 +2,7 @@ use azure_core::http::Method;
 use table_core::Result;
 use table_core::model::{TableName, key_order};
 use table_core::query::{Continuation, Filter, Page, Position};
-use table_core::store::OperationKind;
+use table_core::store::{OperationKind, check_progress};
 
 use crate::rest::{Call, Client, JSON, Subject};
 use crate::wire;
@@ -39,12 +39,13 @@ impl Client {
             .into_url();
         let answer =
             self.send(Call::new(OperationKind::ListTables, Subject::Service, Method::Get, url)).await?;
-        let mut items = wire::decode_table_names(&answer.body)?;
+        let mut items = wire::decode_table_names(&answer.body).map_err(|e| answer.explain(e))?;
         items.retain(|name| self.starts_with(name, prefix));
         let continuation = answer.continuation("x-ms-continuation-nexttablename")?.map(|first| {
             let position = Position { first, second: None };
             Continuation::of_tables(Some(prefix).filter(|prefix| !prefix.is_empty()), position)
         });
+        check_progress(from, continuation.as_ref())?;
         Ok(Page { items, continuation })
     }
 

@@ -41,6 +41,6 @@ impl Client {
         let call = Call::new(OperationKind::Transact, Subject::Table(table), Method::Post, url)
             .body(body.content_type, body.bytes);
         let answer = self.send(call).await?;
-        read_answer(&answer, table, group)
+        read_answer(&answer, table, group).map_err(|e| answer.explain(e))
     }
 }

@@ -14,12 +14,10 @@ use tokio::net::TcpStream;
 
 use super::message::host;
 use super::relay::Relay;
+use crate::rest::MAX_ANSWER_BYTES;
 
 pub(super) type Message = Request<Full<Bytes>>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-
-/// Bytes of an answer, at most: a page has about 4 MiB, so more is no answer of the service and not kept in memory.
-const LONGEST_ANSWER: usize = 64 * 1024 * 1024;
 
 /// A connection to one server, with at most one request on it.
 #[derive(Debug)]
@@ -80,7 +78,7 @@ impl Connection {
         })?;
         let (head, body) = answer.into_parts();
         self.kept = kept(&head.headers);
-        let body = self.wire.driven_for(Limited::new(body, LONGEST_ANSWER).collect()).await;
+        let body = self.wire.driven_for(Limited::new(body, MAX_ANSWER_BYTES).collect()).await;
         let body = body.map_err(|cause| Unanswered { cause, unsent: None })?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use azure_core::Result;
 use azure_core::error::{Error, ErrorKind};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, Url};
+use http_body_util::LengthLimitError;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -13,6 +14,7 @@ use tower_service::Service as _;
 use super::connection::{Connection, Unanswered};
 use super::idle::Idle;
 use super::message::{answer, host, message};
+use crate::rest::too_long;
 
 /// How long it may take to reach a server, TLS included.
 const CONNECT: Duration = Duration::from_secs(20);
@@ -81,6 +83,9 @@ fn unreachable(url: &Url, cause: impl Into<Box<dyn std::error::Error + Send + Sy
 }
 
 fn broken_off(cause: Box<dyn std::error::Error + Send + Sync>, unsent: bool) -> Error {
+    if cause.is::<LengthLimitError>() {
+        return too_long();
+    }
     let kind = if unsent { ErrorKind::Connection } else { ErrorKind::Io };
     Error::with_error(kind, cause, "the exchange broke off")
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use table_core::Result;
 use table_core::model::{ETag, EdmType, Entity, Key, Properties, Ticks};
+use table_core::store::limits;
 
 use super::json::{self, Json, Scalar};
 use super::shape::{Member, Shape};
@@ -11,13 +12,18 @@ use super::value::{push_value, retype};
 
 const TYPE: &str = "@odata.type";
 
+/// Properties of an entity beside keys and Timestamp. With it, reading takes time in proportion to the bytes: names are
+/// compared with at most so many others.
+const MAX_PROPERTIES: usize = limits::CUSTOM_PROPERTIES;
+
 /// Reads one entity.
 ///
 /// Nulls are absent properties. Without an annotation a text is a String, an integer an Int32 (an
 /// Int64 if it needs to be), a number with decimals or an exponent a Double.
 ///
 /// # Errors
-/// The bytes are not the JSON of an entity, or a value is not of its annotated type.
+/// The bytes are not the JSON of an entity, it has a property twice or more properties than the service allows, or a value
+/// is not of its annotated type.
 ///
 /// ```
 /// use table_azure::wire::decode_entity;
@@ -84,6 +90,7 @@ impl<'a> EntityReader<'a> {
                 self.annotations.read(json, name)?;
             } else {
                 let (member, before) = (self.member(name), json.since(from));
+                self.check_new(json, &member)?;
                 self.values.read(json, &member)?;
                 self.shape.keep(before, member, self.annotations.is_empty());
                 from = json.at();
@@ -92,6 +99,15 @@ impl<'a> EntityReader<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// A name stands once in an entity: of two values nobody could say which one counts.
+    fn check_new(&self, json: &Json<'_>, member: &Member<'_>) -> json::Result<()> {
+        let Member::Property(name, _) = member else { return Ok(()) };
+        if self.values.properties.find(name).is_none() && !self.shape.has_followed(name) {
+            return Ok(());
+        }
+        Err(json.broken("the same name again").of_property(name))
     }
 
     fn member(&mut self, name: Cow<'a, str>) -> Member<'a> {
@@ -118,11 +134,14 @@ struct Values<'a> {
     has_etag: bool,
     timestamp: Option<Ticks>,
     properties: Properties,
+    /// How many properties there are.
+    count: usize,
 }
 
 impl<'a> Values<'a> {
     fn clear(&mut self) {
         self.properties.clear();
+        self.count = 0;
         (self.partition, self.row, self.timestamp, self.has_etag) = (None, None, None, false);
     }
 
@@ -131,6 +150,10 @@ impl<'a> Values<'a> {
         match member {
             Member::Property(name, edm_type) => {
                 let value = json.scalar().map_err(|e| e.of_property(name))?;
+                self.count += usize::from(value != Scalar::Null);
+                if self.count > MAX_PROPERTIES {
+                    return Err(json.broken(format!("more than {MAX_PROPERTIES} properties")));
+                }
                 push_value(&mut self.properties, name, *edm_type, &value).map_err(|e| json.broken(e))?;
             }
             Member::Partition => self.partition = Some(json.text()?),
@@ -180,6 +203,11 @@ impl<'a> Annotations<'a> {
                 Cow::Owned(text)
             }
         };
+        if self.other.len() == MAX_PROPERTIES {
+            return Err(
+                json.broken(format!("more than {MAX_PROPERTIES} types of properties that have not come"))
+            );
+        }
         if name != "Timestamp" {
             self.other.extend(self.next.replace((name, edm_type)));
         }

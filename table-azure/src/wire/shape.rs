@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use table_core::model::EdmType;
+use table_core::store::limits;
 
 use super::json::Json;
 
@@ -35,6 +36,9 @@ pub(super) struct Shape<'a> {
     whole: bool,
 }
 
+/// Members that are kept. An entity has fewer, but for nulls, which stand for properties that were asked for.
+const MAX_STEPS: usize = 2 * limits::CUSTOM_PROPERTIES;
+
 impl<'a> Shape<'a> {
     /// An entity starts.
     pub(super) const fn start(&mut self) {
@@ -51,6 +55,11 @@ impl<'a> Shape<'a> {
         })
     }
 
+    /// Whether a property with this name was followed, or kept, in the current entity.
+    pub(super) fn has_followed(&self, name: &str) -> bool {
+        self.steps.iter().any(|step| matches!(&step.member, Member::Property(known, _) if known == name))
+    }
+
     /// Whether a member was followed.
     pub(super) const fn is_followed(&self) -> bool {
         self.followed > 0
@@ -63,7 +72,7 @@ impl<'a> Shape<'a> {
 
     /// Keeps a member for the next entity. `alone` is whether no annotation waits for another one.
     pub(super) fn keep(&mut self, before: &'a str, member: Member<'a>, alone: bool) {
-        self.whole &= alone;
+        self.whole &= alone && self.steps.len() < MAX_STEPS;
         if self.whole {
             self.steps.push(Step { before, member });
         }

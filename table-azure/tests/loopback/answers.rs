@@ -36,7 +36,8 @@ async fn empty_and_short_pages_are_not_the_end() {
 
 #[tokio::test]
 async fn a_continuation_survives_a_web_client_and_belongs_to_its_query() {
-    let server = Server::start([answer("200 OK", &[NEXT, NEXT_ROW], TWO)]).await;
+    let one = r#"{"value":[{"PartitionKey":"o'x","RowKey":"1"}]}"#;
+    let server = Server::start([answer("200 OK", &[NEXT, NEXT_ROW], one), answer("200 OK", &[], one)]).await;
     let store = store(&server);
     let page = store.query(&table(), &query(), None).await.unwrap();
     let text = page.continuation.unwrap().to_string();

@@ -5,6 +5,7 @@ mod answers;
 mod client_options;
 mod cosmos;
 mod credentials;
+mod hostile;
 #[cfg(feature = "queue")]
 mod queue;
 mod refusals;

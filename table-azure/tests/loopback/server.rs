@@ -32,6 +32,8 @@ pub(crate) enum Answer {
     CutOff(Vec<u8>),
     /// Never answers.
     Silence,
+    /// Sends these bytes, and then more without end.
+    Endless(Vec<u8>),
     /// Sends what is made of the requests so far.
     By(fn(&[Asked]) -> Answer),
 }
@@ -39,6 +41,12 @@ pub(crate) enum Answer {
 /// An answer with a status line, headers and a body of known length.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     Answer::Bytes(message(status, headers, body, body.len()))
+}
+
+/// An answer whose body has no announced length and no end.
+pub(crate) fn endless(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let text = String::from_utf8(message(status, headers, body, 0)).unwrap();
+    Answer::Endless(text.replacen("content-length: 0", "connection: close", 1).into_bytes())
 }
 
 /// The same, announcing more bytes than it sends.
@@ -59,6 +67,7 @@ pub(crate) struct Server {
     pub(crate) address: String,
     asked: Arc<Mutex<Vec<Asked>>>,
     connections: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -67,9 +76,16 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/acc", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let connections = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(serve(listener, answers.into(), Arc::clone(&asked), Arc::clone(&connections)));
-        Self { address, asked, connections }
+        let (connections, sent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let server = Self { address, asked, connections, sent };
+        let (asked, connections) = (Arc::clone(&server.asked), Arc::clone(&server.connections));
+        tokio::spawn(serve(listener, answers.into(), asked, connections, Arc::clone(&server.sent)));
+        server
+    }
+
+    /// Bytes of bodies without end that were taken from it.
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::Relaxed)
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -93,14 +109,20 @@ async fn serve(
     answers: Vec<Answer>,
     asked: Arc<Mutex<Vec<Asked>>>,
     connections: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
 ) {
     while let Ok((stream, _)) = listener.accept().await {
         connections.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(converse(stream, answers.clone(), Arc::clone(&asked)));
+        tokio::spawn(converse(stream, answers.clone(), Arc::clone(&asked), Arc::clone(&sent)));
     }
 }
 
-async fn converse(stream: TcpStream, answers: Vec<Answer>, asked: Arc<Mutex<Vec<Asked>>>) {
+async fn converse(
+    stream: TcpStream,
+    answers: Vec<Answer>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    sent: Arc<AtomicUsize>,
+) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream).await {
         let asked = {
@@ -116,6 +138,13 @@ async fn converse(stream: TcpStream, answers: Vec<Answer>, asked: Arc<Mutex<Vec<
             Answer::Bytes(bytes) => stream.get_mut().write_all(&bytes).await.unwrap(),
             Answer::CutOff(bytes) => {
                 stream.get_mut().write_all(&bytes).await.unwrap();
+                return;
+            }
+            Answer::Endless(mut bytes) => {
+                while stream.get_mut().write_all(&bytes).await.is_ok() {
+                    sent.fetch_add(bytes.len(), Ordering::Relaxed);
+                    bytes.resize(1 << 20, b' ');
+                }
                 return;
             }
             Answer::Lost => return,

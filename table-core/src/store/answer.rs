@@ -5,7 +5,7 @@
 
 use super::{Error, ErrorKind, KeyOrder, Result, ServiceProfile};
 use crate::model::{Entity, Key, TableName};
-use crate::query::{KeyBounds, Query, Range};
+use crate::query::{Continuation, KeyBounds, Query, Range};
 
 /// Checks that a point read was answered with the entity that was asked for.
 ///
@@ -19,20 +19,65 @@ pub fn check_entity(table: &TableName, asked: &Key, found: &Entity) -> Result<()
     Err(not_asked_for(text))
 }
 
-/// Checks that the entities of a page have keys that the query can match.
+/// Checks that a page leads on: its continuation is not the one that the page itself was asked for by, which would be read
+/// without end.
+///
+/// # Errors
+/// It is the same one: [`ErrorKind::Service`].
+pub fn check_progress(asked: Option<&Continuation>, found: Option<&Continuation>) -> Result<()> {
+    if found.is_none() || asked != found {
+        return Ok(());
+    }
+    Err(repeated())
+}
+
+/// Notices pages that lead in a circle, however long: a place is compared with one that is kept, and replaces it after
+/// 1, 2, 4, 8… pages (Brent's algorithm).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    kept: Option<Continuation>,
+    since: u64,
+}
+
+impl Progress {
+    /// Takes note of where the next page starts.
+    ///
+    /// # Errors
+    /// It started there before: [`ErrorKind::Service`].
+    pub(crate) fn note(&mut self, next: &Continuation) -> Result<()> {
+        if self.kept.as_ref() == Some(next) {
+            return Err(repeated());
+        }
+        if self.since.is_power_of_two() || self.kept.is_none() {
+            self.kept = Some(next.clone());
+        }
+        self.since += 1;
+        Ok(())
+    }
+}
+
+fn repeated() -> Error {
+    not_asked_for("a continuation that was there before: the pages would have no end".to_owned())
+}
+
+/// Checks that the entities of a page have keys that the query can match, and that there are not more than it asks for.
 ///
 /// Only keys are checked: which properties match is the service's answer alone. On a service that does not sort, whose order of
 /// text is not documented (Azure Cosmos DB), a key with characters from U+D800 on is compared with equal keys only:
 /// UTF-8, UTF-16 and code points order them differently.
 ///
 /// # Errors
-/// A key is outside of the query's [bounds](Query::bounds): [`ErrorKind::Service`].
+/// A key is outside of the query's [bounds](Query::bounds), or there are too many entities: [`ErrorKind::Service`].
 pub fn check_page(
     profile: &ServiceProfile,
     table: &TableName,
     query: &Query,
     found: &[Entity],
 ) -> Result<()> {
+    if let Some(top) = query.top.filter(|top| found.len() > *top) {
+        let text = format!("a query of '{table}' for {top} entities was answered with {}", found.len());
+        return Err(not_asked_for(text));
+    }
     let bounds = query.bounds();
     if found.is_empty() || bounds == KeyBounds::ALL {
         return Ok(());
@@ -65,7 +110,7 @@ fn not_asked_for(text: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::Filter;
+    use crate::query::{Filter, Position};
 
     fn table() -> TableName {
         TableName::new("People").unwrap()
@@ -105,6 +150,41 @@ mod tests {
             let never = sales.clone().and(Filter::eq(Filter::PARTITION_KEY, "Tax"));
             assert!(!ok(&never, "Sales", "x") && !ok(&never, "Tax", "x"));
         }
+    }
+
+    #[test]
+    fn more_entities_than_asked_for_are_refused() {
+        let found = [entity("p", "1"), entity("p", "2")];
+        let check = |top| check_page(&ServiceProfile::LOCAL, &table(), &Query::new().with_top(top), &found);
+        assert!(check(2).is_ok());
+        assert!(matches!(check(1).unwrap_err().kind(), ErrorKind::Service(_)));
+    }
+
+    fn place(n: usize) -> Continuation {
+        let position = Position { first: n.to_string(), second: None };
+        Continuation::new(&ServiceProfile::LOCAL, &table(), &Query::new(), position)
+    }
+
+    #[test]
+    fn pages_that_lead_in_a_circle_are_noticed_within_three_rounds() {
+        assert!(
+            check_progress(None, Some(&place(1))).is_ok() && check_progress(Some(&place(1)), None).is_ok()
+        );
+        assert!(
+            check_progress(None, None).is_ok() && check_progress(Some(&place(1)), Some(&place(2))).is_ok()
+        );
+        assert!(check_progress(Some(&place(1)), Some(&place(1))).is_err());
+        for (tail, circle) in [(0, 1), (0, 2), (5, 3), (100, 7), (3, 1000)] {
+            let mut progress = Progress::default();
+            let at = |n: usize| if n < tail { n } else { tail + (n - tail) % circle };
+            let noticed = (0..).position(|n| progress.note(&place(at(n))).is_err()).unwrap();
+            assert!(
+                noticed > tail + circle - 1 && noticed <= 3 * (tail + circle) + 3,
+                "{tail} {circle}: {noticed}"
+            );
+        }
+        let mut progress = Progress::default();
+        assert!((0..10_000).all(|n| progress.note(&place(n)).is_ok()));
     }
 
     /// U+1F600 is before U+FF5E in UTF-16, after it in UTF-8.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::TryStreamExt;
 
-use super::{Error, ErrorKind, Pages, Rest, Result, TableStore};
+use super::{Error, ErrorKind, Pages, Progress, Rest, Result, TableStore};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Page, Query};
 
@@ -141,15 +141,13 @@ pub trait TableStoreExt: TableStore {
 
     /// All tables whose names start with `prefix`. One request a page.
     async fn all_tables(&self, prefix: Option<&str>) -> Result<Vec<TableName>> {
-        let mut tables = Vec::new();
-        let mut from = None;
+        let (mut tables, mut from, mut progress) = (Vec::new(), None, Progress::default());
         loop {
             let page = self.list_tables(prefix, from.as_ref()).await?;
             tables.extend(page.items);
-            from = page.continuation;
-            if from.is_none() {
-                return Ok(tables);
-            }
+            let Some(next) = page.continuation else { return Ok(tables) };
+            progress.note(&next)?;
+            from = Some(next);
         }
     }
 }

@@ -11,7 +11,8 @@ mod operation;
 mod pages;
 mod profile;
 
-pub use answer::{check_entity, check_page};
+pub(crate) use answer::Progress;
+pub use answer::{check_entity, check_page, check_progress};
 pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
 pub use error::{DecodeError, Error, ErrorKind, Outcome, Result, ServiceAnswer};

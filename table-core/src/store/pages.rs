@@ -6,7 +6,7 @@ use std::vec;
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 
-use super::{Error, Result, TableStore};
+use super::{Error, Progress, Result, TableStore};
 use crate::model::{Entity, TableName};
 use crate::query::{Continuation, Page, Query};
 
@@ -35,13 +35,15 @@ pub(crate) struct Rest {
     left: Option<usize>,
     page_size: Option<usize>,
     hides_system_rows: bool,
+    progress: Progress,
 }
 
 impl Rest {
     /// A query from its start; its `top` bounds the whole. `None` if nothing is asked for.
     pub(crate) fn of(mut query: Query, page_size: Option<usize>) -> Option<Self> {
         let left = query.top.take();
-        let rest = Self { query, from: None, left, page_size, hides_system_rows: false };
+        let progress = Progress::default();
+        let rest = Self { query, from: None, left, page_size, hides_system_rows: false, progress };
         (left != Some(0)).then_some(rest)
     }
 
@@ -52,12 +54,20 @@ impl Rest {
     }
 
     /// `None` at the end and when the limit is reached.
-    fn after(mut self, page: &Page<Entity>) -> Option<Self> {
-        self.from = Some(page.continuation.clone()?);
+    ///
+    /// # Errors
+    /// The pages lead in a circle.
+    fn after(mut self, page: &Page<Entity>) -> Result<Option<Self>> {
+        let Some(next) = &page.continuation else { return Ok(None) };
         if let Some(left) = &mut self.left {
-            *left = left.checked_sub(page.items.len()).filter(|left| *left > 0)?;
+            *left = left.saturating_sub(page.items.len());
+            if *left == 0 {
+                return Ok(None);
+            }
         }
-        Some(self)
+        self.progress.note(next)?;
+        self.from = Some(next.clone());
+        Ok(Some(self))
     }
 }
 
@@ -68,7 +78,7 @@ impl Step for Rest {
         if self.hides_system_rows {
             hide_system_rows(&mut page);
         }
-        let rest = self.after(&page);
+        let rest = self.after(&page)?;
         Ok((page, rest))
     }
 }

@@ -1,0 +1,70 @@
+//! The last policy of every pipeline: what comes in is bounded, whatever transport brings it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::Bytes;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::{CONTENT_LENGTH, Headers};
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::response::PinnedStream;
+use azure_core::http::{AsyncRawResponse, AsyncResponseBody, Context, Request, Transport};
+use futures_util::StreamExt as _;
+
+use super::answer::text;
+
+/// Bytes of an answer, at most. A page of the service has about 4 MiB, so a longer answer is not one of the service and is
+/// not kept in memory.
+pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// The transport, with no answer longer than [`MAX_ANSWER_BYTES`]. `None` is the transport of `azure_core`.
+///
+/// It goes around the transport, not among the policies: where a client reads whole answers, `azure_core` collects them
+/// right above the transport.
+pub(crate) fn bounded(transport: Option<Transport>) -> Transport {
+    Transport::with_policy(Arc::new(Bounded(transport.unwrap_or_default())))
+}
+
+#[derive(Debug)]
+struct Bounded(Transport);
+
+#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[async_trait]
+impl Policy for Bounded {
+    async fn send(&self, ctx: &Context, request: &mut Request, _: &[Arc<dyn Policy>]) -> PolicyResult {
+        let (status, headers, body) = self.0.send(ctx, request).await?.deconstruct();
+        if announced(&headers).is_some_and(|bytes| bytes > MAX_ANSWER_BYTES) {
+            return Err(too_long());
+        }
+        Ok(AsyncRawResponse::new(status, headers, limited(body)))
+    }
+}
+
+fn announced(headers: &Headers) -> Option<usize> {
+    text(headers, &CONTENT_LENGTH)?.trim().parse().ok()
+}
+
+fn limited(body: AsyncResponseBody) -> PinnedStream {
+    let mut left = MAX_ANSWER_BYTES;
+    Box::pin(body.map(move |chunk: azure_core::Result<Bytes>| {
+        let chunk = chunk?;
+        left = left.checked_sub(chunk.len()).ok_or_else(too_long)?;
+        Ok(chunk)
+    }))
+}
+
+/// An answer that is longer than any of the service.
+#[derive(Debug)]
+pub(crate) struct TooLong;
+
+impl std::fmt::Display for TooLong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "more than {MAX_ANSWER_BYTES} bytes, which no answer of the service has")
+    }
+}
+
+impl std::error::Error for TooLong {}
+
+pub(crate) fn too_long() -> Error {
+    Error::with_error(ErrorKind::Other, TooLong, "the answer is too long")
+}
