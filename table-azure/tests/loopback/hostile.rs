@@ -177,7 +177,8 @@ fn circle(asked: &[Asked], length: usize) -> Answer {
 
 #[tokio::test]
 async fn pages_in_a_circle_end_in_an_error() {
-    let circles: [(fn(&[Asked]) -> Answer, usize); 3] =
+    type Pages = fn(&[Asked]) -> Answer;
+    let circles: [(Pages, usize); 3] =
         [(|asked| circle(asked, 1), 2), (|asked| circle(asked, 2), 6), (|asked| circle(asked, 7), 24)];
     for (pages, most) in circles {
         let server = Server::start([Answer::By(pages)]).await;
