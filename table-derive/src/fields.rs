@@ -80,6 +80,13 @@ impl Field {
         }
     }
 
+    /// The variable that generated code keeps the field's value in: its own, whichever macro the field and a template that
+    /// names it came from. It stands at the type, where the compiler then reports what is wrong with that, once.
+    pub(crate) fn local(&self) -> Ident {
+        let at = self.value_type().span().resolved_at(self.ident.span());
+        Ident::new(&format!("__field_{}", plain(&self.ident)), at)
+    }
+
     pub(crate) fn is_key(&self) -> bool {
         matches!(self.role, Role::Key)
     }
@@ -178,6 +185,12 @@ pub(crate) fn codec_for(krate: &Path, codec: &TokenStream, ty: &Type) -> TokenSt
     quote_spanned!(span=> <#codec as #root::typed::Codec<#ty>>)
 }
 
+/// A variable that is used within tokens that stand at a type. It is declared at the type, too: one that a macro was given
+/// brings another meaning of names with it.
+pub(crate) fn var(name: &str, ty: &Type) -> Ident {
+    Ident::new(name, ty.span())
+}
+
 /// A path with another span; `$crate` in it keeps its own, which says which crate it is.
 pub(crate) fn at(span: Span, path: &impl ToTokens) -> TokenStream {
     let moved = path.to_token_stream().into_iter().map(|mut token| {
@@ -196,7 +209,13 @@ pub(crate) fn is_option(ty: &Type) -> bool {
 
 /// The `T` of a type that is written as `Option<T>`.
 fn inside_option(ty: &Type) -> Option<&Type> {
-    let Type::Path(path) = ty else { return None };
+    let path = match ty {
+        Type::Path(path) => path,
+        // As a macro hands on what it was given as a type.
+        Type::Group(group) => return inside_option(&group.elem),
+        Type::Paren(paren) => return inside_option(&paren.elem),
+        _ => return None,
+    };
     let last = path.path.segments.last().filter(|s| s.ident == "Option")?;
     let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
     match args.args.first()? {

@@ -35,6 +35,7 @@ fn expand(input: &DeriveInput, krate: &syn::Path, fields: &[Field]) -> TokenStre
     let encode = encode_fields(krate, fields);
     let decode = decode_fields(krate, fields, 0);
     quote! {
+        #[allow(deprecated)]
         const _: () = {
             #[automatically_derived]
             #[allow(dead_code)]

@@ -8,6 +8,7 @@ use syn::{Attribute, Data, DeriveInput, Fields, Ident, Path, Type};
 use crate::attr::{Container, RESOLVER, items};
 use crate::entity::generics;
 use crate::errors::Errors;
+use crate::fields::var;
 use crate::template::plain;
 
 struct Resolver<'a> {
@@ -90,15 +91,20 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
         }
     };
     let arms = variants.iter().map(|(ident, ty)| {
-        quote_spanned! {ty.span()=>
-            if #krate::__private::is_a(<#ty as #krate::typed::TableEntity>::SCHEMA, &__entity) {
-                return <#ty as #krate::typed::FromEntity>::from_entity(__entity).map(Self::#ident);
+        let stored = var("__entity", ty);
+        let arm = quote_spanned! {ty.span()=>
+            if #krate::__private::is_a(<#ty as #krate::typed::TableEntity>::SCHEMA, &#stored) {
+                return <#ty as #krate::typed::FromEntity>::from_entity(#stored).map(Self::#ident);
             }
-        }
+        };
+        quote!(let #stored = __entity; #arm let __entity = #stored;)
     });
     let end = match other {
         Some((ident, ty)) => {
-            quote_spanned!(ty.span()=> <#ty as #krate::typed::FromEntity>::from_entity(__entity).map(Self::#ident))
+            let stored = var("__entity", ty);
+            let end = quote_spanned!(ty.span()=>
+                <#ty as #krate::typed::FromEntity>::from_entity(#stored).map(Self::#ident));
+            quote!({ let #stored = __entity; #end })
         }
         None => quote!(#krate::__private::no_variant(
             #rust_name, &[#(<#types as #krate::typed::TableEntity>::SCHEMA),*], &__entity)),
@@ -106,6 +112,7 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
     quote! {
         #checks
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #krate::typed::FromEntity for #name {
             fn select() -> ::core::option::Option<#krate::query::Select> {
                 #krate::__private::select_all([#(<#all as #krate::typed::FromEntity>::select()),*])
@@ -155,7 +162,7 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
             "{}::{ident}: its rows cannot be told from others; give the entity a `type` or a `discriminator`",
             input.ident
         );
-        quote_spanned!(ty.span()=> const _: () = ::core::assert!(#krate::__private::is_told(#schema), "{}", #problem);)
+        quote_spanned!(ty.span()=> #[allow(deprecated)] const _: () = ::core::assert!(#krate::__private::is_told(#schema), "{}", #problem);)
     });
     let pairs = variants.iter().enumerate().flat_map(|(i, a)| variants[i + 1..].iter().map(move |b| (a, b)));
     let distinct = pairs.map(|((ident, ty), (other, other_ty))| {
@@ -165,6 +172,7 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
             input.ident
         );
         quote_spanned! {other_ty.span()=>
+            #[allow(deprecated)]
             const _: () = ::core::assert!(#krate::__private::is_distinct_from(#a, #b), "{}", #problem);
         }
     });

@@ -71,6 +71,13 @@ pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
         return 1;
     };
     match literal.base10_parse() {
+        Ok(version @ 2..=0x7FFF_FFFF) if container.previous.is_none() => {
+            errors.push(
+                literal,
+                format!("rows of the versions before {version} must be readable: add `previous = EmployeeV{}`, which says how", version - 1),
+            );
+            version
+        }
         Ok(version @ 1..=0x7FFF_FFFF) => version,
         _ => {
             errors.push(literal, "versions count from 1, to at most 2147483647");

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 
 use super::codec::property;
 use super::model::Entity;
-use crate::fields::{Field, Role, codec_for};
+use crate::fields::{Field, Role, codec_for, var};
 
 /// Statements that return the value if the entity is in order; nothing for types whose properties the
 /// macro does not know.
@@ -45,11 +45,12 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
 fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
     let krate = &entity.krate;
     let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
+    let (stored, in_order) = (var("__entity", ty), var("__in_order", ty));
     let value = match &field.role {
         Role::Key => quote!(__key.#ident),
-        Role::ETag => quote_spanned!(span=> __entity.etag().cloned()),
+        Role::ETag => quote_spanned!(span=> #stored.etag().cloned()),
         Role::Timestamp => quote_spanned!(span=>
-            ::core::option::Option::map(__entity.timestamp(), ::core::convert::From::from)),
+            ::core::option::Option::map(#stored.timestamp(), ::core::convert::From::from)),
         Role::Skip(default) => quote!(#default()),
         Role::Property(property) => {
             let (codec, encrypt, name) = (&property.codec, property.encrypt, counted(&property.name));
@@ -59,13 +60,17 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
                 Some(default) => quote_spanned!(span=> || ::core::option::Option::Some(#default())),
             };
             quote_spanned! {span=>
-                __in_order.get::<#ty, #encrypt, _>(#name, #codec::TYPE, #codec::read, #missing)?
+                #in_order.get::<#ty, #encrypt, _>(#name, #codec::TYPE, #codec::read, #missing)?
             }
         }
         // `expand` leaves types with such fields alone.
         Role::Flatten | Role::Rest => TokenStream::new(),
     };
-    quote!(#ident: #value)
+    match field.role {
+        Role::ETag | Role::Timestamp => quote!(#ident: { let #stored = &__entity; #value }),
+        Role::Property(_) => quote!(#ident: { let #in_order = &mut __in_order; #value }),
+        _ => quote!(#ident: #value),
+    }
 }
 
 /// A name after its length, as stored.

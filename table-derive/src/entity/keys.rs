@@ -22,20 +22,22 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
     let krate = &entity.krate;
     let params = entity.key_fields_of(template).into_iter().map(|f| {
-        let (ident, ty) = (&f.ident, f.value_type());
-        quote!(#ident: &#ty)
+        let (local, ty) = (f.local(), f.value_type());
+        quote!(#local: &#ty)
     });
     let display = template.display();
     let needed = entity.key_fields_of(template).into_iter().map(|f| key_part(krate, f.value_type()));
     let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
-        Segment::Part(Part { field, shards: Some(count), .. }) => quote!(.shard(#count, #field)?),
+        Segment::Part(part @ Part { shards: Some(count), .. }) => {
+            let local = local(entity, part);
+            quote!(.shard(#count, #local)?)
+        }
         Segment::Part(part) => {
             let (name, format) = (plain(&part.field), format(entity, template, i, part));
             // A type that is no key part is then reported at the type, as it is where the key is read.
-            let mut field = part.field.clone();
-            field.set_span(type_span(entity, part).resolved_at(field.span()));
-            quote!(.part(#name, #field, #format)?)
+            let local = local(entity, part);
+            quote!(.part(#name, #local, #format)?)
         }
     });
     quote! {
@@ -57,9 +59,9 @@ pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
     }
 }
 
-fn type_span(entity: &Entity<'_>, part: &Part) -> Span {
-    let field = entity.fields.iter().find(|field| field.ident == part.field);
-    field.map_or_else(|| part.field.span(), |field| field.value_type().span())
+/// The variable of a part's field.
+fn local(entity: &Entity<'_>, part: &Part) -> Option<Ident> {
+    entity.fields.iter().find(|field| field.ident == part.field).map(Field::local)
 }
 
 /// `PartFormat { … }` of the part at an index.
@@ -87,7 +89,8 @@ fn reader(entity: &Entity<'_>) -> TokenStream {
         let (ident, ty) = (&f.ident, &f.ty);
         quote!(pub #ident: #ty)
     });
-    let idents: Vec<_> = fields.iter().map(|f| &f.ident).collect();
+    let idents = fields.iter().map(|f| &f.ident);
+    let locals = fields.iter().map(|f| f.local());
     let mut seen = Vec::new();
     let partition = reads(entity, &entity.partition, &format_ident!("partition"), &mut seen);
     let row = reads(entity, &entity.row, &format_ident!("row"), &mut seen);
@@ -103,13 +106,13 @@ fn reader(entity: &Entity<'_>) -> TokenStream {
             fn key_fields(__key: &#krate::model::Key) -> #krate::Result<__KeyFields> {
                 #partition
                 #row
-                ::core::result::Result::Ok(__KeyFields { #(#idents),* })
+                ::core::result::Result::Ok(__KeyFields { #(#idents: #locals),* })
             }
         }
     }
 }
 
-/// Statements that read one key into variables named as the fields.
+/// Statements that read one key into the fields' variables.
 fn reads<'e>(
     entity: &'e Entity<'_>,
     template: &'e Template,
@@ -141,13 +144,13 @@ fn read<'e>(
 ) -> TokenStream {
     let (name, format) = (plain(&part.field), format(entity, template, index, part));
     let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
-    let (ident, ty) = (&field.ident, &field.ty);
+    let (local, ty) = (field.local(), &field.ty);
     if seen.contains(&&part.field) {
-        return quote!(__parser.again::<#ty>(#name, #format, &#ident)?;);
+        return quote!(__parser.again::<#ty>(#name, #format, &#local)?;);
     }
     seen.push(&part.field);
     let needed = key_part(&entity.krate, ty);
-    quote!(#needed let #ident = __parser.part::<#ty>(#name, #format)?;)
+    quote!(#needed let #local = __parser.part::<#ty>(#name, #format)?;)
 }
 
 /// `T::key(…)` and `T::partition(…)`.
@@ -194,10 +197,10 @@ fn functions(entity: &Entity<'_>) -> TokenStream {
 }
 
 fn names(fields: &[&Field]) -> Vec<Ident> {
-    fields.iter().map(|f| f.ident.clone()).collect()
+    fields.iter().map(|f| f.local()).collect()
 }
 
-/// Parameters that take what can stand for the fields, and statements that make the fields of them.
+/// Parameters that take what can stand for the fields, and statements that make the fields' variables of them.
 pub(crate) fn arguments(krate: &Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
     let params = fields.iter().map(|f| {
         let (ident, ty) = (&f.ident, f.value_type());
@@ -205,9 +208,9 @@ pub(crate) fn arguments(krate: &Path, fields: &[&Field]) -> (TokenStream, TokenS
         quote!(#ident: impl #operand)
     });
     let values = fields.iter().map(|f| {
-        let (ident, ty) = (&f.ident, f.value_type());
+        let (ident, local, ty) = (&f.ident, f.local(), f.value_type());
         let operand = operand(krate, ty);
-        quote!(let #ident: #ty = #operand::into_operand(#ident);)
+        quote!(let #local: #ty = #operand::into_operand(#ident);)
     });
     (quote!(#(#params),*), quote!(#(#values)*))
 }

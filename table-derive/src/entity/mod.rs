@@ -59,6 +59,7 @@ fn expand(entity: &Entity<'_>) -> TokenStream {
         #patch
         #prefix
         #lookups
+        #[allow(deprecated)]
         const _: () = {
             #(#inner)*
         };

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Generics, Ident, Path};
 
 use super::model::Entity;
-use crate::fields::{Field, Property, Role, codec_for};
+use crate::fields::{Field, Property, Role, codec_for, var};
 
 /// The name of the patch type.
 pub(super) fn name(entity: &Entity<'_>) -> Ident {
@@ -29,6 +29,7 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
         #[doc = #doc]
         #[doc = ""]
         #[doc = #remark]
+        #[allow(deprecated)]
         #[must_use]
         #vis struct #name #params #where_clause {
             #(#fields,)*
@@ -117,14 +118,18 @@ fn setter(krate: &Path, field: &Field) -> TokenStream {
 
 fn step(krate: &Path, field: &Field) -> TokenStream {
     let (ident, ty, span) = (&field.ident, field.value_type(), field.ty.span());
-    let value = quote!(::core::option::Option::as_ref(&self.#ident));
-    match &field.role {
+    let (encoder, value) = (var("__encoder", ty), var("__value", ty));
+    let write = match &field.role {
         Role::Property(Property { name, codec, encrypt, .. }) => {
             let codec = codec_for(krate, codec, ty);
-            quote_spanned!(span=> __encoder.patch(#name, #value, #encrypt, #codec::write)?;)
+            quote_spanned!(span=> #encoder.patch(#name, #value, #encrypt, #codec::write)?;)
         }
-        _ => quote_spanned!(span=> __encoder.patch_group::<#ty>(#value)?;),
-    }
+        _ => quote_spanned!(span=> #encoder.patch_group::<#ty>(#value)?;),
+    };
+    quote!({
+        let (#encoder, #value) = (&mut __encoder, ::core::option::Option::as_ref(&self.#ident));
+        #write
+    })
 }
 
 /// The generic parameters as a struct declares them.

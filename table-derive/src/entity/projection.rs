@@ -13,6 +13,7 @@ pub(super) fn expand(projection: &Projection<'_>) -> TokenStream {
     let checks = checks(projection);
     let from = from_entity(projection);
     quote! {
+        #[allow(deprecated)]
         const _: () = {
             #checks
             #from

@@ -160,19 +160,19 @@ fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
         }
     }
     let values = all.into_iter().map(|field| {
-        let ident = &field.ident;
+        let (ident, local) = (&field.ident, field.local());
         if is_option(&field.ty) {
             quote! {
-                let ::core::option::Option::Some(#ident) = ::core::option::Option::as_ref(&self.#ident) else {
+                let ::core::option::Option::Some(#local) = ::core::option::Option::as_ref(&self.#ident) else {
                     return ::core::result::Result::Ok(::core::option::Option::None);
                 };
             }
         } else {
-            quote!(let #ident = &self.#ident;)
+            quote!(let #local = &self.#ident;)
         }
     });
     let (partition_writer, row_writer) = (partition_writer(n, index), row_writer(n));
-    let (partition, row) = (partition.iter().map(|f| &f.ident), row.iter().map(|f| &f.ident));
+    let (partition, row) = (partition.iter().map(|f| f.local()), row.iter().map(|f| f.local()));
     let n = Literal::usize_unsuffixed(n);
     quote! {
         #n => {

@@ -9,7 +9,7 @@ use super::expand::partition_writer;
 use super::model::Index;
 use crate::case::Case;
 use crate::entity::{Entity, arguments, key_part, operand, part_format};
-use crate::fields::{Field, is_fixed};
+use crate::fields::{Field, is_fixed, var};
 use crate::template::{Part, Segment, Template, plain};
 
 fn name(entity: &Entity<'_>, index: &Index) -> Ident {
@@ -61,7 +61,7 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let template = index.partition.as_ref().unwrap_or(&entity.partition);
     let fields = entity.key_fields_of(template);
     let (params, values) = arguments(krate, &fields);
-    let idents = fields.iter().map(|f| &f.ident);
+    let locals = fields.iter().map(|f| f.local());
     let writer = partition_writer(n, index);
     let (index_name, display) = (plain(&index.name), index.row.display());
     let literal = index.row.prefix().map(|text| quote!(.literal(#text)));
@@ -80,7 +80,7 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
             #[doc = #doc]
             #vis fn #function(#params) -> #name<#step> {
                 #values
-                let __partition = #writer(#(&#idents),*);
+                let __partition = #writer(#(&#locals),*);
                 #name(
                     #krate::__private::EntriesBuilder::new(#index_name, __partition, #display)
                         #literal #first #is_whole,
@@ -98,7 +98,13 @@ fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
     let Some(Segment::Part(part)) = index.row.segments.get(at) else { return TokenStream::new() };
     let (text, format) = (plain(field), part_format(entity, &index.row, at, part));
     let literal = text_after(&index.row, at);
-    quote!(.part(#text, &#field, #format) #literal)
+    let local = local_of(entity, field);
+    quote!(.part(#text, &#local, #format) #literal)
+}
+
+/// The variable of a field.
+fn local_of(entity: &Entity<'_>, field: &Ident) -> Option<Ident> {
+    entity.fields.iter().find(|f| f.ident == *field).map(Field::local)
 }
 
 /// The literal text after a segment.
@@ -123,9 +129,9 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
         Segment::Literal(text) => quote!(.literal(#text)),
         Segment::Part(Part { shards: Some(count), .. }) => quote!(.shard_at(#count, __shard)?),
         Segment::Part(part) => {
-            let (field, name, format) =
-                (&part.field, plain(&part.field), part_format(entity, template, at, part));
-            quote!(.part(#name, &#field, #format)?)
+            let (local, name, format) =
+                (local_of(entity, &part.field), plain(&part.field), part_format(entity, template, at, part));
+            quote!(.part(#name, &#local, #format)?)
         }
     });
     let function = format_ident!("{}_shards", index_name);
@@ -190,13 +196,15 @@ fn value(
     let literal = text_after(&index.row, at);
     let is_whole = (next == whole(index)).then(|| quote!(.whole()));
     let needed = key_part(krate, ty);
-    let key = quote_spanned!(ty.span()=> self.0.part(#text, &__value, #format));
+    let (entries, given) = (var("__entries", ty), var("__value", ty));
+    let key = quote_spanned!(ty.span()=> #entries.part(#text, #given, #format));
     let doc = format!("Only entries with this `{text}`.");
     quote! {
         #[doc = #doc]
         #vis fn #ident(self, #ident: impl #operand) -> #name<#next> {
             #needed
             let __value: #ty = #operand::into_operand(#ident);
+            let (#entries, #given) = (self.0, &__value);
             #name(#key #literal #is_whole)
         }
     }

@@ -33,6 +33,7 @@ fn expand(value: &Value<'_>) -> TokenStream {
     });
     quote! {
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #impl_generics #krate::model::KeyPart for #name #ty_generics #where_clause {
             #items
         }

@@ -25,6 +25,7 @@ fn expand(value: &Value<'_>) -> TokenStream {
     };
     quote! {
         #[automatically_derived]
+        #[allow(deprecated)]
         impl #impl_generics #krate::typed::Property for #name #ty_generics #where_clause {
             #items
         }

@@ -32,15 +32,10 @@ impl IndexedEntities {
     /// # Errors
     /// As for [`references`](Self::references).
     pub async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
-        self.list_within(index, key, usize::MAX).await
-    }
-
-    /// The first so many entities of a list.
-    pub(super) async fn list_within(&self, index: &str, key: &Key, limit: usize) -> Result<Vec<Entity>> {
         let index = self.list_index(index).await?;
         let at = self.location(index, key);
         let keys = self.keys_in(index, &at).await?;
-        self.follow(index, &at, keys, limit).await
+        Ok(self.follow(index, &at, keys, usize::MAX).await?.0)
     }
 
     /// The same, with one range query for the entities instead of a request for each: from the first of the
@@ -114,23 +109,24 @@ impl IndexedEntities {
     }
 
     /// Reads entities of a list until there are so many, and no more than may be wanted: more only for those
-    /// that have left the list.
+    /// that have left the list. The last reference that was followed, if there are more.
     pub(super) async fn follow(
         &self,
         index: &Index,
         at: &Location,
         keys: Vec<Key>,
         limit: usize,
-    ) -> Result<Vec<Entity>> {
-        let (mut found, mut keys) = (Vec::new(), keys.into_iter());
+    ) -> Result<(Vec<Entity>, Option<Key>)> {
+        let (mut found, mut last, mut keys) = (Vec::new(), None, keys.into_iter());
         while found.len() < limit {
             let next: Vec<_> = keys.by_ref().take(limit - found.len()).collect();
             if next.is_empty() {
                 break;
             }
+            last = next.last().cloned();
             found.extend(self.follow_all(index, at, next).await?);
         }
-        Ok(found)
+        Ok((found, last.filter(|_| keys.len() > 0)))
     }
 
     /// Reads entities of a list and keeps those that are still to be in it.
@@ -160,7 +156,7 @@ impl IndexedEntities {
         }
     }
 
-    async fn list_index(&self, name: &str) -> Result<&Index> {
+    pub(super) async fn list_index(&self, name: &str) -> Result<&Index> {
         let index = self.readable(name).await?;
         let shape = index.shape();
         let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a list"));

@@ -68,11 +68,10 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
         of_entities(index)?;
-        let page = self.read_rows(index, query, from).await?;
         if index.shape().is_list() {
-            let items = self.follow_lists(index, page.items, limit).await?;
-            return Ok(Page { items, continuation: page.continuation });
+            return self.page_of_lists(index, query, from, limit).await;
         }
+        let page = self.read_rows(index, query, from).await?;
         let (mut items, mut rows) = (Vec::new(), page.items.into_iter());
         while items.len() < limit {
             let next: Vec<_> = rows.by_ref().take(limit - items.len()).collect();

@@ -78,6 +78,7 @@ mod entry;
 mod fan_out;
 mod held;
 mod indexed;
+mod list_pages;
 mod lists;
 mod lookup;
 mod open;

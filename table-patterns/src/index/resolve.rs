@@ -116,25 +116,6 @@ impl IndexedEntities {
         let resolved = resolved.buffered(self.at_once());
         resolved.try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
-
-    /// The entities of lists, list by list, until there are so many.
-    pub(super) async fn follow_lists(
-        &self,
-        index: &Index,
-        rows: Vec<Entity>,
-        limit: usize,
-    ) -> Result<Vec<Entity>> {
-        let mut all = Vec::new();
-        for row in rows.into_iter().filter(|row| !row.key().is_system()) {
-            if all.len() >= limit {
-                break;
-            }
-            let at = self.location(index, row.key());
-            let keys = self.keys_of(index, &at, &row).await?;
-            all.extend(self.follow(index, &at, keys, limit - all.len()).await?);
-        }
-        Ok(all)
-    }
 }
 
 /// The entity as its entry shows it: without an ETag, since it is a copy.

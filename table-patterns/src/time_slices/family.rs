@@ -14,6 +14,9 @@ use super::{Slice, SliceQuery, Slicing};
 /// Requests in flight unless told otherwise.
 const CONCURRENCY: usize = 8;
 
+/// Times that a write makes a table which others drop before the row is in it.
+const ATTEMPTS: u32 = 10;
+
 /// What an insert does while the name of its slice is still being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
@@ -180,30 +183,44 @@ impl<T: TableEntity> TimeSlices<T> {
     /// and makes one.
     ///
     /// # Errors
-    /// Entity already exists; the store's; the name is still being deleted.
+    /// Entity already exists; the store's; the name is still being deleted, or was dropped ten times as soon as it was made.
     pub async fn insert(&self, entity: &T) -> Result<Written> {
-        self.write(entity, async |table: Table<T>| table.insert(entity).await).await
+        self.write(entity, Verb::Insert).await
     }
 
     /// Writes an entity to the slice of its time, whatever was there. One request, as for [`insert`](Self::insert).
     ///
     /// # Errors
-    /// The store's; the name is still being deleted.
+    /// The store's; the name is still being deleted, or was dropped as for [`insert`](Self::insert).
     pub async fn insert_or_replace(&self, entity: &T) -> Result<Written> {
-        self.write(entity, async |table: Table<T>| table.insert_or_replace(entity).await).await
+        self.write(entity, Verb::InsertOrReplace).await
     }
 
-    /// Writes to a table that may have been dropped since it was made: then makes it again.
-    async fn write(&self, entity: &T, write: impl AsyncFn(Table<T>) -> Result<Written>) -> Result<Written> {
+    /// Writes to a table that may have been dropped since it was made: then makes it again, unless it is dropped as often
+    /// as it is made.
+    async fn write(&self, entity: &T, verb: Verb) -> Result<Written> {
         let at = (self.shared.time)(entity);
-        match write(self.table_for(at).await?).await {
-            Err(error) if is_gone(&error) => {
-                self.forget(&self.shared.slicing.name(at));
-                write(self.table_for(at).await?).await
+        let mut left = ATTEMPTS;
+        loop {
+            let table = self.table_for(at).await?;
+            let written = match verb {
+                Verb::Insert => table.insert(entity).await,
+                Verb::InsertOrReplace => table.insert_or_replace(entity).await,
+            };
+            left -= 1;
+            match written {
+                Err(error) if is_gone(&error) && left > 0 => self.forget(&self.shared.slicing.name(at)),
+                written => return written,
             }
-            written => written,
         }
     }
+}
+
+/// A write of one entity to a slice.
+#[derive(Clone, Copy)]
+enum Verb {
+    Insert,
+    InsertOrReplace,
 }
 
 impl<T> Shared<T> {

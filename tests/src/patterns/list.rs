@@ -138,6 +138,7 @@ macro_rules! pattern_tests {
             time_slices {
                 tables_are_made_when_needed
                 tables_are_made_once
+                a_slice_is_made_again_as_often_as_it_is_dropped
                 queries_cross_slices_in_order
                 limits_bound_what_is_read
                 slices_are_cut_as_the_program_says

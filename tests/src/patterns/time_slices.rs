@@ -7,7 +7,7 @@ use chrono::{Datelike, Months, NaiveDate, NaiveTime, TimeDelta};
 use futures_util::future::join_all;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
 use table_core::model::Ticks;
-use table_core::store::{OperationKind, TableStore, TableStoreExt};
+use table_core::store::{ErrorKind, OperationKind, TableStore, TableStoreExt};
 use table_core::typed::TableEntity;
 use table_patterns::time_slices::{Every, Keep, Reuse, Slice, Slicing, TimeSlices};
 use uuid::Uuid;
@@ -101,6 +101,29 @@ pub async fn tables_are_made_once(harness: &Harness) {
     assert_eq!(meter.snapshot().of_kind(OperationKind::CreateTable), 2);
     assert_eq!(meter.total(), 44);
     assert_eq!(logins.query().all().await.expect("logins").len(), 40);
+}
+
+/// An insert that races drops makes the table again, boundedly.
+pub async fn a_slice_is_made_again_as_often_as_it_is_dropped(harness: &Harness) {
+    let (logins, faults) = faulty(harness, &family(harness));
+    // A task: the future is `Send`.
+    let insert = |user: &'static str| {
+        let logins = logins.clone();
+        tokio::spawn(async move { logins.insert(&login(user, "01-01T08:00")).await })
+    };
+    let dropped = |times: usize| {
+        let lost = [None, None, Some(Fault::TableBeingDeleted)];
+        faults.script(std::iter::repeat_n(lost, times).flatten());
+    };
+    dropped(9);
+    insert("ken").await.expect("a task").expect("the tenth table");
+    faults.script([Some(Fault::TableBeingDeleted)]);
+    dropped(8);
+    insert("ann").await.expect("a task").expect("the tenth table");
+    faults.script([Some(Fault::TableBeingDeleted)]);
+    dropped(9);
+    let error = insert("sue").await.expect("a task").expect_err("as often as it is tried");
+    assert!(matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }), "{error}");
 }
 
 /// Slices come in the order of time, either way; a period is exact.

@@ -200,7 +200,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// Returns at most this many.
     ///
     /// They are the first by key, unless the store does not sort: see
-    /// [`require_order`](Self::require_order).
+    /// [`require_order`](Self::require_order). It bounds a [`page`](Self::page), which goes on.
     pub fn limit(mut self, limit: usize) -> Self {
         self.options.limit = Some(limit);
         self

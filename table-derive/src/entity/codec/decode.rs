@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 
 use super::{in_order, property};
 use crate::entity::model::Entity;
-use crate::fields::{Field, Role, codec_for};
+use crate::fields::{Field, Role, codec_for, var};
 
 pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
@@ -83,10 +83,17 @@ fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
     };
     let set = entity.fields.iter().filter_map(|f| {
         let (ident, span) = (&f.ident, f.ty.span());
+        let (new, given) = (var("__new", &f.ty), var("__given", &f.ty));
         match f.role {
-            Role::ETag => Some(quote_spanned!(span=> __new.#ident = __etag;)),
-            Role::Timestamp => Some(quote_spanned!(span=>
-                __new.#ident = ::core::option::Option::map(__timestamp, ::core::convert::From::from);)),
+            Role::ETag => {
+                let set = quote_spanned!(span=> #new.#ident = #given;);
+                Some(quote!({ let (#new, #given) = (&mut *__new, __etag); #set }))
+            }
+            Role::Timestamp => {
+                let set = quote_spanned!(span=>
+                    #new.#ident = ::core::option::Option::map(#given, ::core::convert::From::from););
+                Some(quote!({ let (#new, #given) = (&mut *__new, __timestamp); #set }))
+            }
             _ => None,
         }
     });
@@ -108,15 +115,16 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
     let groups = quote!(&[#(<#groups as #krate::typed::PropertyGroup>::PROPERTIES),*]);
     let decode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
+        let (entity, slots) = (var("__entity", ty), var("__slots", ty));
         let value = match &field.role {
             Role::Key => quote!(__key.#ident),
-            Role::ETag => quote_spanned!(span=> __entity.etag().cloned()),
+            Role::ETag => quote_spanned!(span=> #entity.etag().cloned()),
             Role::Timestamp => quote_spanned!(span=>
-                ::core::option::Option::map(__entity.timestamp(), ::core::convert::From::from)),
+                ::core::option::Option::map(#entity.timestamp(), ::core::convert::From::from)),
             Role::Skip(default) => quote!(#default()),
-            Role::Rest => quote_spanned!(span=> __slots.rest(#groups)),
+            Role::Rest => quote_spanned!(span=> #slots.rest(#groups)),
             Role::Flatten => quote_spanned!(span=>
-                <#ty as #krate::typed::PropertyGroup>::read(&__entity, __slots.owner())?),
+                <#ty as #krate::typed::PropertyGroup>::read(#entity, #slots.owner())?),
             Role::Property(property) => {
                 let (codec, encrypt, i) =
                     (&property.codec, property.encrypt, Literal::usize_unsuffixed(place));
@@ -124,15 +132,19 @@ pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec
                 let codec = codec_for(krate, codec, ty);
                 match &property.default {
                     None => quote_spanned! {span=>
-                        __slots.get::<#ty, #encrypt>(#i, #codec::TYPE, #codec::read, #codec::missing)?
+                        #slots.get::<#ty, #encrypt>(#i, #codec::TYPE, #codec::read, #codec::missing)?
                     },
                     Some(default) => {
-                        quote_spanned!(span=> __slots.get_or::<#ty, #encrypt>(#i, #codec::read, #default)?)
+                        quote_spanned!(span=> #slots.get_or::<#ty, #encrypt>(#i, #codec::read, #default)?)
                     }
                 }
             }
         };
-        quote!(#ident: #value)
+        match field.role {
+            Role::Key | Role::Skip(_) => quote!(#ident: #value),
+            Role::ETag | Role::Timestamp => quote!(#ident: { let #entity = &__entity; #value }),
+            _ => quote!(#ident: { let (#entity, #slots) = (&__entity, &__slots); #value }),
+        }
     };
     fields.iter().map(decode).collect()
 }

@@ -9,7 +9,7 @@ use super::schema::schema;
 use super::{names, property};
 use crate::entity::model::Entity;
 use crate::entity::patch;
-use crate::fields::{Field, Role, codec_for};
+use crate::fields::{Field, Role, codec_for, var};
 
 pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
@@ -24,8 +24,9 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     let etag = entity.fields.iter().find(|f| matches!(f.role, Role::ETag)).map_or_else(
         || quote!(::core::option::Option::None),
         |f| {
-            let ident = &f.ident;
-            quote_spanned!(f.ty.span()=> ::core::option::Option::as_ref(&self.#ident))
+            let (ident, this) = (&f.ident, var("__this", &f.ty));
+            let etag = quote_spanned!(f.ty.span()=> ::core::option::Option::as_ref(&#this.#ident));
+            quote!({ let #this = self; #etag })
         },
     );
     quote! {
@@ -44,7 +45,10 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
             fn to_entity(&self) -> #krate::Result<#krate::model::Entity> {
                 let __key = self.entity_key()?.into_key();
                 let mut __encoder = #krate::__private::Encoder::new(#rust_name, #capacity);
-                #(#steps)*
+                {
+                    let __encoder = &mut __encoder;
+                    #(#steps)*
+                }
                 ::core::result::Result::Ok(__encoder.finish_entity(__key))
             }
 
@@ -65,9 +69,10 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
         quote!(__encoder.version(#version);)
     });
     let rest = entity.fields.iter().find(|f| matches!(f.role, Role::Rest)).map(|f| {
-        let ident = &f.ident;
-        quote_spanned!(f.ty.span()=>
-            __encoder.rest(&self.#ident, <Self as #krate::typed::TableEntity>::SCHEMA.properties)?;)
+        let (ident, encoder, rest) = (&f.ident, var("__encoder", &f.ty), var("__rest", &f.ty));
+        let write = quote_spanned!(f.ty.span()=>
+            #encoder.rest(#rest, <Self as #krate::typed::TableEntity>::SCHEMA.properties)?;);
+        quote!({ let (#encoder, #rest) = (&mut *__encoder, &self.#ident); #write })
     });
     discriminator.into_iter().chain(version).chain(encode_fields(krate, &entity.fields)).chain(rest).collect()
 }
@@ -76,15 +81,17 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
 pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     let encode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());
-        Some(match &field.role {
+        let (encoder, value) = (var("__encoder", ty), var("__value", ty));
+        let write = match &field.role {
             Role::Property(property) => {
                 let (codec, name, encrypt) = (&property.codec, &property.name, property.encrypt);
                 let codec = codec_for(krate, codec, ty);
-                quote_spanned!(span=> __encoder.field(#name, &self.#ident, #encrypt, #codec::write)?;)
+                quote_spanned!(span=> #encoder.field(#name, #value, #encrypt, #codec::write)?;)
             }
-            Role::Flatten => quote_spanned!(span=> __encoder.group(&self.#ident)?;),
+            Role::Flatten => quote_spanned!(span=> #encoder.group(#value)?;),
             _ => return None,
-        })
+        };
+        Some(quote!({ let (#encoder, #value) = (&mut *__encoder, &self.#ident); #write }))
     };
     fields.iter().filter_map(encode).collect()
 }

@@ -1,7 +1,7 @@
 use table_core::typed::{EntityResolver, PropertyGroup, TableEntity};
 
 #[derive(TableEntity)]
-#[entity(type = "Employee", version = 2)]
+#[entity(type = "Employee")]
 struct Employee {
     #[partition_key]
     department: String,

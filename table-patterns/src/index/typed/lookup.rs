@@ -92,7 +92,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     }
 
     /// Returns at most this many: the first in the order of the entries. Of a list no
-    /// more references are followed. A page that reaches the limit is the last. A store that does not sort refuses
+    /// more references are followed. It bounds a [`page`](Self::page), which goes on. A store that does not sort refuses
     /// it, unless [`sorted_on_client`](Self::sorted_on_client).
     pub const fn limit(mut self, entities: usize) -> Self {
         self.limit = Some(entities);
@@ -117,9 +117,18 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// One page, from the start or from where another ended. Entities that no longer have their entry are
     /// left out, so that a page may be short, and even empty.
     ///
+    /// A [`limit`](Self::limit) and [`page_size`](Self::page_size) bound the page; the continuation goes on behind it, also
+    /// within a list. It needs the same lookup, but for the two.
+    ///
     /// # Errors
-    /// A key part cannot be encoded; the index is not readable; the storage's.
+    /// A key part cannot be encoded; the index is not readable; the storage's; the continuation is another lookup's. With a
+    /// limit, an answer that comes in one piece was asked for: one that is sorted on the client.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
+        if self.limit.is_some() && self.sorts && !self.table.entities.is_sorted() {
+            return Err(Error::invalid_request(
+                "a page of a lookup that is sorted on the client and has a limit: use `stream`",
+            ));
+        }
         self.page_of(from, self.limit).await
     }
 
@@ -141,7 +150,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
             let Some((from, left)) = at else { return Ok::<_, Error>(None) };
             let page = self.page_of(from.as_ref(), left).await?;
             let left = left.map(|left| left - page.items.len());
-            let next = page.continuation.map(|from| (Some(from), left));
+            let next = page.continuation.filter(|_| left != Some(0)).map(|from| (Some(from), left));
             Ok(Some((stream::iter(page.items.into_iter().map(Ok)), next)))
         });
         pages.try_flatten()
@@ -195,11 +204,12 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         }
         let reading = reading::<T, R>(entries.index(), self.trust);
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
-        let mut page = self.table.read(&entries, reading, &query, from, limit).await?;
-        if page.items.len() >= limit {
-            page.items.truncate(limit);
-            page.continuation = None;
+        if limit == 0 {
+            return Ok(Page { items: Vec::new(), continuation: None });
         }
+        let mut page = self.table.read(&entries, reading, &query, from, limit).await?;
+        // Only what is sorted on the client is more than was asked for, and comes in one piece.
+        page.items.truncate(limit);
         page.try_map(|entity| R::decode(Followed(entity)))
     }
 

@@ -83,8 +83,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         }
         let index = entries.index();
         if let Some(list) = list_of(entries)? {
-            let items = self.entities.list_within(index, &list, limit).await?;
-            return Ok(Page { items, continuation: None });
+            return self.entities.page_of_list(index, &list, query, from, limit).await;
         }
         match reading {
             Reading::Held => self.entities.page_held(index, query, from).await,

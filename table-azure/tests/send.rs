@@ -1,0 +1,39 @@
+//! Every public future is `Send`: this compiles, and nothing of it but the list of names is run.
+
+#![allow(dead_code, clippy::let_unit_value)]
+
+#[path = "../../tests/support/public_async.rs"]
+mod public_async;
+
+use table_azure::AzureTableStore;
+#[cfg(feature = "queue")]
+use table_azure::queue::AzureWorkQueue;
+use table_azure::service::ServiceProperties;
+
+fn service(store: &AzureTableStore) {
+    send(store.stored_policies(any()));
+    send(store.set_stored_policies(any(), any()));
+    send(store.geo_replication());
+    send(store.service_properties());
+    send(store.set_service_properties(any::<&ServiceProperties>()));
+}
+
+#[cfg(feature = "queue")]
+fn queues(queue: &AzureWorkQueue) {
+    send(queue.create_if_missing());
+    send(queue.delete_queue());
+}
+
+fn send<F: Future + Send>(_: F) {}
+
+/// A value that is never made.
+fn any<T>() -> T {
+    std::process::abort()
+}
+
+#[test]
+fn every_public_async_function_is_called_here() {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let missing = public_async::missing(sources, include_str!("send.rs"));
+    assert!(missing.is_empty(), "add calls of {missing:?}");
+}

@@ -1,0 +1,72 @@
+//! Every public future is `Send`: this compiles, and nothing of it but the list of names is run.
+
+#![allow(dead_code, clippy::let_unit_value)]
+
+#[path = "../../tests/support/public_async.rs"]
+mod public_async;
+
+use table_core::adapter::{Faulty, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::{ETag, IfMatch};
+use table_core::typed::{EntityKey, Table, TableEntity, TableGroup, TableQuery};
+
+#[derive(TableEntity)]
+struct Row {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    value: Option<i32>,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+type Key = EntityKey<Row>;
+
+fn tables(table: &Table<Row>) {
+    send(table.create_if_missing());
+    send(table.delete_table_if_exists());
+    send(table.get(any::<Key>()));
+    send(table.get_existing(any::<Key>()));
+    send(table.get_versioned(any::<Key>()));
+    send(table.get_as::<Row>(any::<Key>()));
+    send(table.get_many(any::<Vec<Key>>()));
+    send(table.insert(any()));
+    send(table.insert_or_replace(any()));
+    send(table.insert_or_merge(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.merge(any::<Key>(), any(), any::<IfMatch>()));
+    send(table.update(any::<Key>(), |_: &mut Row| Ok(())));
+    send(table.delete(any::<Key>(), any::<IfMatch>()));
+    send(table.delete_entity(any()));
+    send(table.delete_if_exists(any::<Key>()));
+    send(table.upgrade_all());
+}
+
+fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
+    send(query.all());
+    send(query.first());
+    send(query.count());
+    send(query.page(any()));
+    send(group.commit());
+}
+
+fn adapters(faulty: &Faulty<MemoryStore>, meter: &RequestMeter) {
+    send(faulty.settle());
+    send(meter.measure(std::future::ready(())));
+}
+
+fn send<F: Future + Send>(_: F) {}
+
+/// A value that is never made.
+fn any<T>() -> T {
+    std::process::abort()
+}
+
+#[test]
+fn every_public_async_function_is_called_here() {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let missing = public_async::missing(sources, include_str!("send.rs"));
+    assert!(missing.is_empty(), "add calls of {missing:?}");
+}

@@ -1,0 +1,275 @@
+//! Every public future is `Send`: this compiles, and nothing of it but the list of names is run.
+
+#![allow(dead_code, clippy::let_unit_value)]
+
+#[path = "../../tests/support/public_async.rs"]
+mod public_async;
+
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Ticks};
+use table_core::prelude::*;
+use table_core::store::Result;
+use table_core::typed::{LargeField, OneEntry, PartitionOf, TableQuery};
+use table_patterns::bulk::{self, BulkWriter, CopyJob};
+use table_patterns::compound::Compound;
+use table_patterns::eventual::Coordinator;
+use table_patterns::heterogeneous::{self, Resolver};
+use table_patterns::index::{
+    IndexBuild, IndexOptions, IndexedEntities, IndexedGroup, IndexedTable, InsertSummary, Lookup, Stored,
+    StoredQuery,
+};
+use table_patterns::journal::{Journal, Recovery};
+use table_patterns::large::{LargeRewrite, LargeTable};
+use table_patterns::log_blobs::LogWriter;
+use table_patterns::log_tail::LogTail;
+use table_patterns::queue::TableQueue;
+use table_patterns::relationship::{JoinCache, Link, Relation};
+use table_patterns::series::{DataSeries, Days};
+use table_patterns::spread::{SpreadRow, SpreadTable};
+use table_patterns::time_slices::{SliceQuery, TimeSlices};
+use table_patterns::wide::{Wide, WideEntities, WideTable};
+
+#[derive(Clone, Debug, TableEntity)]
+#[entity(type = "Row")]
+#[index(value, row_key = "value_{value}_{r}")]
+struct Row {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    value: Option<i32>,
+}
+
+#[derive(Clone, Debug, TableEntity)]
+struct Plain {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+}
+
+type RowKey = EntityKey<Row>;
+type PlainKey = EntityKey<Plain>;
+
+fn bulk_work(writer: &BulkWriter, job: &CopyJob) {
+    send(writer.write(any::<BoxStream<'static, Result<(TableName, Operation)>>>()));
+    send(job.run());
+    send(job.verify());
+    send(bulk::compare_tables(any(), any()));
+    send(bulk::delete_partition(any(), any(), any(), any()));
+    send(bulk::delete_where(any(), any(), any(), any(), any()));
+}
+
+fn coordinators(coordinator: &Coordinator) {
+    send(Coordinator::open(any(), any(), any(), any()));
+    send(coordinator.submit(any(), any()));
+    send(coordinator.status(any()));
+    send(coordinator.wait(any(), any()));
+    send(coordinator.run_once(any()));
+    send(coordinator.run(any(), any(), std::future::pending()));
+    send(coordinator.poison(any()));
+    send(coordinator.requeue(any()));
+    send(coordinator.discard(any()));
+    send(coordinator.sweep(any()));
+}
+
+fn journals(journal: &Journal, recovery: &Recovery<'_>) {
+    send(journal.write(any(), any()));
+    send(journal.recover(any(), any()));
+    send(journal.sweep(any(), any()));
+    send(recovery.run_once(any()));
+    send(recovery.run(any(), any(), std::future::pending()));
+    send(recovery.poison(any()));
+    send(recovery.requeue(any()));
+}
+
+fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
+    send(IndexedEntities::open(any(), any(), any(), any()));
+    send(IndexedEntities::open_to_read(any(), any(), any(), any()));
+    send(IndexedEntities::drop_outdated(any(), any(), any(), any()));
+    send(entities.refresh());
+    send(entities.get(any()));
+    send(entities.get_existing(any()));
+    send(entities.find(any(), any(), any()));
+    send(entities.page(any(), any(), any(), any()));
+    send(entities.all(any(), any(), any()));
+    send(entities.all_merged(any(), any(), any(), any()));
+    send(entities.references(any(), any()));
+    send(entities.list(any(), any()));
+    send(entities.list_by_range(any(), any()));
+    send(entities.summary(any(), any()));
+    send(entities.summaries(any(), any()));
+    send(entities.collect_blobs(any()));
+    send(entities.write(any()));
+    send(entities.insert(any()));
+    send(entities.replace(any(), any()));
+    send(entities.delete(any()));
+    send(entities.upsert(any()));
+    send(entities.modify(any(), |_: Option<&Entity>| Ok(None)));
+    send(entities.scrub(any(), any()));
+    send(entities.scrub_page(any(), any(), any(), any()));
+    send(entities.drop_index(any()));
+    send(entities.rebuild(any()));
+    send(build.run());
+    send(InsertSummary::of(futures_util::stream::empty()));
+}
+
+fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
+    send(IndexedTable::<Row>::open(any::<MemoryStore>(), any::<TableName>(), any::<IndexOptions>()));
+    send(IndexedTable::<Row>::open_with(any::<MemoryStore>(), any::<TableName>(), any(), any()));
+    send(IndexedTable::<Row>::open_to_read(any::<MemoryStore>(), any::<TableName>(), any(), any()));
+    send(IndexedTable::<Row>::drop_outdated(any::<MemoryStore>(), any::<TableName>(), any(), any()));
+    send(table.get(any::<RowKey>()));
+    send(table.get_existing(any::<RowKey>()));
+    send(table.insert(any()));
+    send(table.insert_group(any()));
+    send(table.upsert(any()));
+    send(table.replace(any(), any()));
+    send(table.edit(any::<&mut Stored<Row>>(), |_: &mut Row| Ok(())));
+    send(table.update(any::<RowKey>(), |_: &mut Row| Ok(())));
+    send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
+    send(table.delete(any::<RowKey>()));
+    send(table.delete_entity(any()));
+    send(group.commit());
+}
+
+fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, stored: &StoredQuery<Row>) {
+    send(lookup.page(any()));
+    send(lookup.all());
+    send(lookup.first());
+    send(lookup.count());
+    send(one.get());
+    send(stored.page(any()));
+    send(stored.all());
+    send(stored.first());
+}
+
+fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
+    send(table.create_if_missing());
+    send(table.delete_table());
+    send(table.get(any::<PlainKey>()));
+    send(table.get_existing(any::<PlainKey>()));
+    send(table.insert(any()));
+    send(table.insert_or_replace(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
+    send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
+    send(table.delete_if_exists(any::<PlainKey>()));
+    let content = any::<BoxStream<'static, Result<bytes::Bytes>>>();
+    send(table.put_stream(any::<PlainKey>(), any::<LargeField<Plain>>(), content, any::<IfMatch>()));
+    send(table.read_stream(any::<PlainKey>(), any::<LargeField<Plain>>()));
+    send(table.collect(any(), any()));
+    send(table.scrub());
+    send(rewrite.step());
+    send(rewrite.run());
+}
+
+fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
+    send(entities.create_if_missing());
+    send(entities.get(any()));
+    send(entities.insert(any()));
+    send(entities.replace(any::<&Wide<Entity>>(), any()));
+    send(entities.set(any(), any(), any::<i32>()));
+    send(entities.put(any()));
+    send(entities.update(any(), |_| Ok(())));
+    send(entities.delete(any::<&Wide<Entity>>()));
+    send(entities.remove(any()));
+    send(table.create_if_missing());
+    send(table.get(any::<PlainKey>()));
+    send(table.insert(any()));
+    send(table.replace(any(), any()));
+    send(table.put(any()));
+    send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
+    send(table.delete(any()));
+    send(table.remove(any::<PlainKey>()));
+}
+
+fn spread_tables(table: &SpreadTable<Plain>) {
+    send(table.create_if_missing());
+    send(table.get(any::<PlainKey>()));
+    send(table.get_existing(any::<PlainKey>()));
+    send(table.insert(any()));
+    send(table.insert_or_replace(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
+    send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
+    send(table.first(any::<PartitionOf<Plain>>(), any(), |rows: TableQuery<SpreadRow<Plain>>| rows));
+    send(table.migrate());
+}
+
+fn slices(slices: &TimeSlices<Plain>, counted: SliceQuery<Plain>, read: SliceQuery<Plain>) {
+    send(slices.insert(any()));
+    send(slices.insert_or_replace(any()));
+    send(slices.get(any(), any::<PlainKey>()));
+    send(slices.table_for(any()));
+    send(slices.slices());
+    send(slices.drop_before(any()));
+    send(slices.expired(any(), any()));
+    send(slices.retain(any(), any()));
+    send(counted.count());
+    send(read.all());
+}
+
+fn series(series: &DataSeries<Days, i64>) {
+    send(series.create_if_missing());
+    send(series.set(any(), any(), any()));
+    send(series.set_many(any(), Vec::new()));
+    send(series.get(any()));
+    send(series.get_slot(any(), any()));
+    send(series.modify(any(), any(), |_| Ok(1)));
+    send(series.add(any(), any(), any()));
+    send(series.clear(any(), any()));
+    send(series.delete(any()));
+}
+
+fn logs(tail: &LogTail<Properties>, writer: &LogWriter, closed: LogWriter) {
+    send(tail.create_if_missing());
+    send(tail.append(any()));
+    send(tail.append_at(any::<Ticks>(), any()));
+    send(tail.append_as(any(), any()));
+    send(tail.latest(any()));
+    send(tail.page(any(), any()));
+    send(tail.get(any()));
+    send(writer.append(any::<&String>()));
+    send(writer.append_fields(any::<&[String]>()));
+    send(writer.flush());
+    send(closed.close());
+}
+
+fn relationships(cache: &JoinCache<Plain>, link: &Link<Plain>, relation: &Relation<Plain, Plain, PlainKey>) {
+    send(cache.get(any::<PlainKey>()));
+    send(cache.join(any::<Vec<u32>>(), |_: &u32| any::<Result<PlainKey>>()));
+    send(cache.load(any()));
+    send(link.follow(any()));
+    send(Link::follow_all(any::<&[Link<Plain>]>(), any()));
+    send(relation.of(any()));
+    send(relation.of_all(any()));
+}
+
+fn others(compound: &Compound<Plain>, resolver: &Resolver<Plain>) {
+    send(compound.all());
+    send(compound.delete());
+    send(resolver.all(any()));
+    send(heterogeneous::modify(any::<&Table<Plain>>(), any(), |_| Ok(Properties::new())));
+    send(TableQueue::open(any::<Arc<dyn TableStore>>(), any(), any()));
+    send(TableQueue::open_with(any::<Arc<dyn TableStore>>(), any(), any(), any()));
+}
+
+fn send<F: Future + Send>(_: F) {}
+
+/// A value that is never made.
+fn any<T>() -> T {
+    std::process::abort()
+}
+
+#[test]
+fn every_public_async_function_is_called_here() {
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let missing = public_async::missing(sources, include_str!("send.rs"));
+    assert!(missing.is_empty(), "add calls of {missing:?}");
+}
