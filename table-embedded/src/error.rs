@@ -1,9 +1,11 @@
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use table_core::model::Key;
 use table_core::store::{Error, ErrorKind, Outcome};
+
+use crate::file::is_disk_full;
 
 /// What went wrong in this store, beside the semantics.
 #[derive(Debug, thiserror::Error)]
@@ -42,21 +44,31 @@ pub(crate) enum Failure {
     #[error("the row {} is damaged: it is not as it was written; restore a backup", KeyOrUnknown(.0))]
     DamagedRow(Option<Key>),
     #[error("{doing} '{}' failed", .path.display())]
-    Io { doing: &'static str, path: PathBuf, source: std::io::Error },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("the store is closed; open it again")]
     Closed,
     #[error("the writer ended without an answer")]
     Lost,
-    #[error("a write to the file failed; the store is being reopened{1}")]
+    #[error("a write to the file failed; the file is opened anew{1}")]
     Write(#[source] Arc<redb::Error>, Lost),
-    #[error("the engine of the file panicked; the store is being reopened{0}")]
+    #[error("a write to the file failed; reading goes on, and the file is opened anew for writing{1}")]
+    Disk(#[source] Arc<io::Error>, Lost),
+    #[error("the engine of the file panicked; the file is opened anew{0}")]
     Panicked(Lost),
-    #[error("the file is not open after a failed write; reopening is tried again")]
+    #[error(
+        "nothing can be written since a write to the file failed ({reason}); the file is opened anew later"
+    )]
+    Refused { reason: String, disk_full: bool },
+    #[error("the file is not open after a failure; opening it is tried again")]
     NotOpen,
     #[error("reading the file failed")]
     Read(#[source] redb::Error),
-    #[error("a page of the file is damaged: it has impossible contents; restore a backup")]
+    #[error("a page of the file is damaged, or the disk cannot read it; restore a backup")]
     DamagedPage,
+    #[error(
+        "'{}' may differ from what is on the disk, since a sync of it failed; open it for writing once", .0.display()
+    )]
+    Unsynced(PathBuf),
     #[error("the backup was interrupted, because the store was closed or had to be reopened; start it again")]
     Interrupted,
     #[error("a failed write made the store unusable, and reopening it failed, which is tried again: {0}")]
@@ -64,7 +76,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { doing, path, source }
     }
@@ -75,6 +87,16 @@ impl Failure {
 
     pub(crate) fn write(error: impl Into<redb::Error>) -> Self {
         Self::Write(Arc::new(error.into()), Lost::default())
+    }
+
+    pub(crate) fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Refused { disk_full, .. } => *disk_full,
+            Self::Io { source, .. } => is_disk_full(source),
+            Self::Disk(source, _) => is_disk_full(source),
+            Self::Write(source, _) => matches!(&**source, redb::Error::Io(source) if is_disk_full(source)),
+            _ => false,
+        }
     }
 
     /// The error of an operation that may have reached the disk.
@@ -88,20 +110,18 @@ impl From<Failure> for Error {
         if matches!(failure, Failure::NoPath) {
             return Self::invalid_request(failure.to_string());
         }
-        let error = Self::new(ErrorKind::Storage(failure.to_string()));
+        let text = failure.to_string();
+        let kind =
+            if failure.is_disk_full() { ErrorKind::StorageFull(text) } else { ErrorKind::Storage(text) };
+        let error = Self::new(kind);
         match failure {
             Failure::Io { source, .. } => error.with_source(source),
             Failure::Write(source, _) => error.with_source(source),
+            Failure::Disk(source, _) => error.with_source(source),
             Failure::Read(source) => error.with_source(source),
             _ => error,
         }
     }
-}
-
-/// Whether the disk failed: the engine then refuses all that comes later.
-pub(crate) fn is_of_the_disk(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<redb::Error>());
-    matches!(source, Some(redb::Error::Io(_) | redb::Error::PreviousIo))
 }
 
 /// How many writes that were acknowledged with relaxed durability go with a failed one.

@@ -89,8 +89,9 @@ impl Shared {
         !matches!(*self.read(), State::Open(_))
     }
 
-    /// Gives readers the state as it is now until the next commit is [published](Self::publish): what one that
-    /// changes the catalog makes of the rows, only the new catalog can tell.
+    /// Gives readers the state as it is now until the next commit is [published](Self::publish): a commit that fails is
+    /// never published, though the engine takes it for done, and what one that changes the catalog makes of the rows, only the
+    /// new catalog can tell.
     pub(crate) fn hold(&self) -> Result<(), Failure> {
         self.try_snapshot().map(drop)
     }

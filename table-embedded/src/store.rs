@@ -12,7 +12,7 @@ use table_core::store::{
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
 
-use crate::error::{self, Failure};
+use crate::error::Failure;
 use crate::file::Directory;
 use crate::guard::guarded;
 use crate::options::{Access, EmbeddedBuilder, FileConfig, Reads};
@@ -106,15 +106,7 @@ impl EmbeddedStore {
     }
 
     async fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        self.noticed(self.inner.shared.snapshot().await.map_err(Error::from))
-    }
-
-    /// After a failure of the disk, reads fail until the file is opened anew.
-    fn noticed<T>(&self, read: Result<T>) -> Result<T> {
-        if read.as_ref().is_err_and(error::is_of_the_disk) {
-            self.inner.queue.check();
-        }
-        read
+        Ok(self.inner.shared.snapshot().await?)
     }
 
     async fn request(&self, request: Request) -> Result<Vec<Written>> {
@@ -182,10 +174,10 @@ impl TableStore for EmbeddedStore {
         consume_budget().await;
         let snapshot = self.snapshot().await?;
         if self.inner.reads == Reads::Inline {
-            return self.noticed(read(|| snapshot.get(table, key, select)));
+            return read(|| snapshot.get(table, key, select));
         }
         let (table, key, select) = (table.clone(), key.clone(), select.cloned());
-        self.noticed(blocking(move || read(|| snapshot.get(&table, &key, select.as_ref()))).await)
+        blocking(move || read(|| snapshot.get(&table, &key, select.as_ref()))).await
     }
 
     async fn query(
@@ -198,12 +190,12 @@ impl TableStore for EmbeddedStore {
         engine::check_query(&PROFILE, query)?;
         if self.inner.reads == Reads::Inline && query.access_path() == AccessPath::Point {
             let snapshot = self.snapshot().await?;
-            return self.noticed(read(|| snapshot.query(&PROFILE, table, query, from)));
+            return read(|| snapshot.query(&PROFILE, table, query, from));
         }
         let snapshot = self.snapshot().await?;
         let (table, query, from) = (table.clone(), query.clone(), from.cloned());
         let page = move || snapshot.query(&PROFILE, &table, &query, from.as_ref());
-        self.noticed(self.inner.readers.run(move || read(page)).await)
+        self.inner.readers.run(move || read(page)).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {

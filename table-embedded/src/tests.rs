@@ -4,6 +4,7 @@
 mod commits;
 mod copies;
 pub(crate) mod disk;
+mod lying;
 mod reclaiming;
 mod upkeep;
 

@@ -102,6 +102,7 @@ pub(super) fn error_name(error: &Error) -> &'static str {
         ErrorKind::ScanRefused { .. } => "scan_refused",
         ErrorKind::Transport(_) => "transport",
         ErrorKind::Storage(_) => "storage",
+        ErrorKind::StorageFull(_) => "storage_full",
         ErrorKind::UniqueViolation { .. } => "unique_violation",
         ErrorKind::KeyCollision { .. } => "key_collision",
         ErrorKind::Service(_) => "service",

@@ -1,6 +1,8 @@
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -8,7 +10,9 @@ use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageBackend};
 
 use super::Contents;
 use super::contents::check_format;
-use super::held::HeldFile;
+use super::page::{Header, PAGE};
+use super::session::{LockMode, Session};
+use super::unsynced::Unsynced;
 use crate::error::{Failure, Lost};
 use crate::guard::guarded;
 use crate::options::{Access, FileConfig};
@@ -27,8 +31,17 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Directory {
     path: PathBuf,
     access: Access,
-    /// `None` where nobody can write: on a medium that is read-only.
-    _lock: Option<File>,
+    /// With the locked file `lock`, if there is one: on a medium that is read-only nobody can write.
+    unsynced: Arc<Unsynced>,
+}
+
+/// The file, opened and found sound. What opening changed is still held in memory: see [`Session::release`].
+pub(crate) struct Opened {
+    pub(crate) database: Database,
+    pub(crate) contents: Contents,
+    pub(crate) session: Session,
+    /// Whether the engine looked at all pages to recover: it would have to again after a crash.
+    pub(crate) scanned: bool,
 }
 
 impl Directory {
@@ -50,7 +63,7 @@ impl Directory {
         if let Some(lock) = &lock {
             wait_for(lock, path, access)?;
         }
-        Ok(Self { path: path.to_owned(), access, _lock: lock })
+        Ok(Self { path: path.to_owned(), access, unsynced: Arc::new(Unsynced::new(lock)) })
     }
 
     /// The file.
@@ -59,7 +72,7 @@ impl Directory {
     }
 
     /// Opens the file, made if it is missing.
-    pub(crate) fn open(&self, config: &FileConfig) -> Result<(Database, Contents), Failure> {
+    pub(crate) fn open(&self, config: &FileConfig, locks: LockMode) -> Result<Opened, Failure> {
         let path = self.file();
         if look_at_file(&path)?.is_none() {
             if self.access != Access::Create {
@@ -69,16 +82,33 @@ impl Directory {
         }
         check_magic(&path)?;
         let file = (config.opener.0)(&path, self.access).map_err(Failure::io("opening", &path))?;
-        let file = HeldFile::new(file, self.access);
-        let opened = guarded(|| open_held(&path, file.clone(), config));
-        let opened = opened.unwrap_or_else(|| Err(damaged(&path, "it has impossible contents")))?;
+        self.trust(&*file)?;
+        let locks = if self.access == Access::Read { LockMode::Skip } else { locks };
+        let session = Session::new(file, Arc::clone(&self.unsynced), locks);
+        let session = session.map_err(Failure::io("reading", &path))?;
+        let opened = guarded(|| open_held(&path, session, config));
+        opened.unwrap_or_else(|| Err(damaged(&path, "it has impossible contents")))
+    }
+
+    /// Sees to it that what is read of the file is what is on the disk.
+    fn trust(&self, file: &dyn StorageBackend) -> Result<(), Failure> {
+        let path = self.file();
         if self.access == Access::Read {
-            return Ok(opened);
+            return if self.unsynced.is_marked() { Err(Failure::Unsynced(path)) } else { Ok(()) };
         }
-        // By itself: to let go of a database while something panics would end the process.
-        let released = guarded(|| file.release()).unwrap_or_else(|| Err(ErrorKind::Other.into()));
-        released.map_err(Failure::io("recovering", &path))?;
-        Ok(opened)
+        self.unsynced
+            .write_again(file)
+            .map_err(Failure::io("writing again what was not synced of", &path))?;
+        let mut header = vec![0; PAGE as usize];
+        let read = file.len().and_then(|len| {
+            header.truncate(len.min(PAGE) as usize);
+            file.read(0, &mut header)
+        });
+        read.map_err(Failure::io("reading", &path))?;
+        if Header::parse(&header).is_none_or(|header| header.unclean) {
+            self.unsynced.set_unclean();
+        }
+        Ok(())
     }
 
     /// Makes a whole file, or none.
@@ -108,8 +138,10 @@ fn make(
     fill: impl FnOnce(&Database) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let file = (config.opener.0)(path, Access::Create).map_err(Failure::io("creating", path))?;
-    let file = HeldFile::new(file, Access::Create);
+    let file = Session::new(file, Arc::new(Unsynced::new(None)), LockMode::Take);
+    let file = file.map_err(Failure::io("creating", path))?;
     file.release().map_err(Failure::io("creating", path))?;
+    file.set_strict(true);
     let mut builder = Builder::new();
     builder.set_cache_size(config.cache_bytes);
     let database = builder.create_with_backend(file).map_err(Failure::write)?;
@@ -157,9 +189,11 @@ fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
     let mut options = OpenOptions::new();
     let lock = if access == Access::Read {
         let existing = options.read(true).open(path);
-        existing.or_else(|_| private(OpenOptions::new().write(true).create(true).truncate(false)).open(path))
+        existing.or_else(|_| {
+            private(OpenOptions::new().read(true).write(true).create(true).truncate(false)).open(path)
+        })
     } else {
-        private(options.write(true).create(true).truncate(false)).open(path)
+        private(options.read(true).write(true).create(true).truncate(false)).open(path)
     };
     match lock {
         Ok(lock) => Ok(Some(lock)),
@@ -210,19 +244,30 @@ fn check_magic(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn open_held(path: &Path, file: HeldFile, config: &FileConfig) -> Result<(Database, Contents), Failure> {
-    let verify = file.len().map_err(Failure::io("reading", path))? <= config.verify_up_to;
+fn open_held(path: &Path, session: Session, config: &FileConfig) -> Result<Opened, Failure> {
+    let verify = session.len().map_err(Failure::io("reading", path))? <= config.verify_up_to;
     let mut builder = Builder::new();
     builder.set_cache_size(config.cache_bytes);
-    builder.set_repair_callback(|session| {
-        tracing::info!(progress = session.progress(), "recovering after a crash");
+    let scanned = Arc::new(AtomicBool::new(false));
+    let (scanning, scans) = (session.clone(), Arc::clone(&scanned));
+    builder.set_repair_callback(move |repair| {
+        scanning.engine_scans();
+        scans.store(true, Ordering::Relaxed);
+        tracing::info!(progress = repair.progress(), "recovering after a crash");
     });
-    let mut database = builder.create_with_backend(file).map_err(|error| unusable(path, error))?;
+    let database = builder.create_with_backend(session.clone());
+    let mut database = database.map_err(|error| unusable(path, error))?;
+    if verify {
+        session.engine_scans();
+    }
     if verify && !database.check_integrity().map_err(|error| unusable(path, error))? {
         return Err(damaged(path, "its checksums do not match"));
     }
     let contents = read_contents(path, &database).map_err(|failure| unreadable(path, failure))?;
-    Ok((database, contents))
+    if !session.check_pages().map_err(Failure::io("reading", path))? {
+        return Err(damaged(path, "a page does not match its checksum"));
+    }
+    Ok(Opened { database, contents, session, scanned: scanned.load(Ordering::Relaxed) })
 }
 
 fn read_contents(path: &Path, database: &Database) -> Result<Contents, Failure> {

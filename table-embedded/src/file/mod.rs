@@ -1,10 +1,16 @@
 //! The directory of a store, its lock, and the file in it: opened without changing it before it is
-//! known to be ours and sound.
+//! known to be ours and sound, and read page by page against its checksums.
 
 mod contents;
 mod directory;
-mod held;
+mod opener;
+mod overlay;
+mod page;
+mod session;
+mod sums;
+mod unsynced;
 
 pub(crate) use contents::Contents;
-pub(crate) use directory::Directory;
-pub(crate) use held::Opener;
+pub(crate) use directory::{Directory, Opened};
+pub(crate) use opener::Opener;
+pub(crate) use session::{LockMode, Session, Unreadable, WriteFailure, is_disk_full};

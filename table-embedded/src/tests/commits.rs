@@ -1,20 +1,19 @@
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use table_core::store::ErrorKind;
+use table_core::store::{Error, ErrorKind, Outcome};
 
 use super::Fixture;
 use super::disk::{SOUND, SYNCS_FAIL, SYNCS_WAIT, WRITES_FAIL, WRITES_PANIC};
 use crate::Durability;
 
-/// Whatever happens to one write, those before are there and those after work.
-async fn survives(fault: u8) {
+/// Whatever happens to one write, those before are there and those after work; the error of the one.
+async fn survives(fault: u8) -> Error {
     let fixture = Fixture::new(Durability::Immediate).await;
     let before = fixture.insert("before").await.unwrap();
 
     fixture.disk.set(fault);
     let error = fixture.insert("during").await.unwrap_err();
-    assert!(error.is_ambiguous(), "{error}");
-    assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
     // The store is reopened while the fault lasts, and again.
     tokio::time::sleep(Duration::from_millis(100)).await;
 
@@ -26,22 +25,27 @@ async fn survives(fault: u8) {
     // Either is right, but it must be decided: a second insert agrees with what is read.
     let during = fixture.exists("during").await.unwrap();
     assert_eq!(fixture.insert("during").await.is_err(), during);
+    assert!(!during || error.is_ambiguous());
     fixture.store.close().await.unwrap();
+    error
 }
 
 #[tokio::test]
 async fn a_failed_sync_is_ambiguous_and_survived() {
-    survives(SYNCS_FAIL).await;
+    let error = survives(SYNCS_FAIL).await;
+    assert!(error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_full_disk_is_ambiguous_and_survived() {
-    survives(WRITES_FAIL).await;
+async fn a_full_disk_is_an_error_of_its_own_and_survived() {
+    let error = survives(WRITES_FAIL).await;
+    assert!(error.is_storage_full() && error.outcome() == Outcome::NotApplied, "{error:?}");
 }
 
 #[tokio::test]
 async fn a_panic_of_the_engine_is_ambiguous_and_survived() {
-    survives(WRITES_PANIC).await;
+    let error = survives(WRITES_PANIC).await;
+    assert!(error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
 }
 
 #[tokio::test]
@@ -56,6 +60,33 @@ async fn while_the_disk_fails_writes_after_the_first_are_known_not_to_be_applied
     fixture.disk.set(SOUND);
     fixture.insert_until_it_works("after").await;
     assert!(!fixture.exists("second").await.unwrap());
+}
+
+/// Without a break, and as of the last commit that was acknowledged.
+#[tokio::test]
+async fn reads_go_on_while_nothing_can_be_written() {
+    for fault in [SYNCS_FAIL, WRITES_FAIL] {
+        let mut fixture = Fixture::with_rows(300).await;
+        fixture.store.close().await.unwrap();
+        // What is read is read from the file.
+        fixture.builder = |builder| builder.cache_bytes(0);
+        fixture.reopen().await;
+        fixture.insert("before").await.unwrap();
+        fixture.disk.set(fault);
+        let opens = fixture.disk.opens.load(Ordering::SeqCst);
+        for n in 0..200 {
+            fixture.insert(&format!("during{n}")).await.unwrap_err();
+            assert!(fixture.exists(&format!("{n:06}")).await.unwrap());
+            assert!(fixture.exists("before").await.unwrap());
+            assert!(!fixture.exists(&format!("during{n}")).await.unwrap());
+        }
+        // Each write failed, but the file was not opened anew each time.
+        let opens = fixture.disk.opens.load(Ordering::SeqCst) - opens;
+        assert!((1..20).contains(&opens), "opened {opens} times");
+        fixture.disk.set(SOUND);
+        fixture.insert_until_it_works("after").await;
+        assert!(fixture.exists("before").await.unwrap() && fixture.exists("000001").await.unwrap());
+    }
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ async fn a_panic_of_the_engine_in_a_copy_harms_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_backup_whose_store_is_reopened_says_that_it_was_interrupted() {
+async fn a_backup_goes_on_while_the_store_cannot_be_written() {
     let fixture = Fixture::with_rows(ROWS).await;
     fixture.copies.set(SYNCS_WAIT);
     let (copied, ()) = tokio::join!(fixture.store.backup(fixture.copy()), async {
@@ -72,12 +72,10 @@ async fn a_backup_whose_store_is_reopened_says_that_it_was_interrupted() {
         fixture.insert("during").await.unwrap_err();
         fixture.copies.set(SOUND);
     });
-    let error = copied.unwrap_err();
-    assert!(error.to_string().contains("was interrupted"), "{error}");
+    copied.unwrap();
+    assert_copied(&fixture).await;
     fixture.disk.set(SOUND);
     fixture.insert_until_it_works("after").await;
-    fixture.store.backup(fixture.copy()).await.unwrap();
-    assert_copied(&fixture).await;
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use super::versions::Versions;
 use crate::catalog::Catalog;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
+use crate::options::Access;
 use crate::store::PROFILE;
 
 /// What the writer keeps in memory of the file, and a transaction changes.
@@ -26,8 +27,12 @@ pub(super) struct Ledger {
     next_table: u64,
 }
 
-impl From<Contents> for Ledger {
-    fn from(Contents { catalog, dropped, next_table, .. }: Contents) -> Self {
+impl Ledger {
+    /// Of a file. Where nothing is written, nothing is reclaimed.
+    pub(super) fn of(Contents { catalog, mut dropped, next_table, .. }: Contents, access: Access) -> Self {
+        if access == Access::Read {
+            dropped.clear();
+        }
         Self { catalog: Arc::new(catalog), dropped, next_table }
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use redb::WriteTransaction;
+use redb::{Database, StorageBackend as _, WriteTransaction};
 use table_core::Result;
 use table_core::store::Written;
 
@@ -9,6 +9,7 @@ use super::batch::{Batch, Ledger};
 use super::failed::{self, Failed};
 use super::queue::Request;
 use super::{FLUSH_AFTER, FLUSH_BYTES, Unflushed, Writer};
+use crate::error::Failure;
 use crate::options::Durability;
 
 pub(super) type Answers = Vec<Result<Vec<Written>>>;
@@ -23,32 +24,67 @@ pub(super) struct Work {
 }
 
 impl Writer {
-    /// Decides the requests in order and commits them; an answer for each. After an error, the file must
-    /// be [reopened](Self::reopen).
+    /// Decides the requests in order and commits them; an answer for each.
     pub(super) fn commit(&mut self, work: Work) -> Result<Answers, Failed> {
-        failed::work(|| self.transact(work))
+        self.usable()?;
+        let done = failed::work(|| self.transact(work));
+        if let Err(failed) = &done {
+            self.fail(failed);
+        }
+        done
     }
 
     fn transact(&mut self, work: Work) -> Result<Answers, Failed> {
-        let database = self.database.clone().ok_or(Failed::NotOpen)?;
+        let database = self.database()?;
         let (started, transactions, bytes) = (Instant::now(), work.requests.len(), work.bytes);
         let reclaims = work.reclaim.is_some();
-        let mut transaction = database.begin_write().map_err(Failed::before)?;
-        let (answers, finished) = self.decide(&transaction, work)?;
+        // What unwinds is caught before the transaction is let go of: it is then rolled back, and the engine is as it was.
+        let mut transaction = failed::before_commit(|| database.begin_write().map_err(Failed::before))?;
+        let (answers, finished) = failed::before_commit(|| self.decide(&transaction, work))?;
         let Some((ledger, must_sync)) = finished else { return Ok(answers) };
         let sync = must_sync || reclaims || self.is_sync_due(bytes);
         let durability = if sync { redb::Durability::Immediate } else { redb::Durability::None };
         transaction.set_durability(durability).map_err(Failed::before)?;
-        transaction.set_quick_repair(reclaims);
-        if !Arc::ptr_eq(&ledger.catalog, &self.ledger.catalog) {
-            self.shared.hold().map_err(Failed::reading)?;
-        }
-        transaction.commit().map_err(Failed::committing)?;
+        let quick = reclaims || sync && self.is_recovery_long();
+        transaction.set_quick_repair(quick);
+        self.end(transaction)?;
         let writes = answers.iter().filter(|answer| answer.is_ok()).count();
         self.committed(ledger, (!sync).then_some((writes, bytes)));
-        self.settled = reclaims;
+        self.settled = quick;
+        if sync {
+            self.broken.succeeded();
+        }
         tracing::debug!(transactions, bytes, sync, elapsed = ?started.elapsed(), "committed");
         Ok(answers)
+    }
+
+    /// The database, if it can be written.
+    pub(super) fn database(&self) -> Result<Arc<Database>, Failed> {
+        if let Some(failure) = self.session.failure() {
+            return Err(Failed::Writing(failure));
+        }
+        let closed = || Failed::Refused { reason: Failure::NotOpen.to_string(), disk_full: false };
+        self.database.clone().ok_or_else(closed)
+    }
+
+    /// Commits. Readers keep the state before until the commit is published, also if it fails: the engine itself takes it for
+    /// done then.
+    pub(super) fn end(&self, transaction: WriteTransaction) -> Result<(), Failed> {
+        self.shared.hold().map_err(Failed::reading)?;
+        if let Some(failure) = self.session.failure() {
+            return Err(Failed::Writing(failure));
+        }
+        let committed = transaction.commit();
+        if let Some(failure) = self.session.failure() {
+            return Err(Failed::Writing(failure));
+        }
+        committed.map_err(Failed::committing)
+    }
+
+    /// Whether recovery would look at more than it may: the commit then makes it short, which costs a second sync and the
+    /// engine's map of the file.
+    fn is_recovery_long(&self) -> bool {
+        self.session.len().is_ok_and(|len| len > self.config.file.scan_up_to)
     }
 
     /// The answers; and, if anything changed, the ledger to keep and whether the commit must be on disk.

@@ -2,6 +2,7 @@
 //! answers all.
 
 mod batch;
+mod broken;
 mod commit;
 mod failed;
 mod packer;
@@ -13,17 +14,20 @@ mod tests;
 mod upkeep;
 mod versions;
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redb::Database;
 
 use self::batch::Ledger;
+use self::broken::Broken;
 use self::queue::Requests;
 use self::reclaim::Reclaiming;
 use self::versions::Versions;
 use crate::error::Failure;
-use crate::file::Directory;
+use crate::file::{Contents, Directory, LockMode, Opened, Session};
+use crate::guard::guarded;
 use crate::options::{Access, Config};
 use crate::shared::Shared;
 
@@ -36,8 +40,12 @@ pub(crate) struct Writer {
     config: Config,
     requests: Requests,
     shared: Arc<Shared>,
-    /// `None` after a failure, until the file could be reopened.
+    /// `None` after a failed compaction, until the file could be opened anew.
     database: Option<Arc<Database>>,
+    session: Session,
+    broken: Broken,
+    /// Until then each request has a commit of its own: a page that one of them needs cannot be read.
+    apart_until: Option<Instant>,
     ledger: Ledger,
     versions: Versions,
     reclaiming: Reclaiming,
@@ -65,19 +73,23 @@ const FLUSH_AFTER: Duration = Duration::from_millis(100);
 const FLUSH_BYTES: usize = 16 << 20;
 /// However long the options say.
 const MOST_LINGERING: Duration = Duration::from_secs(1);
-/// Between attempts to reopen after a failure.
+/// Between attempts to reclaim, after the first failure.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long requests have commits of their own after one met a page that cannot be read.
+const APART: Duration = Duration::from_secs(60);
 
 impl Writer {
     pub(crate) fn open(directory: Directory, config: Config, requests: Requests) -> Result<Self, Failure> {
-        let (database, contents) = directory.open(&config.file)?;
+        let Opened { database, contents, session, scanned } = directory.open(&config.file, LockMode::Take)?;
+        if config.access != Access::Read {
+            // By itself: to let go of a database while something panics would end the process.
+            let released = guarded(|| session.release()).unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
+            released.map_err(Failure::io("recovering", directory.file()))?;
+        }
         let database = Arc::new(database);
         let versions = Versions::after(contents.version_mark);
-        let mut ledger = Ledger::from(contents);
-        if config.access == Access::Read {
-            // Nothing is reclaimed.
-            ledger.dropped.clear();
-        }
+        let settled = !scanned || config.access == Access::Read;
+        let ledger = Ledger::of(contents, config.access);
         let shared = Arc::new(Shared::new(Arc::clone(&database), Arc::clone(&ledger.catalog)));
         Ok(Self {
             directory,
@@ -85,14 +97,25 @@ impl Writer {
             requests,
             shared,
             database: Some(database),
+            session,
+            broken: Broken::default(),
+            apart_until: None,
             ledger,
             versions,
             reclaiming: Reclaiming::default(),
             last_batch: 0,
             last_commit: Instant::now(),
             unflushed: None,
-            settled: true,
+            settled,
         })
+    }
+
+    /// Lets readers and the writer go on with a file.
+    fn serve_from(&mut self, database: Database, contents: Contents) {
+        let database = Arc::new(database);
+        self.ledger = Ledger::of(contents, self.config.access);
+        self.shared.resume(Arc::clone(&database), Arc::clone(&self.ledger.catalog));
+        self.database = Some(database);
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {

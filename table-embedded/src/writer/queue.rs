@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::panicking;
 
@@ -42,8 +41,6 @@ pub(super) enum Message {
     Compact(Reply<()>, OwnedMutexGuard<()>),
     /// Nobody is told anything by a store that is closed already.
     Close(Closing),
-    /// A read failed: the file may have to be opened anew.
-    Check(Arc<AtomicBool>),
 }
 
 /// Who waits for the store to be closed.
@@ -107,15 +104,13 @@ const QUEUE_ROOM: usize = QUEUE_BYTES / ROOM;
 pub(crate) struct Queue {
     messages: Sender<Message>,
     room: Arc<Semaphore>,
-    /// Whether a check is on its way.
-    checking: Arc<AtomicBool>,
 }
 
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
         let room = Arc::new(Semaphore::new(QUEUE_ROOM));
-        (Self { messages, room, checking: Arc::default() }, Requests(receiver))
+        (Self { messages, room }, Requests(receiver))
     }
 
     /// Has a change made. A future that is dropped before the writer begins with the change leaves it undone;
@@ -130,13 +125,6 @@ impl Queue {
     /// Has the file compacted, while the guard keeps others from it.
     pub(crate) async fn compact(&self, alone: OwnedMutexGuard<()>) -> Result<()> {
         self.send(|reply| Message::Compact(reply, alone)).await
-    }
-
-    /// Has the writer see whether the file is still usable. Waits for nothing.
-    pub(crate) fn check(&self) {
-        if !self.checking.swap(true, Ordering::SeqCst) {
-            let _ = self.messages.send(Message::Check(Arc::clone(&self.checking)));
-        }
     }
 
     /// Has the store closed; waits only, if it is being closed, and does nothing if it is closed.

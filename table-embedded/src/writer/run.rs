@@ -1,11 +1,10 @@
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::commit::Work;
-use super::failed;
+use super::failed::{self, Failed};
 use super::queue::{Closing, Job, Message};
-use super::{FLUSH_AFTER, IDLE, MOST_LINGERING, RETRY, Writer};
+use super::{APART, FLUSH_AFTER, IDLE, MOST_LINGERING, Writer};
 use crate::guard::guarded;
 
 impl Writer {
@@ -44,10 +43,6 @@ impl Writer {
                     Message::Change(job) => next = self.batch(job),
                     Message::Compact(reply, _alone) => reply.send(self.compact().map_err(Into::into)),
                     Message::Close(reply) => return Some(reply),
-                    Message::Check(pending) => {
-                        pending.store(false, Ordering::SeqCst);
-                        self.check();
-                    }
                 }
             }
         }
@@ -62,8 +57,8 @@ impl Writer {
 
     /// How long to wait for requests before [`idle`](Self::idle) has something to do.
     pub(super) fn patience(&self) -> Option<Duration> {
-        if self.database.is_none() {
-            return Some(RETRY);
+        if let Some(wait) = self.broken.wait(Instant::now()) {
+            return Some(wait);
         }
         let flush = self.unflushed.map(|unflushed| FLUSH_AFTER.saturating_sub(unflushed.since.elapsed()));
         let settle = (!self.settled).then(|| IDLE.saturating_sub(self.last_commit.elapsed()));
@@ -84,10 +79,13 @@ impl Writer {
                 self.between_commits();
             }
             Err(failed) => {
-                self.shared.pause();
+                if matches!(failed, Failed::Unreadable) {
+                    self.apart_until = Some(Instant::now() + APART);
+                }
                 let lost = self.lost();
                 replies.into_iter().for_each(|(reply, _room)| reply.send(Err(failed.error(lost))));
-                self.reopen();
+                // At once, the first time.
+                let _ = self.usable();
             }
         }
         other
@@ -95,7 +93,10 @@ impl Writer {
 
     /// Takes jobs until none is queued, but lingers for as many as last time.
     fn gather(&self, first: Job) -> (Vec<Job>, Option<Message>) {
-        let bounds = self.config.group_commit;
+        let mut bounds = self.config.group_commit;
+        if self.apart_until.is_some_and(|until| Instant::now() < until) {
+            bounds.max_transactions = 1;
+        }
         let deadline = Instant::now() + bounds.linger.min(MOST_LINGERING);
         let mut bytes = first.bytes;
         let mut jobs = vec![first];

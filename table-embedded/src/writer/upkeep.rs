@@ -4,64 +4,55 @@ use std::time::{Duration, Instant};
 
 use redb::Database;
 
-use super::batch::Ledger;
 use super::failed::{self, Failed};
 use super::{Unflushed, Writer};
 use crate::error::{Failure, Lost};
 use crate::guard::guarded;
-use crate::options::Access;
+
+/// Work that nobody asked for has failed.
+fn log(done: Result<(), Failed>) {
+    if let Err(failed) = done {
+        tracing::error!(failure = %failed.failure(Lost::default()), "work between requests failed");
+    }
+}
 
 impl Writer {
     /// What is to be done while nobody asks for anything.
     pub(super) fn idle(&mut self) {
-        if self.database.is_none() {
-            return self.reopen();
+        if self.usable().is_err() {
+            return;
         }
         let reclaims = self.reclaiming.wait(&self.ledger.dropped, Instant::now()) == Some(Duration::ZERO);
         let done = if reclaims && !self.is_flush_overdue() { self.reclaim() } else { self.settle() };
-        self.go_on(done);
+        log(done);
     }
 
     /// What does not wait until nobody asks for anything.
     pub(super) fn between_commits(&mut self) {
         if self.is_flush_overdue() {
-            let done = self.settle();
-            self.go_on(done);
+            log(self.settle());
         } else if self.is_reclaiming_due() {
-            let done = self.reclaim();
-            self.go_on(done);
-        }
-    }
-
-    /// Opens the file anew if it cannot be written any more: after one failure the engine refuses all that comes later,
-    /// reads included.
-    pub(super) fn check(&mut self) {
-        if self.config.access == Access::Read {
-            return self.reopen();
-        }
-        let done = self.settle();
-        self.go_on(done);
-    }
-
-    fn go_on(&mut self, done: Result<(), Failed>) {
-        if let Err(failed) = done {
-            tracing::error!(failure = %failed.failure(self.lost()), "work between requests failed");
-            self.reopen();
+            log(self.reclaim());
         }
     }
 
     /// Makes the file quick to recover, and what is unflushed durable: after a crash, the next start reads
     /// the allocation state of this commit instead of scanning the file.
     pub(super) fn settle(&mut self) -> Result<(), Failed> {
-        let Some(database) = self.database.clone() else { return Ok(()) };
-        failed::work(|| {
-            let mut transaction = database.begin_write().map_err(Failed::before)?;
+        self.usable()?;
+        let settled = failed::work(|| {
+            let mut transaction = self.database()?.begin_write().map_err(Failed::before)?;
             transaction.set_quick_repair(true);
-            transaction.commit().map_err(Failed::committing)
-        })?;
-        self.unflushed = None;
-        self.settled = true;
-        Ok(())
+            self.end(transaction)
+        });
+        match &settled {
+            Ok(()) => {
+                (self.unflushed, self.settled) = (None, true);
+                self.broken.succeeded();
+            }
+            Err(failed) => self.fail(failed),
+        }
+        settled
     }
 
     /// Removes all rows of dropped tables, then gives free space back.
@@ -69,7 +60,9 @@ impl Writer {
         let compacted = self.compact_file().map_err(|failed| failed.failure(self.lost()));
         match (&compacted, &self.database) {
             (Ok(()), Some(database)) => self.shared.resume(Arc::clone(database), self.ledger.catalog.clone()),
-            _ => self.reopen(),
+            // The engine refuses reads, too.
+            _ if self.shared.is_interrupted() => self.reopen(),
+            _ => {}
         }
         compacted
     }
@@ -81,48 +74,29 @@ impl Writer {
         }
         self.settle()?;
         self.shared.pause();
-        let mut database = self.take_database().ok_or(Failed::NotOpen)?;
+        let mut database = self.take_database().ok_or(Failed::Panicked)?;
+        self.session.set_strict(true);
         let compacted = failed::work(|| {
             while database.compact().map_err(Failed::before)? {}
             Ok(())
         });
-        // Also after a failure: reopening lets go of it with care.
-        self.database = Some(Arc::new(database));
-        self.settled = false;
+        self.session.set_strict(false);
         tracing::info!(elapsed = ?started.elapsed(), succeeded = compacted.is_ok(), "compacted");
+        if let Err(failed) = &compacted {
+            self.session.give_up();
+            self.fail(failed);
+            // It may panic as it did before.
+            guarded(|| drop(database));
+        } else {
+            self.database = Some(Arc::new(database));
+        }
+        self.settled = false;
         compacted
-    }
-
-    /// Opens the file anew, which recovers it, after a failure made it unusable.
-    pub(super) fn reopen(&mut self) {
-        self.shared.pause();
-        if self.lost().0 > 0 {
-            tracing::error!(
-                writes = self.lost().0,
-                "acknowledged writes that were not yet on disk may be lost"
-            );
-        }
-        self.let_go();
-        match guarded(|| self.directory.open(&self.config.file)).unwrap_or(Err(Failure::NotOpen)) {
-            Ok((database, contents)) => {
-                tracing::warn!("reopened after a failure");
-                let database = Arc::new(database);
-                self.versions.reopened(contents.version_mark);
-                self.ledger = Ledger::from(contents);
-                self.shared.resume(Arc::clone(&database), self.ledger.catalog.clone());
-                self.database = Some(database);
-            }
-            Err(failure) => {
-                tracing::error!(%failure, "reopening after a failure failed");
-                self.shared.fail(&failure);
-            }
-        }
-        (self.unflushed, self.settled) = (None, true);
     }
 
     /// Writes what is still in memory and lets go of the file.
     pub(super) fn shut_down(&mut self) -> Result<(), Failed> {
-        let settled = if self.settled { Ok(()) } else { self.settle() };
+        let settled = if self.settled && !self.broken.is_broken() { Ok(()) } else { self.settle() };
         self.shared.close();
         self.let_go();
         settled
@@ -134,7 +108,7 @@ impl Writer {
     }
 
     /// Closes the file once the readers are out.
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         let database = self.take_database();
         // It may write for a last time, and panic as it did before.
         guarded(|| drop(database));

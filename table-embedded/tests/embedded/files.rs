@@ -144,24 +144,26 @@ async fn a_page_that_was_overwritten_is_damaged() {
 }
 
 #[tokio::test]
-async fn a_damaged_row_is_an_error_when_it_is_read_if_the_file_was_not_verified() {
+async fn a_damaged_page_is_an_error_when_it_is_read_if_the_file_was_not_verified() {
     let place = sound().await;
     let mut bytes = fs::read(place.file()).unwrap();
     // A value is followed by other rows; the filler of one is changed into other text.
     let filler = bytes.windows(300).rposition(|bytes| bytes == [b'x'; 300]).unwrap();
     bytes[filler + 150] = b'y';
+    // Once it is open: a debug build of the engine looks at all pages when it opens a file.
+    let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0);
+    let store = builder.open().await.unwrap();
     fs::write(place.file(), &bytes).unwrap();
-
-    let store = EmbeddedStore::builder(place.path()).verify_up_to(0).open().await.unwrap();
     let mut damaged = 0;
     for n in 0..3000 {
         let read = store.get(&name("Things"), &key("p", &format!("{n:07}")), None).await;
         if let Err(error) = read {
-            assert!(error.to_string().contains(&format!("('p', '{n:07}') is damaged")), "{error}");
+            assert!(error.to_string().contains("is damaged"), "{error}");
             damaged += 1;
         }
     }
-    assert_eq!(damaged, 1);
+    // Those of one page.
+    assert!((1..20).contains(&damaged), "{damaged} rows");
     let query = table_core::query::Query::new();
     let mut scans = vec![store.query(&name("Things"), &query, None).await];
     while let Ok(Some(next)) = scans.last().unwrap().as_ref().map(|page| page.continuation.clone()) {

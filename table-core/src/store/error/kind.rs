@@ -183,6 +183,10 @@ pub enum ErrorKind {
     /// The local file or stored data is damaged, foreign or unusable.
     #[error("storage: {0}")]
     Storage(String),
+    /// There is no room on the disk, or a quota is used up. What was to be written was not applied, unless the error's
+    /// [`Outcome`](super::Outcome) says otherwise.
+    #[error("no room: {0}")]
+    StorageFull(String),
     /// The service answered something that is not in its protocol.
     #[error("the service answered: {0}")]
     Service(String),

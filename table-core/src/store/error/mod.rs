@@ -151,6 +151,11 @@ impl Error {
         matches!(self.root().kind(), ErrorKind::LimitExceeded { .. })
     }
 
+    /// The disk is full, or a quota is used up.
+    pub fn is_storage_full(&self) -> bool {
+        matches!(self.root().kind(), ErrorKind::StorageFull(_))
+    }
+
     /// The operation may or may not have taken effect.
     pub fn is_ambiguous(&self) -> bool {
         self.outcome() == Outcome::Ambiguous

@@ -1,0 +1,101 @@
+//! What the pages of the file must be: learned from the pages that refer to them, and from what is written.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::page::{self, Header, Kind, PAGE, PageRef};
+
+/// Pages of the file that one part of the table is for.
+const PART: usize = 1 << 10;
+/// Low bits of an entry that say what it is; those above are of the checksum.
+const TAG_BITS: u32 = 16;
+const ORDER_MASK: u64 = 0x1F;
+/// In place of a kind: written by this process, with a checksum of all of its bytes.
+const WRITTEN: u64 = 0x7FF;
+
+/// By the place of a page, 8 bytes: what it must be. A page that was never met has none.
+///
+/// The engine reads a page because another one refers to it, which was read or written before; so what is read after the header was
+/// [learned](Self::learn) is known.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    parts: Vec<Option<Box<[u64; PART]>>>,
+    kinds: Vec<Kind>,
+    pub(super) header: Option<Header>,
+}
+
+/// What a page must be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expected {
+    Unknown,
+    /// With the bits of its checksum.
+    Page(Kind, u64),
+    Written(u64),
+}
+
+impl Sums {
+    /// What refers to a page says what it must be; what was written since is newer.
+    pub(super) fn learn(&mut self, page: &PageRef) {
+        let known = self.kinds.iter().position(|kind| *kind == page.kind);
+        let kind = known.unwrap_or_else(|| {
+            self.kinds.push(page.kind);
+            self.kinds.len() - 1
+        }) as u64;
+        let entry = self.entry(page.at);
+        if *entry == 0 || (*entry >> 5) & WRITTEN != WRITTEN {
+            *entry = bits(page.sum as u64) | (kind << 5) | (u64::from(page.order) + 1);
+        }
+    }
+
+    pub(super) fn written(&mut self, at: u64, bytes: &[u8]) {
+        let sum = xxh3_64(bytes);
+        *self.entry(at) = bits(sum) | (WRITTEN << 5) | (order(bytes.len()) + 1);
+    }
+
+    pub(super) fn expected(&self, at: u64, len: usize) -> Expected {
+        let (part, within) = place(at);
+        let entry = self.parts.get(part).and_then(Option::as_ref).map_or(0, |part| part[within]);
+        if entry == 0 || entry & ORDER_MASK != order(len) + 1 {
+            return Expected::Unknown;
+        }
+        match ((entry >> 5) & WRITTEN, entry >> TAG_BITS) {
+            (WRITTEN, sum) => Expected::Written(sum),
+            (kind, sum) => {
+                self.kinds.get(kind as usize).map_or(Expected::Unknown, |kind| Expected::Page(*kind, sum))
+            }
+        }
+    }
+
+    fn entry(&mut self, at: u64) -> &mut u64 {
+        let (part, within) = place(at);
+        if self.parts.len() <= part {
+            self.parts.resize_with(part + 1, || None);
+        }
+        &mut self.parts[part].get_or_insert_with(|| Box::new([0; PART]))[within]
+    }
+}
+
+impl Expected {
+    /// Whether a page may be what it must be.
+    pub(super) fn is_met(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Page(kind, sum) => {
+                page::sum(bytes, kind).is_some_and(|found| found as u64 >> TAG_BITS == sum)
+            }
+            Self::Written(sum) => xxh3_64(bytes) >> TAG_BITS == sum,
+        }
+    }
+}
+
+const fn bits(sum: u64) -> u64 {
+    sum >> TAG_BITS << TAG_BITS
+}
+
+fn order(len: usize) -> u64 {
+    (len as u64 / PAGE).max(1).ilog2().into()
+}
+
+fn place(at: u64) -> (usize, usize) {
+    let page = (at / PAGE) as usize;
+    (page / PART, page % PART)
+}

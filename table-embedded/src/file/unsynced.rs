@@ -1,0 +1,125 @@
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redb::StorageBackend;
+
+use super::page::PAGE;
+
+/// In the file `lock`, from a failed sync until what was not synced is on the disk.
+const MARK: &[u8] = b"unsynced";
+/// So many ranges are kept apart; more become one.
+const MAX_RANGES: usize = 4096;
+const CHUNK: u64 = 1 << 20;
+
+/// What was written to the file since the last sync that succeeded.
+///
+/// After a failed sync the system's cache lies: it may have pages that never reached the disk and that no later sync
+/// will write (Linux marks them clean). What the cache says of these ranges is therefore written once more, and relied
+/// upon only when a sync of that has succeeded: then the cache and the disk agree, and recovery decides by checksums
+/// what is in the file. Descriptors and processes share the cache, so opening the file anew would not be enough: a
+/// mark in the file `lock` tells later processes.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    ranges: Mutex<Vec<(u64, u64)>>,
+    /// Whether an earlier process may have written what it did not sync: it was not closed.
+    unclean: AtomicBool,
+    /// The file `lock`.
+    mark: Option<File>,
+}
+
+impl Unsynced {
+    /// Of a directory whose `lock` is this file.
+    pub(super) fn new(lock: Option<File>) -> Self {
+        let unsynced = Self { ranges: Mutex::default(), unclean: AtomicBool::new(false), mark: lock };
+        if unsynced.is_marked() {
+            unsynced.add_all();
+        }
+        unsynced
+    }
+
+    /// Whether an earlier process left pages that may not be on the disk.
+    pub(super) fn is_marked(&self) -> bool {
+        let mut text = Vec::new();
+        let read = self.mark.as_ref().is_some_and(|mut mark| {
+            mark.seek(SeekFrom::Start(0)).is_ok()
+                && mark.take(MARK.len() as u64).read_to_end(&mut text).is_ok()
+        });
+        read && text == MARK
+    }
+
+    pub(super) fn add(&self, at: u64, len: usize) {
+        let end = at + len as u64;
+        let mut ranges = self.ranges();
+        match ranges.last_mut() {
+            Some(last) if last.0 <= at && at <= last.1 => last.1 = last.1.max(end),
+            _ => ranges.push((at, end)),
+        }
+        if ranges.len() > MAX_RANGES {
+            let all = ranges.iter().fold((at, end), |all, range| (all.0.min(range.0), all.1.max(range.1)));
+            *ranges = vec![all];
+        }
+    }
+
+    fn add_all(&self) {
+        *self.ranges() = vec![(0, u64::MAX)];
+    }
+
+    /// Notes that an earlier process was not closed: nobody knows what it has synced.
+    pub(super) fn set_unclean(&self) {
+        self.unclean.store(true, Ordering::Relaxed);
+    }
+
+    /// A sync has succeeded.
+    pub(super) fn clear(&self) {
+        self.unclean.store(false, Ordering::Relaxed);
+        self.ranges().clear();
+    }
+
+    /// A sync has failed.
+    pub(super) fn mark(&self) {
+        if self.unclean.load(Ordering::Relaxed) {
+            self.add_all();
+        }
+        if let Err(error) = self.write_mark(MARK) {
+            tracing::error!(%error, "the failed sync could not be noted for later processes");
+        }
+    }
+
+    fn write_mark(&self, text: &[u8]) -> io::Result<()> {
+        let Some(mut mark) = self.mark.as_ref() else { return Ok(()) };
+        mark.seek(SeekFrom::Start(0))?;
+        mark.write_all(text)?;
+        mark.set_len(text.len() as u64)
+    }
+
+    /// Brings what was not synced to the disk, as the cache has it.
+    ///
+    /// # Errors
+    /// The disk still fails. Nothing of the file can be relied upon.
+    pub(super) fn write_again(&self, file: &dyn StorageBackend) -> io::Result<()> {
+        let ranges = self.ranges().clone();
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let len = file.len()?;
+        let mut bytes = Vec::new();
+        for (from, to) in ranges {
+            let (mut at, to) = (from - from % PAGE, to.div_ceil(PAGE).saturating_mul(PAGE).min(len));
+            while at < to {
+                bytes.resize((to - at).min(CHUNK) as usize, 0);
+                file.read(at, &mut bytes)?;
+                file.write(at, &bytes)?;
+                at += bytes.len() as u64;
+            }
+        }
+        file.sync_data().inspect_err(|_| self.mark())?;
+        self.clear();
+        self.write_mark(b"")
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
