@@ -2,11 +2,13 @@ use std::time::Duration;
 
 use crate::ReadFrom;
 use azure_core::http::ClientOptions;
+use table_core::adapter::TraceKeys;
 
 /// The two services that speak this protocol. They differ in limits, order and the verb of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Service {
-    /// Azure Cosmos DB if the host's name is one of its, Azure Table Storage otherwise.
+    /// Azure Cosmos DB if the host's name is one of its, the account key its emulator's, or the address that of its emulator
+    /// on this machine (port 8902); Azure Table Storage otherwise.
     #[default]
     ByEndpoint,
     /// Azure Table Storage, for example behind a domain of your own.
@@ -43,6 +45,13 @@ pub struct AzureTableStoreOptions {
     /// set. Keep it below the time of a retrying adapter's attempt: a write that is cut off there while it
     /// waits is reported as ambiguous although it was never sent.
     pub place_timeout: Duration,
+    /// Hosts to which requests signed by an account key, or with a shared access signature, may go over plain `http`, for
+    /// example `azurite` in a network of containers. None unless set: whoever is on the way can read requests and use
+    /// signatures. Loopback, and the public keys of the emulators, need no entry; tokens go over https alone.
+    pub plain_http_hosts: Vec<String>,
+    /// Whether what `azure_core` logs, and gives to a tracer, names the keys that requests are about. Not unless set: keys
+    /// may be personal data. Filters are never shown. A transport of your own logs what it logs.
+    pub trace_keys: TraceKeys,
 }
 
 impl Default for AzureTableStoreOptions {
@@ -56,6 +65,8 @@ impl Default for AzureTableStoreOptions {
             request_timeout: Duration::from_secs(60),
             max_in_flight: 256,
             place_timeout: Duration::from_secs(20),
+            plain_http_hosts: Vec::new(),
+            trace_keys: TraceKeys::Hidden,
         }
     }
 }

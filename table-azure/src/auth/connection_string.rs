@@ -3,7 +3,10 @@ use std::fmt;
 use azure_core::http::Url;
 use table_core::{Error, Result};
 
+use crate::endpoint::has_userinfo;
+
 use super::SharedKey;
+use super::shared_key::STORAGE_EMULATOR_KEY;
 
 /// What a connection string says.
 #[derive(Debug)]
@@ -33,8 +36,6 @@ impl fmt::Debug for Sas {
 /// The public account of the emulator.
 /// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
 const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
-const EMULATOR_KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
 impl Connection {
     /// Reads what the documented forms say of a service (`Table` or `Queue`): account key or SAS, by account name or
@@ -65,16 +66,16 @@ impl Connection {
 fn emulator(host: &str, service: &str) -> Result<Connection> {
     let port = if service == "Queue" { 10001 } else { 10002 };
     let base = format!("{}:{port}/{EMULATOR_ACCOUNT}", without_port(host)?);
-    let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, EMULATOR_KEY)?);
+    let secret = Secret::Key(SharedKey::new(EMULATOR_ACCOUNT, STORAGE_EMULATOR_KEY)?);
     Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
 }
 
 /// Scheme and host of the emulator's proxy: the port is the service's.
 fn without_port(proxy: &str) -> Result<String> {
-    let url = Url::parse(proxy).ok().filter(|url| url.has_host());
+    let url = Url::parse(proxy).ok().filter(|url| url.has_host() && !has_userinfo(url));
     let url = url.ok_or_else(|| {
         Error::invalid_request(
-            "DevelopmentStorageProxyUri is no URL; it is like http://127.0.0.1, without a port",
+            "DevelopmentStorageProxyUri is no URL that can be used; it is like http://127.0.0.1, without a port or a user's name",
         )
     })?;
     Ok(format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))

@@ -11,10 +11,11 @@ use chrono::{DateTime, Datelike as _, Timelike as _, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use table_core::{Error, Result};
+use zeroize::Zeroizing;
 
 use crate::rest::text;
 
-/// An account's name and one of its keys. The key is never printed.
+/// An account's name and one of its keys. The key is never printed, and no copy of its bytes outlives this value.
 ///
 /// ```
 /// use table_azure::SharedKey;
@@ -26,7 +27,22 @@ use crate::rest::text;
 pub struct SharedKey {
     account: Arc<str>,
     mac: Hmac<Sha256>,
+    emulator: Option<Emulator>,
 }
+
+/// The emulators, whose keys are public: they are no secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emulator {
+    Storage,
+    CosmosDb,
+}
+
+/// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
+pub(super) const STORAGE_EMULATOR_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+/// <https://learn.microsoft.com/azure/cosmos-db/emulator#authentication>
+const COSMOS_EMULATOR_KEY: &str =
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 impl SharedKey {
     /// The account's name, and its key as the portal shows it, in base64.
@@ -36,9 +52,19 @@ impl SharedKey {
     pub fn new(account: impl Into<Arc<str>>, key: &str) -> Result<Self> {
         let invalid =
             || Error::invalid_request("the account key is not base64; copy it whole, as the portal shows it");
-        let key = STANDARD.decode(key).map_err(|_| invalid())?;
+        let emulator = match key {
+            STORAGE_EMULATOR_KEY => Some(Emulator::Storage),
+            COSMOS_EMULATOR_KEY => Some(Emulator::CosmosDb),
+            _ => None,
+        };
+        let key = Zeroizing::new(STANDARD.decode(key).map_err(|_| invalid())?);
         let mac = Hmac::new_from_slice(&key).map_err(|_| invalid())?;
-        Ok(Self { account: account.into(), mac })
+        Ok(Self { account: account.into(), mac, emulator })
+    }
+
+    /// The emulator whose public key it is.
+    pub(crate) const fn emulator(&self) -> Option<Emulator> {
+        self.emulator
     }
 
     /// The account.

@@ -3,6 +3,7 @@
 mod address;
 
 use std::fmt;
+use std::net::IpAddr;
 
 pub(crate) use address::{Address, entity_path};
 use azure_core::http::Url;
@@ -31,6 +32,8 @@ pub(crate) struct Endpoint {
     sas: Option<String>,
     pub(crate) cosmos: bool,
     pub(crate) secure: bool,
+    /// Whether requests are signed by a key, or carry a signature, that is a secret.
+    secret: bool,
 }
 
 impl Endpoint {
@@ -40,16 +43,17 @@ impl Endpoint {
             return Err(invalid(primary, "it has a query; pass the URL of a SAS to `with_sas`"));
         }
         let host = url.host_str().unwrap_or_default();
-        let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part));
+        let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
+            || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
         let secure = url.scheme() == "https";
-        let primary = base(url);
-        Ok(Self { reads: primary.clone(), primary, secondary: None, sas, cosmos, secure })
+        let (primary, secret) = (base(url), sas.is_some());
+        Ok(Self { reads: primary.clone(), primary, secondary: None, sas, cosmos, secure, secret })
     }
 
     /// From the URL of an account or a table, with its SAS.
     pub(crate) fn from_sas_url(url: &str) -> Result<Self> {
         let (address, sas) = url.split_once('?').ok_or_else(|| invalid(url, "it has no SAS after a '?'"))?;
-        let mut address = parse(address)?;
+        let mut address = parse_part(address, url)?;
         let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
         let last = address.path_segments().and_then(|mut segments| segments.next_back());
         if table.is_some_and(|table| last.is_some_and(|last| last.eq_ignore_ascii_case(&table))) {
@@ -66,6 +70,24 @@ impl Endpoint {
             Service::CosmosDb => self.cosmos = true,
         }
         self
+    }
+
+    /// Refuses to send a secret in the clear: over plain http anybody on the way reads the requests, and can use a
+    /// signature for as long as it is good. Loopback leaves no machine; other hosts can be named.
+    ///
+    /// # Errors
+    /// The scheme is `http`, and the host neither loopback nor named.
+    pub(crate) fn check_plain_http(&self, allowed: &[String]) -> Result<()> {
+        let addresses = [Some(&self.primary), Some(&self.reads), self.secondary.as_ref()];
+        if !self.secret {
+            return Ok(());
+        }
+        addresses.into_iter().flatten().try_for_each(|url| check_plain_http(url, allowed))
+    }
+
+    /// Says whether the key that signs requests is a secret.
+    pub(crate) const fn set_secret(&mut self, secret: bool) {
+        self.secret = secret;
     }
 
     /// The same account with its secondary, where that has not the usual name, and its reads going where
@@ -113,13 +135,55 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-fn parse(text: &str) -> Result<Url> {
-    let url = Url::parse(text).map_err(|_| invalid(text, "it is not a URL"))?;
+/// The port of Table requests to the emulator of Azure Cosmos DB
+/// (<https://learn.microsoft.com/azure/cosmos-db/emulator#api-support>).
+const COSMOS_EMULATOR_PORT: u16 = 8902;
+
+/// Whether a URL leads to this machine itself, by its text alone: a name can be resolved to anything.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost")
+        || address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
+}
+
+/// See [`Endpoint::check_plain_http`].
+pub(crate) fn check_plain_http(url: &Url, allowed: &[String]) -> Result<()> {
+    let host = url.host_str().unwrap_or_default();
+    let is_allowed = || allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(host));
+    if url.scheme() == "https" || is_loopback(url) || is_allowed() {
+        return Ok(());
+    }
+    Err(Error::invalid_request(format!(
+        "an account key's or a shared access signature would go to '{host}' over plain http, where others can read and use it: \
+         use https, or name the host in `plain_http_hosts`"
+    )))
+}
+
+/// Whether a URL has a user's name or a password.
+pub(crate) fn has_userinfo(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// Reads an address of a service.
+///
+/// # Errors
+/// It is not one of HTTP, or has a user's name or password.
+pub(crate) fn parse(text: &str) -> Result<Url> {
+    parse_part(text, text)
+}
+
+/// Reads an address that is a part of what was given.
+fn parse_part(text: &str, given: &str) -> Result<Url> {
+    let url = Url::parse(text).map_err(|_| invalid(given, "it is not a URL"))?;
+    if has_userinfo(&url) {
+        return Err(invalid(given, "a user's name or password in it is not used, and would be seen in logs"));
+    }
     let known = matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
     if known {
         Ok(url)
     } else {
-        Err(invalid(text, "it must start with https:// (or http:// for the emulator)"))
+        Err(invalid(given, "it must start with https:// (or http:// for the emulator)"))
     }
 }
 
@@ -154,10 +218,11 @@ fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     pairs.unwrap_or_default().into_iter()
 }
 
-/// Without the query: it may hold a SAS.
+/// Without the query, which may hold a SAS, and not at all where it may hold a password.
 fn invalid(endpoint: &str, reason: &str) -> Error {
-    let shown = endpoint.split('?').next().unwrap_or_default();
-    Error::invalid_request(format!("the endpoint {shown:?} cannot be used: {reason}"))
+    let shown = endpoint.split(['?', '#']).next().filter(|_| !endpoint.contains('@'));
+    let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();
+    Error::invalid_request(format!("the endpoint{shown} cannot be used: {reason}"))
 }
 
 #[cfg(test)]

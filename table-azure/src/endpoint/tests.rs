@@ -59,7 +59,78 @@ fn cosmos_is_known_by_its_host() {
 
 #[test]
 fn bad_endpoints_are_refused_without_their_query() {
-    for text in ["acc", "ftp://x", "https://x?sig=se7en", ""] {
+    for text in ["acc", "ftp://x", "https://x?sig=se7en", "ftp://x#se7en", ""] {
         assert!(!Endpoint::new(text, None).unwrap_err().to_string().contains("se7en"));
     }
+}
+
+#[test]
+fn names_and_passwords_in_addresses_are_refused_and_never_shown() {
+    for text in [
+        "https://me:se7en@acc.table.core.windows.net",
+        "https://se7en@acc.table.core.windows.net",
+        "https://:se7en@acc.table.core.windows.net",
+        "https://me:se?7en@acc",
+        "https://me:se#7en@acc",
+        "https://me:se/7en@acc",
+        "ftp://me:se7en@acc",
+        "https://me:se7en@",
+        "me:se7en@acc",
+    ] {
+        for refused in [
+            Endpoint::new(text, None),
+            Endpoint::from_sas_url(&format!("{text}?sig=se7en")),
+            Endpoint::new("https://acc", None).and_then(|acc| acc.reading(ReadFrom::Secondary, Some(text))),
+        ] {
+            // Where a `/`, `?` or `#` ends the host, there is no password: `https://me:se` has a port that is none.
+            let error = refused.map(|_| text).unwrap_err().to_string();
+            assert!(!error.contains("se7en") && !error.contains("7en") && !error.contains("me:"), "{error}");
+        }
+    }
+    assert!(!format!("{:?}", Endpoint::new("https://acc", None)).contains('@'));
+}
+
+#[test]
+fn secrets_go_in_the_clear_to_loopback_and_named_hosts_alone() {
+    let plain = |text: &str| Endpoint::new(text, Some("sig=x".to_owned())).unwrap();
+    for good in [
+        "https://acc.table.core.windows.net",
+        "http://127.0.0.1:10002/acc",
+        "http://127.8.9.10/acc",
+        "http://localhost:10002/acc",
+        "http://LOCALHOST/acc",
+        "http://[::1]:10002/acc",
+        "http://[::ffff:127.0.0.1]/acc",
+        "http://azurite:10002/acc",
+    ] {
+        plain(good).check_plain_http(&["Azurite".to_owned()]).unwrap();
+    }
+    for bad in [
+        "http://acc.table.core.windows.net",
+        "http://localhost.example.com/acc",
+        "http://127.0.0.1.example.com/acc",
+        "http://10.0.0.1/acc",
+        "http://0.0.0.0/acc",
+        "http://[::2]/acc",
+        "http://azurite2/acc",
+    ] {
+        let error = plain(bad).check_plain_http(&["azurite".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("plain_http_hosts"), "{bad}: {error}");
+    }
+    let secondary = plain("https://acc").reading(ReadFrom::Primary, Some("http://acc-2")).unwrap();
+    assert!(secondary.check_plain_http(&[]).is_err());
+}
+
+#[test]
+fn the_emulator_of_cosmos_is_known_by_its_port() {
+    for (text, cosmos) in [
+        ("http://localhost:8902/", true),
+        ("https://127.0.0.1:8902", true),
+        ("http://localhost:10002/devstoreaccount1", false),
+        ("http://orders.example:8902", false),
+    ] {
+        assert_eq!(Endpoint::new(text, None).unwrap().cosmos, cosmos, "{text}");
+    }
+    let told = Endpoint::new("http://localhost:8902", None).unwrap().of(Service::TableStorage);
+    assert!(!told.cosmos);
 }

@@ -6,4 +6,4 @@ mod poison;
 mod shared_key;
 mod work_queue;
 
-pub use work_queue::AzureWorkQueue;
+pub use work_queue::{AzureWorkQueue, AzureWorkQueueOptions};

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::credentials::TokenCredential;
-use azure_core::http::{ClientOptions, RetryOptions, Url};
+use azure_core::http::{ClientOptions, RetryOptions};
 use azure_storage_queue::QueueClientOptions;
 use azure_storage_queue::models::ReceivedMessage;
+use table_core::adapter::TraceKeys;
 use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::{Error, Result};
 
@@ -16,7 +17,8 @@ use super::poison::poison_token;
 use super::shared_key::QueueKeyPolicy;
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
-use crate::rest::bounded;
+use crate::endpoint::{check_plain_http, parse};
+use crate::rest::{bounded, quiet};
 
 /// A [`WorkQueue`] in Azure Queue Storage.
 ///
@@ -51,6 +53,18 @@ pub struct AzureWorkQueue {
     max_dequeues: u32,
 }
 
+/// What can be set about an [`AzureWorkQueue`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct AzureWorkQueueOptions {
+    /// Policies, transport, tracing, logging and cloud, as for every client of `azure_core`. Its retry options are not
+    /// used: put a [`RetryingQueue`](table_core::adapter::RetryingQueue) around the queue.
+    pub client_options: ClientOptions,
+    /// Hosts to which requests signed by an account key, or with a shared access signature, may go over plain `http`: see
+    /// [`AzureTableStoreOptions::plain_http_hosts`](crate::AzureTableStoreOptions::plain_http_hosts).
+    pub plain_http_hosts: Vec<String>,
+}
+
 /// Of the 63 characters of a queue's name, those that `-poison` leaves.
 /// <https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata>
 const NAME_CHARS: usize = 56;
@@ -63,34 +77,44 @@ impl AzureWorkQueue {
     pub fn new(
         queue_url: &str,
         credential: Arc<dyn TokenCredential>,
-        options: Option<ClientOptions>,
+        options: Option<AzureWorkQueueOptions>,
     ) -> Result<Self> {
-        Self::build(queue_url, Some(credential), options.unwrap_or_default())
+        Self::build(queue_url, Some(credential), options.unwrap_or_default(), true)
     }
 
     /// The queue with this URL, asked with an account's key.
     ///
     /// # Errors
-    /// It is not a URL.
-    pub fn with_shared_key(queue_url: &str, key: SharedKey, options: Option<ClientOptions>) -> Result<Self> {
-        let mut options = options.unwrap_or_default();
-        options.per_try_policies.push(Arc::new(QueueKeyPolicy(key)));
-        Self::build(queue_url, None, options)
+    /// It is not a URL, or one of plain `http` to another machine (see
+    /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)).
+    pub fn with_shared_key(
+        queue_url: &str,
+        key: SharedKey,
+        options: Option<AzureWorkQueueOptions>,
+    ) -> Result<Self> {
+        let (mut options, secret) = (options.unwrap_or_default(), key.emulator().is_none());
+        options.client_options.per_try_policies.push(Arc::new(QueueKeyPolicy(key)));
+        Self::build(queue_url, None, options, secret)
     }
 
     /// The queue with this URL, which ends with `?` and a shared access signature.
     ///
     /// # Errors
-    /// It is not a URL.
-    pub fn with_sas(queue_url: &str, options: Option<ClientOptions>) -> Result<Self> {
-        Self::build(queue_url, None, options.unwrap_or_default())
+    /// It is not a URL, or one of plain `http` to another machine (see
+    /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)).
+    pub fn with_sas(queue_url: &str, options: Option<AzureWorkQueueOptions>) -> Result<Self> {
+        Self::build(queue_url, None, options.unwrap_or_default(), true)
     }
 
     /// The queue with this name in the account of a connection string.
     ///
     /// # Errors
     /// A part of the connection string is malformed or missing.
-    pub fn from_connection_string(text: &str, queue: &str, options: Option<ClientOptions>) -> Result<Self> {
+    pub fn from_connection_string(
+        text: &str,
+        queue: &str,
+        options: Option<AzureWorkQueueOptions>,
+    ) -> Result<Self> {
         let Connection { endpoint, secret, .. } = Connection::parse(text, "Queue")?;
         let url = format!("{}/{queue}", endpoint.trim_end_matches('/'));
         match secret {
@@ -102,15 +126,19 @@ impl AzureWorkQueue {
     fn build(
         url: &str,
         credential: Option<Arc<dyn TokenCredential>>,
-        client_options: ClientOptions,
+        options: AzureWorkQueueOptions,
+        secret: bool,
     ) -> Result<Self> {
-        let shown = url.split('?').next().unwrap_or_default();
-        let invalid = |why: &str| {
-            Error::invalid_request(format!("{shown:?} is not the URL of a queue that can be used: {why}"))
-        };
-        let url = Url::parse(url).map_err(|error| invalid(&error.to_string()))?;
+        let AzureWorkQueueOptions { client_options, plain_http_hosts } = options;
+        let url = parse(url)?;
+        let host = url.host_str().unwrap_or_default().to_owned();
+        let invalid =
+            |why: &str| Error::invalid_request(format!("the queue at '{host}' cannot be used: {why}"));
         if credential.is_some() && url.scheme() != "https" {
             return Err(invalid("a token is only sent over https; use an https:// URL"));
+        }
+        if secret {
+            check_plain_http(&url, &plain_http_hosts)?;
         }
         let chars = name_in(&url).chars().count();
         if chars > NAME_CHARS {
@@ -120,6 +148,7 @@ impl AzureWorkQueue {
         beside.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
+        quiet(&mut options.client_options.instrumentation, TraceKeys::Hidden);
         options.client_options.transport = Some(bounded(options.client_options.transport));
         let poison = OneQueue::new(beside, credential.clone(), options.clone())
             .map_err(|error| invalid(&error.to_string()))?;

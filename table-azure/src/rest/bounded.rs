@@ -12,6 +12,7 @@ use azure_core::http::{AsyncRawResponse, AsyncResponseBody, Context, Request, Tr
 use futures_util::StreamExt as _;
 
 use super::answer::text;
+use super::hidden::SentTo;
 
 /// Bytes of an answer, at most. A page of the service has about 4 MiB, so a longer answer is not one of the service and is
 /// not kept in memory.
@@ -32,11 +33,22 @@ struct Bounded(Transport);
 #[async_trait]
 impl Policy for Bounded {
     async fn send(&self, ctx: &Context, request: &mut Request, _: &[Arc<dyn Policy>]) -> PolicyResult {
-        let (status, headers, body) = self.0.send(ctx, request).await?.deconstruct();
+        let (status, headers, body) = self.exchange(ctx, request).await?.deconstruct();
         if announced(&headers).is_some_and(|bytes| bytes > MAX_ANSWER_BYTES) {
             return Err(too_long());
         }
         Ok(AsyncRawResponse::new(status, headers, limited(body)))
+    }
+}
+
+impl Bounded {
+    /// Sends the request to where it goes; for the logs above it may have another address.
+    async fn exchange(&self, ctx: &Context<'_>, request: &mut Request) -> PolicyResult {
+        let Some(SentTo(address)) = ctx.value() else { return self.0.send(ctx, request).await };
+        let logged = std::mem::replace(request.url_mut(), address.clone());
+        let answer = self.0.send(ctx, request).await;
+        *request.url_mut() = logged;
+        answer
     }
 }
 

@@ -12,15 +12,16 @@ use azure_core::credentials::TokenCredential;
 use azure_core::http::policies::Policy;
 use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Pipeline, RetryOptions};
+use table_core::adapter::TraceKeys;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::{GroupTransaction, Operation, ServiceProfile, TableStore, Written};
 use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
-use crate::auth::{Connection, Secret, SharedKeyPolicy, scope};
+use crate::auth::{Connection, Emulator, Secret, SharedKeyPolicy, scope};
 use crate::endpoint::{Endpoint, ReadFrom};
-use crate::rest::{Client, bounded};
+use crate::rest::{Client, HideKeys, bounded, quiet};
 use crate::{AzureTableStoreOptions, SharedKey};
 
 /// Tables of an Azure Storage account or of Azure Cosmos DB for Table.
@@ -70,15 +71,18 @@ impl AzureTableStore {
     /// A store whose requests are signed with an account's key.
     ///
     /// # Errors
-    /// The endpoint is not a URL without a query.
+    /// The endpoint is not a URL without a query, or one of plain `http` to another machine (see
+    /// [`plain_http_hosts`](AzureTableStoreOptions::plain_http_hosts)).
     pub fn with_shared_key(
         endpoint: &str,
         key: SharedKey,
         options: Option<AzureTableStoreOptions>,
     ) -> Result<Self> {
+        let (options, mut endpoint) = (options.unwrap_or_default(), Endpoint::new(endpoint, None)?);
+        endpoint.cosmos |= key.emulator() == Some(Emulator::CosmosDb);
+        endpoint.set_secret(key.emulator().is_none());
         let policy = Arc::new(SharedKeyPolicy(key.clone()));
-        let mut store =
-            Self::build(Endpoint::new(endpoint, None)?, Some(policy), options.unwrap_or_default())?;
+        let mut store = Self::build(endpoint, Some(policy), options)?;
         store.key = Some(key);
         Ok(store)
     }
@@ -86,7 +90,8 @@ impl AzureTableStore {
     /// A store with a shared access signature: the URL of an account or a table, `?`, and the SAS.
     ///
     /// # Errors
-    /// It is not a URL with a query.
+    /// It is not a URL with a query, or one of plain `http` to another machine (see
+    /// [`plain_http_hosts`](AzureTableStoreOptions::plain_http_hosts)).
     pub fn with_sas(url: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
         Self::build(Endpoint::from_sas_url(url)?, None, options.unwrap_or_default())
     }
@@ -120,6 +125,10 @@ impl AzureTableStore {
         profile.reads_lag = options.read_from == ReadFrom::Secondary;
         let mut client_options = options.client_options;
         client_options.retry = RetryOptions::none();
+        quiet(&mut client_options.instrumentation, options.trace_keys);
+        if options.trace_keys == TraceKeys::Hidden {
+            client_options.per_try_policies.push(Arc::new(HideKeys));
+        }
         #[cfg(feature = "reqwest_rustls")]
         if client_options.transport.is_none() {
             client_options.transport = crate::transport::to(endpoint.root());
@@ -128,9 +137,11 @@ impl AzureTableStore {
         let traced = client_options.instrumentation.tracer_provider.is_some();
         let name = (option_env!("CARGO_PKG_NAME"), option_env!("CARGO_PKG_VERSION"));
         let auth = auth.into_iter().collect();
+        let endpoint = endpoint.reading(options.read_from, options.secondary_endpoint.as_deref())?;
+        endpoint.check_plain_http(&options.plain_http_hosts)?;
         let client = Client {
             pipeline: Pipeline::new(name.0, name.1, client_options, Vec::new(), auth, None),
-            endpoint: endpoint.reading(options.read_from, options.secondary_endpoint.as_deref())?,
+            endpoint,
             profile,
             timeout: options.request_timeout,
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),

@@ -17,7 +17,7 @@ use super::message::{answer, host, message};
 use crate::rest::too_long;
 
 /// How long it may take to reach a server, TLS included.
-const CONNECT: Duration = Duration::from_secs(20);
+pub(super) const CONNECT: Duration = Duration::from_secs(20);
 /// How often the system looks whether the other end of a silent connection is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 

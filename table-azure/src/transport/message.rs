@@ -86,7 +86,7 @@ static RECEIVED: [HeaderName; 18] = [
     HeaderName::from_static("x-ms-version"),
 ];
 
-fn received(name: &str) -> HeaderName {
+pub(super) fn received(name: &str) -> HeaderName {
     let known = RECEIVED.iter().find(|known| known.as_str() == name);
     known.cloned().unwrap_or_else(|| HeaderName::from(name.to_owned()))
 }
@@ -103,7 +103,7 @@ async fn bytes(body: &Body) -> Result<Bytes> {
     }
 }
 
-fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+pub(super) fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
 }
 

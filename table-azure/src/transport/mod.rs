@@ -8,21 +8,24 @@ mod connection;
 mod connections;
 mod idle;
 mod message;
+mod proxied;
 mod relay;
 
 use std::sync::Arc;
 
-use azure_core::http::{Transport, Url};
+use azure_core::http::{HttpClient, Transport, Url};
 use hyper_util::client::proxy::matcher::Matcher;
 
 use self::connections::Connections;
+use self::proxied::Proxied;
 
-/// The transport to this endpoint. `None` leaves it to `azure_core`: where the environment names a
-/// proxy for the endpoint, or TLS is not to be had.
+/// The transport to this endpoint: through a proxy, where the environment names one for it. `None` leaves it to
+/// `azure_core`: where TLS is not to be had.
 pub(crate) fn to(endpoint: &Url) -> Option<Transport> {
     let uri = endpoint.as_str().parse().ok()?;
-    if Matcher::from_system().intercept(&uri).is_some() {
-        return None;
-    }
-    Some(Transport::new(Arc::new(Connections::new()?)))
+    let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri) {
+        Some(_) => Arc::new(Proxied::new()?),
+        None => Arc::new(Connections::new()?),
+    };
+    Some(Transport::new(client))
 }

@@ -13,6 +13,7 @@ use azure_core::tracing::{
     AsAny, Attribute, AttributeValue, Span, SpanGuard, SpanKind, SpanStatus, Tracer, TracerProvider,
 };
 use table_azure::{AzureTableStore, AzureTableStoreOptions};
+use table_core::adapter::TraceKeys;
 use table_core::store::OperationKind;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -151,6 +152,80 @@ async fn a_tracer_sees_the_operation_and_the_request_in_it() {
     assert!(lines[1].starts_with("Client in it GET "), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("200")), "{lines:?}");
     assert!(!lines.concat().contains("se7en"), "{lines:?}");
+}
+
+fn traced(server: &Server, keys: TraceKeys) -> (AzureTableStore, Recorder) {
+    let recorder = Recorder::default();
+    let mut options = AzureTableStoreOptions::default();
+    options.client_options.instrumentation.tracer_provider = Some(Arc::new(recorder.clone()));
+    options.trace_keys = keys;
+    (store_with(server, options), recorder)
+}
+
+/// A missing entity, a conflict and a lost race are answers.
+#[tokio::test]
+async fn answers_are_no_spans_in_error() {
+    for (status, code, is_error) in [
+        ("404 Not Found", "ResourceNotFound", false),
+        ("409 Conflict", "EntityAlreadyExists", false),
+        ("412 Precondition Failed", "UpdateConditionNotSatisfied", false),
+        ("403 Forbidden", "AuthenticationFailed", true),
+        ("500 Internal Server Error", "InternalError", true),
+    ] {
+        for kind in OPERATIONS {
+            let server = Server::start([answer(status, &[("x-ms-error-code", code)], "")]).await;
+            let (store, recorder) = traced(&server, TraceKeys::Hidden);
+            let _ = run(&store, kind).await;
+            let lines = recorder.0.lock().unwrap().concat();
+            assert!(
+                lines.contains(&format!("http.response.status_code I64({})", &status[..3])),
+                "{kind}: {lines}"
+            );
+            let (status_is_error, has_error_type) = (lines.contains("Error {"), lines.contains("error.type"));
+            assert_eq!((status_is_error, has_error_type), (is_error, is_error), "{kind} {status}: {lines}");
+        }
+    }
+}
+
+/// Keys of the operations, as they stand in addresses.
+const KEYS: [&str; 2] = ["o%27%27x", "a%20b"];
+
+#[tokio::test]
+async fn spans_show_keys_only_where_they_may() {
+    for (keys, shown) in [(TraceKeys::Hidden, false), (TraceKeys::Shown, true)] {
+        let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
+        let (store, recorder) = traced(&server, keys);
+        run(&store, OperationKind::Replace).await.unwrap();
+        assert!(
+            server.only().line.contains("(PartitionKey='o%27%27x',RowKey='a%20b')"),
+            "{:?}",
+            server.only()
+        );
+        let lines = recorder.0.lock().unwrap().concat();
+        assert!(lines.contains("/acc/Orders(PartitionKey="), "{lines}");
+        assert_eq!(KEYS.map(|key| lines.contains(key)), [shown; 2], "{lines}");
+    }
+}
+
+#[tokio::test]
+async fn logs_show_keys_only_where_they_may() {
+    for kind in OPERATIONS {
+        let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
+        let log = Log::of(kind, &store_with(&server, AzureTableStoreOptions::default())).await;
+        assert!(log.contains("Request"), "{kind}: {log}");
+        assert_eq!(KEYS.map(|key| log.contains(key)), [false; 2], "{kind}: {log}");
+        assert!(!log.contains("o'x") && !log.contains("o''x"), "{kind}: {log}");
+        // Nobody listens there.
+        let unheard = AzureTableStore::with_sas("http://127.0.0.2:1/acc?sv=1&sig=x", None).unwrap();
+        let log = Log::of(kind, &unheard).await;
+        assert!(log.contains("Failed response"), "{kind}: {log}");
+        assert_eq!(KEYS.map(|key| log.contains(key)), [false; 2], "{kind}: {log}");
+    }
+    let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
+    let mut options = AzureTableStoreOptions::default();
+    options.trace_keys = TraceKeys::Shown;
+    let log = Log::of(OperationKind::Get, &store_with(&server, options)).await;
+    assert_eq!(KEYS.map(|key| log.contains(key)), [true; 2], "{log}");
 }
 
 /// Everything that is logged on this thread.

@@ -9,8 +9,8 @@ use azure_core::http::headers::{AUTHORIZATION, Headers};
 use azure_core::http::{AsyncRawResponse, Body, HttpClient, Request, StatusCode, Transport};
 use azure_core::time::OffsetDateTime;
 use azure_identity::{ClientSecretCredential, ClientSecretCredentialOptions};
-use table_azure::{AzureTableStore, AzureTableStoreOptions};
-use table_core::store::{ErrorKind, OperationKind, Outcome};
+use table_azure::{AzureTableStore, AzureTableStoreOptions, Service, SharedKey};
+use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile, TableStore as _};
 
 use super::run;
 
@@ -178,12 +178,64 @@ fn a_token_is_not_sent_in_the_clear() {
     assert!(AzureTableStore::new("http://127.0.0.1:1/acc", credential, None).is_err());
 }
 
+/// To another machine over plain http: an account key's signatures and shared access signatures, unless the host is named
+/// or the key is an emulator's, which is public.
+#[test]
+fn secrets_are_not_sent_in_the_clear() {
+    let key = |key| SharedKey::new("acc", key).unwrap();
+    let with = |hosts: &[&str]| {
+        let mut options = AzureTableStoreOptions::default();
+        options.plain_http_hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        Some(options)
+    };
+    let url = "http://tables.example:10002/acc";
+    let error = AzureTableStore::with_shared_key(url, key("a2V5"), None).unwrap_err().to_string();
+    assert!(error.contains("plain_http_hosts") && error.contains("tables.example"), "{error}");
+    assert!(AzureTableStore::with_shared_key(url, key("a2V5"), with(&["other"])).is_err());
+    AzureTableStore::with_shared_key(url, key("a2V5"), with(&["tables.example"])).unwrap();
+    let signed = format!("{url}?sv=1&sig=se7en");
+    let error = AzureTableStore::with_sas(&signed, None).unwrap_err().to_string();
+    assert!(error.contains("plain_http_hosts") && !error.contains("se7en"), "{error}");
+    AzureTableStore::with_sas(&signed, with(&["tables.example"])).unwrap();
+    for text in [
+        "DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5",
+        "TableEndpoint=http://tables.example/acc;SharedAccessSignature=sig=se7en",
+        "AccountName=acc;AccountKey=a2V5;TableEndpoint=https://acc;TableSecondaryEndpoint=http://acc-2",
+    ] {
+        let error = AzureTableStore::from_connection_string(text, None).unwrap_err().to_string();
+        assert!(error.contains("plain_http_hosts") && !error.contains("se7en"), "{text}: {error}");
+    }
+    let emulator = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite";
+    AzureTableStore::from_connection_string(emulator, None).unwrap();
+    let proxy = "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://me:se7en@azurite";
+    let error = AzureTableStore::from_connection_string(proxy, None).unwrap_err().to_string();
+    assert!(!error.contains("se7en"), "{error}");
+}
+
+/// <https://learn.microsoft.com/azure/cosmos-db/emulator#authentication>
+const COSMOS_EMULATOR: &str = "AccountName=localhost;AccountKey=\
+    C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;TableEndpoint=";
+
+#[test]
+fn the_emulator_of_cosmos_has_the_limits_of_cosmos() {
+    for endpoint in ["http://localhost:8902/;", "https://localhost:8902/;", "http://cosmos:9000"] {
+        let text = format!("DefaultEndpointsProtocol=http;{COSMOS_EMULATOR}{endpoint}");
+        let store = AzureTableStore::from_connection_string(&text, None).unwrap();
+        assert_eq!(*store.profile(), ServiceProfile::COSMOS_TABLE, "{endpoint}");
+        let mut options = AzureTableStoreOptions::default();
+        options.service = Service::TableStorage;
+        let told = AzureTableStore::from_connection_string(&text, Some(options)).unwrap();
+        assert_eq!(*told.profile(), ServiceProfile::AZURE_TABLES, "{endpoint}");
+    }
+    let store = AzureTableStore::from_connection_string("UseDevelopmentStorage=true", None).unwrap();
+    assert_eq!(*store.profile(), ServiceProfile::AZURE_TABLES);
+}
+
 #[cfg(feature = "queue")]
 mod queue {
     use std::time::Duration;
 
-    use azure_core::http::ClientOptions;
-    use table_azure::queue::AzureWorkQueue;
+    use table_azure::queue::{AzureWorkQueue, AzureWorkQueueOptions};
     use table_core::queue::WorkQueue;
 
     use super::*;
@@ -196,7 +248,8 @@ mod queue {
     fn queue(credential: &Arc<Credential>, server: &Arc<Scripted>) -> AzureWorkQueue {
         let transport = Some(Transport::new(Arc::clone(server) as Arc<dyn HttpClient>));
         let credential = Arc::clone(credential) as Arc<dyn TokenCredential>;
-        let options = ClientOptions { transport, ..ClientOptions::default() };
+        let mut options = AzureWorkQueueOptions::default();
+        options.client_options.transport = transport;
         AzureWorkQueue::new("https://acc.queue.core.windows.net/jobs", credential, Some(options)).unwrap()
     }
 
@@ -236,7 +289,8 @@ mod queue {
     #[tokio::test]
     async fn a_queue_that_does_not_answer_in_time_leaves_a_send_open() {
         let transport = Some(Transport::new(Arc::new(Silence)));
-        let options = ClientOptions { transport, ..ClientOptions::default() };
+        let mut options = AzureWorkQueueOptions::default();
+        options.client_options.transport = transport;
         let url = "https://acc.queue.core.windows.net/jobs?sig=x";
         let queue = AzureWorkQueue::with_sas(url, Some(options)).unwrap();
         let queue = queue.with_request_timeout(Duration::from_millis(20));
@@ -244,5 +298,26 @@ mod queue {
         assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
         assert_eq!(error.outcome(), Outcome::Ambiguous);
         assert_eq!(queue.peek(1).await.unwrap_err().outcome(), Outcome::NotApplied);
+    }
+
+    #[test]
+    fn secrets_are_not_sent_in_the_clear() {
+        let key = || SharedKey::new("acc", "a2V5").unwrap();
+        let url = "http://queues.example/acc/jobs";
+        let signed = format!("{url}?sig=se7en");
+        for refused in [
+            AzureWorkQueue::with_shared_key(url, key(), None),
+            AzureWorkQueue::with_sas(&signed, None),
+            AzureWorkQueue::with_sas("https://me:se7en@queues.example/acc/jobs?sig=x", None),
+            AzureWorkQueue::with_sas("https://me:se7en@/jobs?sig=se7en", None),
+        ] {
+            let error = refused.unwrap_err().to_string();
+            assert!(!error.contains("se7en"), "{error}");
+        }
+        let mut options = AzureWorkQueueOptions::default();
+        options.plain_http_hosts.push("queues.example".to_owned());
+        AzureWorkQueue::with_shared_key(url, key(), Some(options.clone())).unwrap();
+        AzureWorkQueue::with_sas(&signed, Some(options)).unwrap();
+        AzureWorkQueue::from_connection_string("UseDevelopmentStorage=true", "jobs", None).unwrap();
     }
 }

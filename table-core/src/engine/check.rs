@@ -131,6 +131,7 @@ pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
         return Err(Error::invalid_request("top must be at least 1"));
     }
     let Some(filter) = &query.filter else { return Ok(()) };
+    filter.check_size()?;
     filter.check_names()?;
     let comparisons = filter.comparisons();
     match profile.filter_comparisons {

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{Filter, KeyBounds, Query};
+use super::{Filter, FilterNode, KeyBounds, Query};
 
 /// How a query finds its entities: the guide's classification, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,11 +47,12 @@ impl Query {
 
 /// The keys that the parts joined by `and` leave.
 fn seekable(filter: &Filter) -> KeyBounds {
-    match filter {
-        Filter::And(a, b) => seekable(a).intersect(seekable(b)),
-        Filter::Compare { property, comparison, value } => {
+    match filter.node() {
+        _ if !filter.is_bounded() => KeyBounds::ALL,
+        FilterNode::And(a, b) => seekable(a).intersect(seekable(b)),
+        FilterNode::Compare { property, comparison, value } => {
             KeyBounds::of_comparison(property, *comparison, value, false)
         }
-        Filter::Or(..) | Filter::Not(_) => KeyBounds::ALL,
+        FilterNode::Or(..) | FilterNode::Not(_) => KeyBounds::ALL,
     }
 }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{AccessPath, Comparison, Filter, Query, Range};
+use super::{AccessPath, Comparison, Filter, FilterNode, Query, Range};
 use crate::model::{EdmValue, Key};
 
 /// The keys that a filter can match at most: what a store must look at.
@@ -90,16 +90,19 @@ impl fmt::Display for KeyBounds {
 }
 
 impl Filter {
-    /// The keys that can match, or those that cannot but not match.
+    /// The keys that can match, or those that cannot but not match. Of a filter that is too deep, all.
     fn bounds(&self, negated: bool) -> KeyBounds {
-        match self {
-            Self::Compare { property, comparison, value } => {
+        if !self.is_bounded() {
+            return KeyBounds::ALL;
+        }
+        match self.node() {
+            FilterNode::Compare { property, comparison, value } => {
                 KeyBounds::of_comparison(property, *comparison, value, negated)
             }
-            Self::Not(inner) => inner.bounds(!negated),
-            Self::And(a, b) if !negated => a.bounds(false).intersect(b.bounds(false)),
-            Self::Or(a, b) if negated => a.bounds(true).intersect(b.bounds(true)),
-            Self::And(a, b) | Self::Or(a, b) => a.bounds(negated).hull(b.bounds(negated)),
+            FilterNode::Not(inner) => inner.bounds(!negated),
+            FilterNode::And(a, b) if !negated => a.bounds(false).intersect(b.bounds(false)),
+            FilterNode::Or(a, b) if negated => a.bounds(true).intersect(b.bounds(true)),
+            FilterNode::And(a, b) | FilterNode::Or(a, b) => a.bounds(negated).hull(b.bounds(negated)),
         }
     }
 }

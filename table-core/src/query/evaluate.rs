@@ -27,8 +27,8 @@
 
 use std::cmp::Ordering;
 
-use super::Filter;
-use crate::model::{Entity, Key, Properties, Ticks, ValueRef, find, key_order};
+use super::{Comparison, Filter, FilterNode};
+use crate::model::{EdmValue, Entity, Key, Properties, Ticks, ValueRef, find, key_order};
 
 impl Filter {
     /// Whether an entity matches, as the service would decide.
@@ -58,15 +58,51 @@ impl Filter {
 
     /// [`matches`](Self::matches) on a stored row.
     pub(crate) fn holds(&self, row: &RowRef<'_>) -> bool {
-        match self {
-            Self::Compare { property, comparison, value } => {
-                row.get(property).is_some_and(|found| comparison.holds(order(found, value.as_ref())))
-            }
-            Self::And(a, b) => a.holds(row) && b.holds(row),
-            Self::Or(a, b) => a.holds(row) || b.holds(row),
-            Self::Not(inner) => !inner.holds(row),
+        if self.is_bounded() { self.holds_by_calls(row) } else { self.holds_by_steps(row) }
+    }
+
+    fn holds_by_calls(&self, row: &RowRef<'_>) -> bool {
+        match self.node() {
+            FilterNode::Compare { property, comparison, value } => row.compares(property, *comparison, value),
+            FilterNode::And(a, b) => a.holds_by_calls(row) && b.holds_by_calls(row),
+            FilterNode::Or(a, b) => a.holds_by_calls(row) || b.holds_by_calls(row),
+            FilterNode::Not(inner) => !inner.holds_by_calls(row),
         }
     }
+
+    /// The same for a filter that is too deep for recursion: every comparison is made, and what they say is joined on
+    /// a stack of its own.
+    fn holds_by_steps(&self, row: &RowRef<'_>) -> bool {
+        let (mut steps, mut found) = (vec![Step::Evaluate(self)], Vec::new());
+        while let Some(step) = steps.pop() {
+            let Step::Evaluate(filter) = step else {
+                let last = found.pop().unwrap_or_default();
+                let joined = match step {
+                    Step::And => found.pop().unwrap_or_default() && last,
+                    Step::Or => found.pop().unwrap_or_default() || last,
+                    _ => !last,
+                };
+                found.push(joined);
+                continue;
+            };
+            match filter.node() {
+                FilterNode::Compare { property, comparison, value } => {
+                    found.push(row.compares(property, *comparison, value));
+                }
+                FilterNode::And(a, b) => steps.extend([Step::And, Step::Evaluate(b), Step::Evaluate(a)]),
+                FilterNode::Or(a, b) => steps.extend([Step::Or, Step::Evaluate(b), Step::Evaluate(a)]),
+                FilterNode::Not(inner) => steps.extend([Step::Not, Step::Evaluate(inner)]),
+            }
+        }
+        found.pop().unwrap_or_default()
+    }
+}
+
+enum Step<'f> {
+    Evaluate(&'f Filter),
+    And,
+    Or,
+    Not,
 }
 
 /// What a filter asks of a stored row.
@@ -78,6 +114,11 @@ pub(crate) struct RowRef<'a> {
 }
 
 impl<'a> RowRef<'a> {
+    #[inline]
+    fn compares(&self, property: &str, comparison: Comparison, value: &EdmValue) -> bool {
+        self.get(property).is_some_and(|found| comparison.holds(order(found, value.as_ref())))
+    }
+
     fn get(&self, name: &str) -> Option<ValueRef<'a>> {
         match name {
             Filter::PARTITION_KEY => Some(ValueRef::String(self.partition)),

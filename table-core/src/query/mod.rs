@@ -20,7 +20,7 @@ pub use access::AccessPath;
 pub use bounds::KeyBounds;
 pub(crate) use evaluate::RowRef;
 pub use explain::Explanation;
-pub use filter::{Comparison, Filter};
+pub use filter::{Comparison, Filter, FilterNode};
 pub use page::{Continuation, Page, Position, ReadablePage, UnreadableEntity};
 pub use plan::Plan;
 pub use range::Range;

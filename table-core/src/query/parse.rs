@@ -33,18 +33,16 @@
 //! binds it tighter. There is no `null`: the service refuses it
 //! (<https://github.com/Azure/Azurite/issues/2471>).
 //!
-//! Text is bounded: [`MAX_NESTING`] parentheses and `not` inside each other, [`MAX_COMPARISONS`] in all,
+//! Text is bounded, as filters built by code are: [`MAX_NESTING`] parentheses and `not` inside each other, [`MAX_COMPARISONS`] in all,
 //! so that neither parsing nor walking the filter can exhaust the stack.
 
 use std::str::FromStr;
 
+use super::filter::{MAX_COMPARISONS, MAX_NESTING};
 use super::lex::{Kind, Lexer, Problem, Token};
 use super::{Comparison, Filter, literal, names};
 use crate::model::EdmValue;
 use crate::store::{Error, Result};
-
-const MAX_NESTING: usize = 100;
-const MAX_COMPARISONS: usize = 1000;
 
 impl FromStr for Filter {
     type Err = Error;

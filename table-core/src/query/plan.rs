@@ -3,7 +3,7 @@ use std::ops::Bound;
 
 use super::range::compare_starts;
 use super::residual::{Rest, within};
-use super::{Filter, KeyBounds, Query, Range};
+use super::{Filter, FilterNode, KeyBounds, Query, Range};
 use crate::model::{Key, key_order};
 use crate::store::limits;
 
@@ -131,15 +131,18 @@ fn points(parts: &[(&KeyBounds, Rest)]) -> Option<Plan> {
 
 /// Key bounds that cover every match, or what is no match if `negated`; `None` if they are too many.
 fn regions(filter: &Filter, negated: bool) -> Option<Vec<KeyBounds>> {
-    let both = matches!(filter, Filter::And(..)) != negated;
-    match filter {
-        Filter::Compare { property, comparison, value } => {
+    let both = filter.is_and() != negated;
+    match filter.node() {
+        _ if !filter.is_bounded() => None,
+        FilterNode::Compare { property, comparison, value } => {
             let bounds = KeyBounds::of_comparison(property, *comparison, value, negated);
             Some(if bounds.is_empty() { Vec::new() } else { vec![bounds] })
         }
-        Filter::Not(inner) => regions(inner, !negated),
-        Filter::And(a, b) | Filter::Or(a, b) if both => cross(&regions(a, negated)?, &regions(b, negated)?),
-        Filter::And(a, b) | Filter::Or(a, b) => union(regions(a, negated)?, regions(b, negated)?),
+        FilterNode::Not(inner) => regions(inner, !negated),
+        FilterNode::And(a, b) | FilterNode::Or(a, b) if both => {
+            cross(&regions(a, negated)?, &regions(b, negated)?)
+        }
+        FilterNode::And(a, b) | FilterNode::Or(a, b) => union(regions(a, negated)?, regions(b, negated)?),
     }
 }
 

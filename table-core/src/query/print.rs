@@ -1,30 +1,38 @@
 use std::fmt;
 
-use super::Filter;
+use super::{Filter, FilterNode};
 use crate::model::ValueRef;
 
 /// The service's `$filter` text, not yet URL-encoded; [`str::parse`] reads it back.
 ///
 /// Parentheses stand where the grouping needs them, and always after `not`, which OData binds
 /// tighter than a comparison. A name that is no property name is printed as it is:
-/// [`check_names`](Filter::check_names) refuses it.
+/// [`check_names`](Filter::check_names) refuses it. A filter that [`check_size`](Filter::check_size) refuses is printed as a text
+/// that is no filter.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Compare { property, comparison, value } => {
+        if !self.is_bounded() {
+            return write!(
+                f,
+                "<{} comparisons, more than a filter may have or too deep>",
+                self.comparisons()
+            );
+        }
+        match self.node() {
+            FilterNode::Compare { property, comparison, value } => {
                 write!(f, "{property} {comparison} {}", Literal(value.as_ref()))
             }
-            Self::And(a, b) => {
-                grouped(f, a, matches!(**a, Self::Or(..)))?;
+            FilterNode::And(a, b) => {
+                grouped(f, a, a.is_or())?;
                 f.write_str(" and ")?;
-                grouped(f, b, matches!(**b, Self::And(..) | Self::Or(..)))
+                grouped(f, b, b.is_and() || b.is_or())
             }
-            Self::Or(a, b) => {
+            FilterNode::Or(a, b) => {
                 grouped(f, a, false)?;
                 f.write_str(" or ")?;
-                grouped(f, b, matches!(**b, Self::Or(..)))
+                grouped(f, b, b.is_or())
             }
-            Self::Not(inner) => {
+            FilterNode::Not(inner) => {
                 f.write_str("not ")?;
                 grouped(f, inner, true)
             }

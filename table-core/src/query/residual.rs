@@ -1,4 +1,4 @@
-use super::{Comparison, Filter, KeyBounds, Range};
+use super::{Comparison, Filter, FilterNode, KeyBounds, Range};
 use crate::model::{EdmValue, key_order};
 
 /// What a filter still asks of entities whose keys are known to lie within bounds.
@@ -21,8 +21,9 @@ impl Filter {
 
 /// What is left of a filter within bounds.
 pub(super) fn within(filter: &Filter, part: &KeyBounds) -> Rest {
-    match filter {
-        Filter::Compare { property, comparison, value } => {
+    match filter.node() {
+        _ if !filter.is_bounded() => Rest::When(filter.clone()),
+        FilterNode::Compare { property, comparison, value } => {
             let known = match &**property {
                 Filter::PARTITION_KEY => known(&part.partition, *comparison, value),
                 Filter::ROW_KEY => known(&part.row, *comparison, value),
@@ -30,9 +31,9 @@ pub(super) fn within(filter: &Filter, part: &KeyBounds) -> Rest {
             };
             known.map_or_else(|| Rest::When(filter.clone()), Rest::of)
         }
-        Filter::And(a, b) => within(a, part).and(|| within(b, part)),
-        Filter::Or(a, b) => within(a, part).or(|| within(b, part)),
-        Filter::Not(inner) => within(inner, part).not(),
+        FilterNode::And(a, b) => within(a, part).and(|| within(b, part)),
+        FilterNode::Or(a, b) => within(a, part).or(|| within(b, part)),
+        FilterNode::Not(inner) => within(inner, part).not(),
     }
 }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use super::field::comparisons;
 use super::{Comparable, Condition, Field, Operand};
 use crate::model::EdmValue;
-use crate::query::{Comparison, Filter};
+use crate::query::{Comparison, Filter, FilterNode};
 
 /// A field whose integers all have the width that its type is stored with: see [`Field::exact_width`].
 pub struct ExactWidth<E, V, C>(pub(super) Field<E, V, C>);
@@ -23,7 +23,7 @@ impl<E, V, C> ExactWidth<E, V, C> {
 
 /// The same comparison, of Int32s too: a typed read takes an Int32 for an Int64, so a filter must find it.
 pub(super) fn widened(filter: Filter) -> Filter {
-    let Filter::Compare { property, comparison, value: EdmValue::Int64(value) } = &filter else {
+    let FilterNode::Compare { property, comparison, value: EdmValue::Int64(value) } = filter.node() else {
         return filter;
     };
     let Some(narrow) = narrow(property, *comparison, *value) else { return filter };

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::arbitrary::any_filter;
-use crate::model::{EdmValue, Ticks};
-use crate::query::Filter;
-use crate::store::ErrorKind;
+use crate::model::{EdmValue, Entity, Ticks};
+use crate::query::{AccessPath, Filter, FilterNode, KeyBounds, Query};
+use crate::store::{ErrorKind, ServiceProfile};
 
 fn parse(text: &str) -> Filter {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -72,9 +72,10 @@ fn a_literal_on_the_left_turns_the_operator_round() {
 
 #[test]
 fn every_literal() {
-    let value = |text: &str| match parse(&format!("a eq {text}")) {
-        Filter::Compare { value, .. } => value,
-        other => panic!("{other}"),
+    let value = |text: &str| {
+        let filter = parse(&format!("a eq {text}"));
+        let FilterNode::Compare { value, .. } = filter.node() else { panic!("{filter}") };
+        value.clone()
     };
     let guid = "c9da6455-213d-42c9-9a79-3e9149a57833";
     assert_eq!(value("''"), EdmValue::String(String::new()));
@@ -173,4 +174,52 @@ fn names_that_would_change_the_filter_are_refused() {
         let error = Filter::eq("a", 1).and(Filter::eq(name, 1)).check_names().unwrap_err();
         assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
     }
+}
+
+/// As deep as the parser takes, and one more, in each way that a filter can be deep.
+#[test]
+fn filters_built_by_code_are_bounded_as_parsed_ones_are() {
+    let leaf = || Filter::eq("a", 1);
+    let nots = |n: usize| (0..n).fold(leaf(), |filter, _| !filter);
+    let ors = |n: usize| (1..n).fold(leaf(), |filter, _| filter.or(leaf()));
+    let ors_from_the_right = |n: usize| (1..n).fold(leaf(), |filter, _| leaf().or(filter));
+    let zigzag = |n: usize| (0..n).fold(leaf(), |filter, _| filter.or(leaf()).and(leaf()));
+    for good in [nots(100), ors(1000), ors_from_the_right(102), zigzag(100)] {
+        good.check_size().unwrap();
+        assert_eq!(parse(&good.to_string()), good);
+    }
+    for bad in [nots(101), ors(1001), ors_from_the_right(103), zigzag(101)] {
+        assert!(bad.check_size().unwrap_err().is_limit_exceeded());
+        assert!(bad.to_string().parse::<Filter>().is_err());
+    }
+}
+
+/// On a stack of 256 KiB, which a call a level would use up many times over.
+#[test]
+fn a_filter_without_measure_overflows_no_stack() {
+    let run = || {
+        let leaf = || Filter::eq("A", 1);
+        let ors = (1..100_000).fold(leaf(), |filter, _| filter.or(leaf()));
+        let from_the_right = (1..100_000).fold(leaf(), |filter, _| leaf().or(filter));
+        let ands = (1..100_000).fold(leaf(), |filter, _| filter.and(leaf()));
+        let nots = (0..10_000).fold(leaf(), |filter, _| !filter);
+        let zigzag = (0..50_000).fold(leaf(), |filter, _| !filter.or(leaf()).and(leaf()));
+        let entity = Entity::new("p", "r").unwrap().with("A", 1);
+        for (filter, holds) in
+            [(ors, true), (from_the_right, true), (ands, true), (nots, true), (zigzag, false)]
+        {
+            let copy = filter.clone();
+            assert!(copy == filter && filter != leaf());
+            assert!(filter.check_size().is_err() && filter.check_names().is_ok());
+            assert!(format!("{filter} {filter:?}").len() < 400);
+            assert_eq!(filter.matches(&entity), holds);
+            let query = Query::new().with_filter(filter);
+            assert_eq!((query.bounds(), query.access_path()), (KeyBounds::ALL, AccessPath::TableScan));
+            assert!(query.cheaper_plan().is_none());
+            query.explain(&ServiceProfile::LOCAL);
+            let checked = crate::engine::check_query(&ServiceProfile::LOCAL, &query);
+            assert!(checked.unwrap_err().is_limit_exceeded());
+        }
+    };
+    std::thread::Builder::new().stack_size(256 << 10).spawn(run).unwrap().join().unwrap();
 }

@@ -1,5 +1,5 @@
 use crate::model::EdmValue;
-use crate::query::{Comparison, Filter, KeyBounds, Range};
+use crate::query::{Comparison, Filter, FilterNode, KeyBounds, Range};
 
 /// What a query asks of keys, of types and of properties.
 #[derive(Clone, Debug)]
@@ -26,15 +26,15 @@ impl Conditions {
     /// Adds the condition of a type: where it is a range of keys, it narrows the one there is, so
     /// that it costs no comparisons within.
     pub(super) fn of_type(&mut self, filter: Filter) {
-        match filter {
-            Filter::And(a, b) => {
-                self.of_type(*a);
-                self.of_type(*b);
+        match filter.node() {
+            FilterNode::And(a, b) if filter.is_bounded() => {
+                self.of_type(a.clone());
+                self.of_type(b.clone());
             }
-            Filter::Compare { property, comparison, value } if is_range(&property, comparison, &value) => {
-                self.within(KeyBounds::of_comparison(&property, comparison, &value, false));
+            FilterNode::Compare { property, comparison, value } if is_range(property, *comparison, value) => {
+                self.within(KeyBounds::of_comparison(property, *comparison, value, false));
             }
-            other => self.filter(other),
+            _ => self.filter(filter),
         }
     }
 

@@ -1,0 +1,78 @@
+//! Keys of entities, which stand in addresses, stay out of what `azure_core` logs and traces.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{Context, Request, Url};
+
+/// The address that a request is sent to, where the request itself has another one for the logs.
+pub(super) struct SentTo(pub(super) Url);
+
+/// The last of the policies: after it, the request is logged, then sent by [`bounded`](super::bounded), which puts its
+/// address back.
+#[derive(Debug)]
+pub(crate) struct HideKeys;
+
+#[expect(elided_lifetimes_in_paths, reason = "`async_trait` would name a lifetime that the trait does not")]
+#[async_trait]
+impl Policy for HideKeys {
+    async fn send(&self, ctx: &Context, request: &mut Request, next: &[Arc<dyn Policy>]) -> PolicyResult {
+        let Some(hidden) = without_keys(request.url()) else {
+            return next[0].send(ctx, request, &next[1..]).await;
+        };
+        let address = std::mem::replace(request.url_mut(), hidden);
+        let ctx = ctx.to_borrowed().with_value(SentTo(address.clone()));
+        let answer = next[0].send(&ctx, request, &next[1..]).await;
+        *request.url_mut() = address;
+        answer
+    }
+}
+
+/// The address without the keys of an entity in its path; `None` where there are none.
+fn without_keys(url: &Url) -> Option<Url> {
+    let path = hidden_path(url.path())?;
+    let mut url = url.clone();
+    url.set_path(&path);
+    Some(url)
+}
+
+/// An address as text, without the keys of an entity.
+pub(super) fn hidden_text(url: &str) -> String {
+    let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
+    let address = hidden_path(address).unwrap_or_else(|| address.to_owned());
+    query.map_or_else(|| address.clone(), |query| format!("{address}?{query}"))
+}
+
+/// What is in the parentheses of `Table(PartitionKey='…',RowKey='…')` is replaced. A key has no `/`, nor an unencoded
+/// parenthesis.
+fn hidden_path(path: &str) -> Option<String> {
+    let (before, _) = path.split_once("(PartitionKey=")?;
+    Some(format!("{before}(PartitionKey='REDACTED',RowKey='REDACTED')"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_out_of_paths_alone() {
+        for (url, expected) in [
+            (
+                "http://h/acc/T(PartitionKey='a',RowKey='b')?$select=A",
+                "http://h/acc/T(PartitionKey='REDACTED',RowKey='REDACTED')?$select=A",
+            ),
+            (
+                "http://h/acc/T(PartitionKey='',RowKey='')",
+                "http://h/acc/T(PartitionKey='REDACTED',RowKey='REDACTED')",
+            ),
+            ("http://h/T()?$top=1", "http://h/T()?$top=1"),
+            ("http://h/Tables('T')", "http://h/Tables('T')"),
+        ] {
+            assert_eq!(hidden_text(url), expected);
+            let parsed: Url = url.parse().unwrap();
+            let hidden = without_keys(&parsed).map_or_else(|| url.to_owned(), |hidden| hidden.to_string());
+            assert_eq!(hidden, expected);
+        }
+    }
+}
