@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
 use table_azure::{AzureTableStore, AzureTableStoreOptions, Service};
 use table_core::Error;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
@@ -138,13 +139,23 @@ async fn what_relies_on_order_is_refused_or_sorted_here() {
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains("sorted_on_client"), "{error}");
     assert!(required.first().await.is_err() && required.page(None).await.is_err());
+    // Without a word about order, what is cut is the first by key.
+    let error = query.clone().limit(1).all().await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("in_any_order"), "{error}");
+    assert!(query.first().await.is_err() && query.clone().limit(1).page(None).await.is_err());
+    assert!(query.clone().limit(2).pages().try_collect::<Vec<_>>().await.is_err());
     assert!(server.asked().is_empty());
+    assert!(query.clone().limit(0).all().await.unwrap().is_empty());
+    assert_eq!(query.clone().limit(3).count().await.unwrap(), 3);
+    assert_eq!(query.clone().limit(3).in_any_order().all().await.unwrap().len(), 3);
+    assert!(server.asked().iter().all(|asked| asked.line.contains("$top=3")));
     let numbers = |orders: Vec<Order>| orders.into_iter().map(|order| order.number).collect::<Vec<_>>();
     let sorted = query.clone().sorted_on_client();
     assert_eq!(numbers(sorted.all().await.unwrap()), ["1", "2", "3"]);
     assert_eq!(numbers(sorted.limit(2).all().await.unwrap()), ["1", "2"]);
     // Its first ones are any ones: the service would be asked for as many.
-    assert!(server.asked().iter().all(|asked| !asked.line.contains("$top")));
+    assert!(server.asked()[2..].iter().all(|asked| !asked.line.contains("$top")));
     assert_eq!(numbers(query.all().await.unwrap()), ["2", "3", "1"]);
 }
 

@@ -10,7 +10,7 @@ use table_core::query::{Filter, Query};
 use table_core::store::{ErrorKind, OperationKind, Outcome, TableStore, TableStoreExt as _};
 
 use super::server::{Answer, Asked, Server, answer, endless};
-use super::{OPERATIONS, key, query, run, store, store_with, table};
+use super::{OPERATIONS, key, run, store, store_with, table};
 
 /// The same server asked with an account's key and with a signature.
 fn clients(server: &Server) -> [AzureTableStore; 2] {
@@ -168,11 +168,12 @@ async fn a_property_that_stands_twice_is_an_error() {
 
 const NEXT: &str = "x-ms-continuation-NextPartitionKey";
 const NEXT_TABLE: &str = "x-ms-continuation-NextTableName";
-const EMPTY: &str = r#"{"value":[]}"#;
+/// A row, or a table.
+const ONE: &str = r#"{"value":[{"PartitionKey":"p","RowKey":"1","TableName":"Tab"}]}"#;
 
 fn circle(asked: &[Asked], length: usize) -> Answer {
     let place = (asked.len() % length).to_string();
-    answer("200 OK", &[(NEXT, &place), (NEXT_TABLE, &place)], EMPTY)
+    answer("200 OK", &[(NEXT, &place), (NEXT_TABLE, &place)], ONE)
 }
 
 #[tokio::test]
@@ -182,7 +183,7 @@ async fn pages_in_a_circle_end_in_an_error() {
         [(|asked| circle(asked, 1), 2), (|asked| circle(asked, 2), 6), (|asked| circle(asked, 7), 24)];
     for (pages, most) in circles {
         let server = Server::start([Answer::By(pages)]).await;
-        let error = store(&server).query_all(&table(), &query()).await.unwrap_err();
+        let error = store(&server).query_all(&table(), &Query::new()).await.unwrap_err();
         assert!(error.to_string().contains("no end"), "{error}");
         assert!(server.asked().len() <= most, "{} requests", server.asked().len());
 

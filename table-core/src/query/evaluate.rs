@@ -23,7 +23,8 @@
 //! (<https://github.com/Azure/azure-sdk-for-net/issues/38590>); an Int32 literal finds an Int64, and an
 //! Int64 literal does not find an Int32
 //! (<https://github.com/microsoft/AzureStorageExplorer/issues/5346>): the literal is widened, never the
-//! property. The rest is assumed to follow the same two rules, and the tests say so.
+//! property. The rest is assumed to follow the same two rules, and the tests say so: that a Double literal finds no
+//! integer, too. Typed fields of `f64` do not rely on it: they compare integers by literals of their own.
 
 use std::cmp::Ordering;
 

@@ -34,29 +34,39 @@ pub fn check_progress(asked: Option<&Continuation>, found: Option<&Continuation>
 }
 
 /// Notices pages that lead in a circle, however long: a place is compared with one that is kept, and replaces it after
-/// 1, 2, 4, 8… pages (Brent's algorithm).
+/// 1, 2, 4, 8… pages (Brent's algorithm). A service may give a place again that it could not leave in the time that it has,
+/// without a row: a few times, that is no circle.
 ///
 /// Of the place that is kept only a hash of 64 bits is: the chance of an error where there is none is 1 in 2^64 a page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     kept: u64,
-    pages: u64,
+    pages: u32,
+    /// How often the place was given again since it is kept, without a row in between.
+    standstills: u8,
+    has_rows: bool,
 }
 
+/// Empty pages that lead nowhere, in a row.
+const STANDSTILLS: u8 = 16;
+
 impl Progress {
-    /// Takes note of where the next page starts.
+    /// Takes note of where the next page starts, after a page of so many rows.
     ///
     /// # Errors
     /// It started there before: [`ErrorKind::Service`].
-    pub(crate) fn note(&mut self, next: &Continuation) -> Result<()> {
+    pub(crate) fn note(&mut self, next: &Continuation, rows: usize) -> Result<()> {
         let place = BuildHasherDefault::<DefaultHasher>::default().hash_one(next);
+        self.has_rows |= rows > 0;
         if self.pages > 0 && self.kept == place {
-            return Err(repeated());
+            self.standstills += 1;
+            if self.has_rows || self.standstills > STANDSTILLS {
+                return Err(repeated());
+            }
+        } else if self.pages == 0 || self.pages.is_power_of_two() {
+            (self.kept, self.standstills, self.has_rows) = (place, 0, false);
         }
-        if self.pages == 0 || self.pages.is_power_of_two() {
-            self.kept = place;
-        }
-        self.pages += 1;
+        self.pages = self.pages.saturating_add(1);
         Ok(())
     }
 }
@@ -182,14 +192,30 @@ mod tests {
         for (tail, circle) in [(0, 1), (0, 2), (5, 3), (100, 7), (3, 1000)] {
             let mut progress = Progress::default();
             let at = |n: usize| if n < tail { n } else { tail + (n - tail) % circle };
-            let noticed = (0..).position(|n| progress.note(&place(at(n))).is_err()).unwrap();
+            let noticed = (0..).position(|n| progress.note(&place(at(n)), 1).is_err()).unwrap();
             assert!(
                 noticed > tail + circle - 1 && noticed <= 3 * (tail + circle) + 3,
                 "{tail} {circle}: {noticed}"
             );
         }
         let mut progress = Progress::default();
-        assert!((0..10_000).all(|n| progress.note(&place(n)).is_ok()));
+        assert!((0..10_000).all(|n| progress.note(&place(n), 1).is_ok()));
+    }
+
+    #[test]
+    fn a_place_that_is_not_left_at_once_is_no_circle() {
+        let mut progress = Progress::default();
+        for n in 0..50 {
+            assert!(
+                (0..4).all(|_| progress.note(&place(n), 0).is_ok())
+                    && progress.note(&place(n + 50), 1).is_ok()
+            );
+        }
+        for (length, most) in [(1, 20), (3, 130)] {
+            let mut progress = Progress::default();
+            let noticed = (0..).position(|n| progress.note(&place(n % length), 0).is_err()).unwrap();
+            assert!(noticed <= most, "{length}: {noticed}");
+        }
     }
 
     /// U+1F600 is before U+FF5E in UTF-16, after it in UTF-8.

@@ -144,9 +144,10 @@ pub trait TableStoreExt: TableStore {
         let (mut tables, mut from, mut progress) = (Vec::new(), None, Progress::default());
         loop {
             let page = self.list_tables(prefix, from.as_ref()).await?;
+            let found = page.items.len();
             tables.extend(page.items);
             let Some(next) = page.continuation else { return Ok(tables) };
-            progress.note(&next)?;
+            progress.note(&next, found)?;
             from = Some(next);
         }
     }

@@ -65,7 +65,7 @@ impl Rest {
                 return Ok(None);
             }
         }
-        self.progress.note(next)?;
+        self.progress.note(next, page.items.len())?;
         self.from = Some(next.clone());
         Ok(Some(self))
     }

@@ -24,6 +24,11 @@ use crate::store::{Error, Result};
 /// becomes two, `Age gt 40L or Age gt 40`, which both count towards the service's 15 in a filter.
 /// [`exact_width`](Self::exact_width) makes it one, of Int64s alone.
 ///
+/// A field of `f64` or `f32` reads whole numbers too, which JavaScript clients write as Int32s: `120.0` becomes `120`. The
+/// service documents only that a literal of the property's type gives valid results; that a Double literal finds no
+/// integer is *assumed*, and that an Int32 literal finds Int64s and Doubles. So a comparison becomes two, `Price gt 9.5 or Price ge 10`,
+/// or three beyond the Int32s.
+///
 /// ```
 /// use table_core::typed::Field;
 /// struct Employee;
@@ -167,7 +172,7 @@ impl<E, V, C> Field<E, V, C> {
 
     /// The field for comparisons of the width that its type is stored with, one each.
     ///
-    /// For `i64`, `u32` and `u64` where every row has an Int64, as all that this library writes for such a field do, and a
+    /// For `i64`, `u32`, `u64`, `f64` and `f32` where every row has an Int64 or a Double, as all that this library writes for such a field do, and a
     /// filter comes near the limit of comparisons. An Int32 is not found. Of other fields the comparisons stay as
     /// they are.
     ///

@@ -87,8 +87,18 @@ fn int64(value: ValueRef<'_>) -> Result<i64, ValueError> {
 fn double(value: ValueRef<'_>) -> Result<f64, ValueError> {
     match value {
         ValueRef::Double(v) => Ok(v),
+        ValueRef::Int32(v) => Ok(v.into()),
+        ValueRef::Int64(v) => exact(v),
         other => Err(wrong(EdmType::Double, other)),
     }
+}
+
+/// An Int64 as the Double that is the same number: every one up to 2^53, and some beyond.
+fn exact(value: i64) -> Result<f64, ValueError> {
+    let double = value as f64;
+    // The largest are rounded to 2^63, which is no `i64`.
+    let is_same = double < -(i64::MIN as f64) && double as i64 == value;
+    is_same.then_some(double).ok_or_else(|| ValueError::new("an Int64 that is exactly a Double", value))
 }
 
 #[inline]

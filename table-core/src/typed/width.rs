@@ -5,7 +5,7 @@ use super::{Comparable, Condition, Field, Operand};
 use crate::model::EdmValue;
 use crate::query::{Comparison, Filter, FilterNode};
 
-/// A field whose integers all have the width that its type is stored with: see [`Field::exact_width`].
+/// A field whose numbers all have the type that its own is stored with: see [`Field::exact_width`].
 pub struct ExactWidth<E, V, C>(pub(super) Field<E, V, C>);
 
 impl<E, V, C> ExactWidth<E, V, C> {
@@ -21,14 +21,69 @@ impl<E, V, C> ExactWidth<E, V, C> {
     }
 }
 
-/// The same comparison, of Int32s too: a typed read takes an Int32 for an Int64, so a filter must find it.
+/// The same comparison, of integers of other widths too: a typed read takes an Int32 for an Int64, and whole numbers for a
+/// Double, so a filter must find them.
 pub(super) fn widened(filter: Filter) -> Filter {
-    let FilterNode::Compare { property, comparison, value: EdmValue::Int64(value) } = filter.node() else {
-        return filter;
+    let FilterNode::Compare { property, comparison, value } = filter.node() else { return filter };
+    let (comparison, others) = match value {
+        EdmValue::Int64(value) => (*comparison, narrow(property, *comparison, *value)),
+        EdmValue::Double(value) => (*comparison, whole(property, *comparison, *value)),
+        _ => return filter,
     };
-    let Some(narrow) = narrow(property, *comparison, *value) else { return filter };
-    // An Int32 differs from every Int64 literal, as its type does.
-    if *comparison == Comparison::NotEqual { filter.and(narrow) } else { filter.or(narrow) }
+    let Some(others) = others else { return filter };
+    // A property of another type differs from every literal.
+    if comparison == Comparison::NotEqual { filter.and(others) } else { filter.or(others) }
+}
+
+/// What whole numbers are to be compared with; `None` where the Double literal says already what is true of all of them.
+///
+/// An Int32 literal is compared with Int64s and Doubles too, so that each bound is a whole number on the side of
+/// the literal where every number matches. Of large Int64s, only those that are exactly a Double are found, and read.
+fn whole(property: &str, comparison: Comparison, value: f64) -> Option<Filter> {
+    if value.is_nan() {
+        return None;
+    }
+    // Beyond all integers, and small enough to count on from.
+    let near = value.clamp(-1e19, 1e19);
+    let (floor, ceil) = (near.floor() as i128, near.ceil() as i128);
+    match comparison {
+        Comparison::Equal | Comparison::NotEqual if floor != ceil || near != value => None,
+        Comparison::Equal | Comparison::NotEqual => match (i32::try_from(floor), i64::try_from(floor)) {
+            (Ok(value), _) => Some(Filter::compare(property, comparison, value)),
+            (Err(_), Ok(value)) => Some(Filter::compare(property, comparison, value)),
+            (Err(_), Err(_)) => None,
+        },
+        Comparison::GreaterThan => at_least(property, (floor + 1).max(near.next_up().floor() as i128)),
+        Comparison::GreaterThanOrEqual => at_least(property, ceil),
+        Comparison::LessThan => at_most(property, (ceil - 1).min(near.next_down().ceil() as i128)),
+        Comparison::LessThanOrEqual => at_most(property, floor),
+    }
+}
+
+fn at_least(property: &str, least: i128) -> Option<Filter> {
+    if let Ok(least) = i32::try_from(least) {
+        return Some(Filter::ge(property, least));
+    }
+    let of_int64 =
+        (least <= i64::MAX.into()).then(|| Filter::ge(property, least.max(i64::MIN.into()) as i64));
+    let every_int32 = (least < 0).then(|| Filter::ge(property, i32::MIN));
+    joined(of_int64, every_int32)
+}
+
+fn at_most(property: &str, most: i128) -> Option<Filter> {
+    if let Ok(most) = i32::try_from(most) {
+        return Some(Filter::le(property, most));
+    }
+    let of_int64 = (most >= i64::MIN.into()).then(|| Filter::le(property, most.min(i64::MAX.into()) as i64));
+    let every_int32 = (most > 0).then(|| Filter::le(property, i32::MAX));
+    joined(of_int64, every_int32)
+}
+
+fn joined(left: Option<Filter>, right: Option<Filter>) -> Option<Filter> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.or(right)),
+        (left, right) => left.or(right),
+    }
 }
 
 /// What an Int32 is to be compared with; `None` where the Int64 literal says already what is true of all of them.

@@ -78,6 +78,9 @@ impl<T: FromEntity> SliceQuery<T> {
 
     /// At most so many entities. Slices are then read one after another, and none that is not needed: for many
     /// entities of many slices, take them from a [`stream`](Self::stream) without a limit.
+    ///
+    /// On a store that does not sort it is an error, unless the entities are [`sorted_by_time`](Self::sorted_by_time), or
+    /// [`narrow`](Self::narrow) asks for `sorted_on_client` or `in_any_order`.
     pub const fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
         self
@@ -169,7 +172,9 @@ impl<T: FromEntity> SliceQuery<T> {
     /// A limit can be handed on where every entity of the slice is wanted, in the order of keys.
     fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
         let table = Table::new(Arc::clone(self.slices.store()), slice.table.clone())?;
-        let query = (self.narrow)(table.query());
+        let query = table.query();
+        let query = if self.limit.is_some() && !self.by_time { query.require_order() } else { query };
+        let query = (self.narrow)(query);
         Ok(match self.limit {
             Some(limit) if self.covers(slice) && !self.by_time => query.limit_to(limit),
             _ => query,

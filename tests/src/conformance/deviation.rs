@@ -19,7 +19,7 @@ pub enum Deviation {
     Int64AsText,
     /// A Double loses the sign of its zero.
     NegativeZero,
-    /// The bytes of an entity are counted by another formula.
+    /// The bytes of an entity are counted in the JSON of the request.
     EntitySize,
     /// A character of several bytes is damaged where two packets of a long request meet.
     SplitCharacters,
@@ -48,7 +48,8 @@ impl Deviation {
             }
             Self::NegativeZero => "-0.0 is stored as 0.0; documented: IEEE 754 numbers",
             Self::EntitySize => {
-                "an entity of exactly 1 MiB by the documented formula is refused; documented: taken"
+                "1 MiB is counted in the request's JSON, in which Binary is base64: a row of more than about 767 KiB of Binary is refused; \
+                 documented: by the formula, 1 MiB"
             }
             Self::SplitCharacters => {
                 "a character of several bytes across two packets becomes U+FFFD; documented: UTF-8"

@@ -3,7 +3,7 @@
 use table_core::model::{EdmType, EdmValue, Entity, Ticks};
 use table_core::query::{Comparison, Filter, Query};
 use table_core::store::TableStore;
-use table_core::typed::Field;
+use table_core::typed::{Field, Property as _};
 use uuid::Uuid;
 
 use super::sample::{
@@ -166,6 +166,38 @@ pub async fn find_both_widths_of_a_typed_integer(h: &Harness) {
     ];
     for (condition, rows) in found {
         finds(&table, condition.into_filter().expect("a number"), rows).await;
+    }
+}
+
+/// Whole numbers that other clients write for a Double are found and read with it. *Assumed*: see [`Field`].
+pub async fn find_whole_numbers_of_a_typed_double(h: &Harness) {
+    const A: Field<(), f64> = Field::new("A");
+    let table = h.table().await;
+    table.insert(entity("p", "0").with("A", 119.5)).await;
+    table.insert(entity("p", "1").with("A", 120)).await;
+    table.insert(entity("p", "2").with("A", 120.0)).await;
+    table.insert(entity("p", "3").with("A", 121)).await;
+    let as_text = h.deviates(Deviation::Int64AsText);
+    if !as_text {
+        table.insert(entity("p", "4").with("A", 122i64)).await;
+    }
+    let found: [(_, &[usize]); 8] = [
+        (A.eq(120.0), &[1, 2]),
+        (A.ne(120.0), &[0, 3, 4]),
+        (A.gt(120.0), &[3, 4]),
+        (A.ge(119.75), &[1, 2, 3, 4]),
+        (A.lt(120.0), &[0]),
+        (A.le(120.5), &[0, 1, 2]),
+        (A.eq(119.5), &[0]),
+        (A.gt(-1.0), &[0, 1, 2, 3, 4]),
+    ];
+    for (condition, rows) in found {
+        let rows: Vec<usize> = rows.iter().copied().filter(|row| *row < 4 || !as_text).collect();
+        finds(&table, condition.into_filter().expect("a number"), &rows).await;
+    }
+    for row in table.all(&Query::new()).await {
+        let value = f64::read(row.get("A").expect("a number")).expect("a Double");
+        assert!((119.5..=122.0).contains(&value), "{value}");
     }
 }
 

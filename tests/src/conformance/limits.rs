@@ -3,6 +3,7 @@
 use table_core::engine::entity_size;
 use table_core::model::{Entity, IfMatch, Ticks};
 use table_core::query::Query;
+use table_core::store::limits::BINARY_BYTES;
 use table_core::store::{ErrorKind, Operation};
 
 use super::table::{assert_same, entity, key, refused};
@@ -100,6 +101,24 @@ pub async fn entity_bytes(h: &Harness) {
         takes(&table, full).await;
     }
     assert!(refuses(&table, of_size(h.profile().entity_bytes + 1)).await.is_limit_exceeded());
+}
+
+/// Rows of Binary near the entity's limit.
+pub async fn rows_of_binary(h: &Harness) {
+    let table = h.table().await;
+    takes(&table, of_binary(700 << 10)).await;
+    if !h.deviates(Deviation::EntitySize) {
+        return takes(&table, of_binary(900 << 10)).await;
+    }
+    let error = refused(table.write(Operation::InsertOrReplace(of_binary(900 << 10))).await);
+    assert!(error.to_string().contains("EntityTooLarge"), "{error}");
+}
+
+/// A row with so many bytes of Binary, in properties as large as they may be.
+fn of_binary(bytes: usize) -> Entity {
+    let whole = (0..bytes / BINARY_BYTES).map(|_| BINARY_BYTES);
+    let lengths = whole.chain([bytes % BINARY_BYTES]).enumerate();
+    lengths.fold(entity("p", "r"), |row, (n, length)| row.with(&format!("B{n:02}"), vec![7u8; length]))
 }
 
 /// A merge counts the bytes that it leaves, not those that it sends.

@@ -124,6 +124,7 @@ macro_rules! conformance_tests {
                 compare_extreme_doubles
                 tell_types_apart
                 find_both_widths_of_a_typed_integer
+                find_whole_numbers_of_a_typed_double
                 compare_the_time_of_the_last_write
                 agree_with_local_evaluation
                 are_bounded_in_comparisons
@@ -162,6 +163,7 @@ macro_rules! conformance_tests {
                 binary_values
                 datetime_values
                 entity_bytes
+                rows_of_binary
                 entity_bytes_after_a_merge
                 encrypted_properties
             }

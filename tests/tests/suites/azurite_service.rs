@@ -13,8 +13,10 @@ use table_azure::sas::{
     TablePermissions, TableSas,
 };
 use table_azure::service::{CorsRule, Logging, Metrics, ReplicationStatus, Retention, StoredPolicy};
+use table_azure::wire::encode_entity;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::query::Query;
+use table_core::store::limits::BINARY_BYTES;
 use table_core::store::{ErrorKind, Operation, TableStore};
 use table_core::typed::{RowPrefix, TableEntity};
 use uuid::Uuid;
@@ -232,4 +234,26 @@ async fn the_secondary_says_how_far_it_is() {
     let replication = store.geo_replication().await.unwrap();
     assert_eq!(replication.status, ReplicationStatus::Live);
     assert!(replication.last_sync.is_some());
+}
+
+/// Where the deviation `EntitySize` begins: 1 MiB of the JSON that is sent.
+#[tokio::test]
+async fn the_json_of_an_entity_has_at_most_one_mebibyte() {
+    let (store, table) = owner().await;
+    let row = |bytes: usize| {
+        let lengths = (0..bytes / BINARY_BYTES).map(|_| BINARY_BYTES).chain([bytes % BINARY_BYTES]);
+        lengths.enumerate().fold(Entity::new("p", "r").unwrap(), |row, (n, length)| {
+            row.with(&format!("B{n:02}"), vec![7u8; length])
+        })
+    };
+    let (mut most, mut too_many) = (700 << 10, 900 << 10);
+    while too_many - most > 1 {
+        let middle = usize::midpoint(most, too_many);
+        if encode_entity(&row(middle)).len() <= 1 << 20 { most = middle } else { too_many = middle }
+    }
+    assert!((767 << 10..768 << 10).contains(&most), "{most}");
+    store.write(&table, Operation::InsertOrReplace(row(most))).await.unwrap();
+    let error = store.write(&table, Operation::InsertOrReplace(row(too_many))).await.unwrap_err();
+    assert!(error.to_string().contains("EntityTooLarge"), "{error}");
+    store.delete_table(&table).await.unwrap();
 }

@@ -56,9 +56,11 @@ pub(super) struct Options {
 /// What is asked of the order of results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
-    /// The store's.
+    /// The store's, which must be that of keys where the results are cut.
     #[default]
     Given,
+    /// Any.
+    Any,
     /// By key, or an error.
     Required,
     /// By key, at the price of reading everything.
@@ -197,10 +199,11 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         TableQuery { table, options, conditions, select: P::select(), of: PhantomData }
     }
 
-    /// Returns at most this many.
+    /// Returns at most this many: the first by key. It bounds a [`page`](Self::page), which goes on.
     ///
-    /// They are the first by key, unless the store does not sort: see
-    /// [`require_order`](Self::require_order). It bounds a [`page`](Self::page), which goes on.
+    /// A store that does not sort, such as Cosmos DB for Table, has no first ones: running the query fails there before
+    /// anything is sent, unless it is [`sorted_on_client`](Self::sorted_on_client), any results will do
+    /// ([`in_any_order`](Self::in_any_order)), or one entity is asked for by its keys.
     pub fn limit(mut self, limit: usize) -> Self {
         self.options.limit = Some(limit);
         self
@@ -231,6 +234,13 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// as Cosmos DB for Table, before anything is sent.
     pub fn require_order(mut self) -> Self {
         self.options.order = Order::Required;
+        self
+    }
+
+    /// Takes results in whatever order the store gives them: a [`limit`](Self::limit) then returns any that match, from a
+    /// store that does not sort.
+    pub fn in_any_order(mut self) -> Self {
+        self.options.order = Order::Any;
         self
     }
 
@@ -312,13 +322,24 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         })
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    /// Whether the results are cut, so that it matters which ones come first.
+    fn is_cut(&self, query: &Query) -> bool {
+        self.options.limit.is_some_and(|limit| limit > 0) && query.access_path() != AccessPath::Point
+    }
+
+    pub(super) fn check(&self, query: &Query) -> Result<()> {
         if self.options.page_size == Some(0) {
             return Err(Error::invalid_request("a page of 0 entities: ask for at least 1"));
         }
         let profile = self.table.store().profile();
-        if self.options.order == Order::Required && profile.order == KeyOrder::Unsorted {
-            let what = "results in the order of keys; `sorted_on_client` reads and sorts them all";
+        let needs_order = match self.options.order {
+            Order::Given => self.is_cut(query),
+            Order::Required => true,
+            Order::Any | Order::OnClient => false,
+        };
+        if needs_order && profile.order == KeyOrder::Unsorted {
+            let what = "results in the order of keys, and so no first ones; `sorted_on_client` reads and sorts them all, \
+                `in_any_order` takes any";
             return Err(Error::unsupported(profile.name, what));
         }
         Ok(())

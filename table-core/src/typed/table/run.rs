@@ -69,10 +69,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         Collect { pages: self.entity_pages(self.to_query()), all: Vec::new() }.await
     }
 
-    /// The first result, if there is one. One request, unless the service has to read on for a match.
+    /// The first result by key, if there is one. One request, unless the service has to read on for a match.
     ///
     /// # Errors
-    /// As [`all`](Self::all).
+    /// As [`all`](Self::all); the store does not sort (see [`limit`](Self::limit)).
     pub async fn first(&self) -> Result<Option<R>> {
         let limit = Some(self.options.limit.unwrap_or(1).min(1));
         let mut query = self.clone();
@@ -87,7 +87,11 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     pub async fn count(&self) -> Result<usize> {
         let keys_only = Select::new([Filter::PARTITION_KEY]);
         let query = self.to_query().map(|query| query.with_select(keys_only));
-        self.entity_pages(query).try_fold(0, async |count, page| Ok(count + page.items.len())).await
+        let mut counted = self.clone();
+        if counted.options.order == Order::Given {
+            counted = counted.in_any_order();
+        }
+        counted.entity_pages(query).try_fold(0, async |count, page| Ok(count + page.items.len())).await
     }
 
     /// One page, from the start or from where an earlier one ended. One request.
@@ -133,13 +137,13 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// As [`all`](Self::all); the continuation is another query's; an answer that comes in one piece
     /// was asked for: a sorted or a planned one.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
-        self.check()?;
+        let mut query = self.to_query()?;
+        self.check(&query)?;
         if self.sorts() || self.options.cheaper_plan {
             return Err(Error::invalid_request(
                 "a page of a query that is sorted on the client or run by a plan: use `stream`",
             ));
         }
-        let mut query = self.to_query()?;
         if self.options.limit == Some(0) {
             return Ok(Page { items: Vec::new(), continuation: None });
         }
@@ -152,7 +156,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
 
     fn entity_pages(&self, query: Result<Query>) -> SharedPages {
         let (store, table) = (Arc::clone(self.table.store()), self.table.name().clone());
-        match query.and_then(|query| self.check().map(|()| self.steps(query))) {
+        match query.and_then(|query| self.check(&query).map(|()| self.steps(query))) {
             Ok(steps) => Pages::new(store, table, steps),
             Err(error) => Pages::failed(store, table, error),
         }

@@ -57,7 +57,15 @@ fn only_the_lossless_widening_is_accepted() {
     assert_eq!(i64::read(ValueRef::Int32(-1)).unwrap(), -1);
     assert_eq!(u32::read(ValueRef::Int32(1)).unwrap(), 1);
     assert!(i32::read(ValueRef::Int64(1)).is_err());
-    assert!(f64::read(ValueRef::Int32(1)).is_err());
+    assert_eq!(f64::read(ValueRef::Int32(-1)).unwrap(), -1.0);
+    assert_eq!(f64::read(ValueRef::Int64(1 << 53)).unwrap(), 9_007_199_254_740_992.0);
+    assert_eq!(f64::read(ValueRef::Int64(i64::MIN)).unwrap(), i64::MIN as f64);
+    for inexact in [(1 << 53) + 1, i64::MAX, i64::MIN + 1] {
+        assert!(f64::read(ValueRef::Int64(inexact)).unwrap_err().to_string().contains("exactly"));
+    }
+    assert_eq!(f32::read(ValueRef::Int32(16_777_216)).unwrap(), 16_777_216.0);
+    assert!(f32::read(ValueRef::Int32(16_777_217)).is_err());
+    assert!(f64::read(ValueRef::String("1")).is_err());
     assert!(String::read(ValueRef::Int32(1)).is_err());
 }
 
