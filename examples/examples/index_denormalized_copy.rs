@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
         None => Ok(None),
     });
     let fields = vec!["Name".to_owned(), "Email".to_owned()];
-    let indexes = vec![copies.with_shape(Shape::Copy { prefix: "Manager".to_owned(), fields })];
+    let indexes = vec![copies.with_shape(Shape::copy("Manager", fields))];
     let table = TableName::new("Company")?;
     let company = IndexedEntities::open(Arc::new(store), table, indexes, IndexOptions::local()).await?;
 

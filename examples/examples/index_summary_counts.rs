@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
     let table = TableName::new("Employees")?;
     store.create_table(&table).await?;
     let by_office = Index::keyed("office", Placement::SamePartition, "", "office_{Office}")?;
-    let indexes = vec![by_office.with_shape(Shape::Summary { sums: vec!["Salary".to_owned()] })];
+    let indexes = vec![by_office.with_shape(Shape::summary(["Salary"]))];
     let employees = IndexedEntities::open(store, table, indexes, IndexOptions::local()).await?;
 
     let hired =

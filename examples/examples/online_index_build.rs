@@ -62,7 +62,7 @@ fn by_airport() -> table_core::store::Result<Index> {
         let row = format!("{date}_{}_{number}", flight.key().partition());
         Key::new(format!("{origin}_{month}"), row).map(Some)
     });
-    Ok(index.with_payload(Payload::Fields(vec!["ArrDelay".to_owned()])))
+    Ok(index.with_payload(Payload::fields(["ArrDelay"])))
 }
 
 #[tokio::main]

@@ -27,6 +27,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`typed`] | structs as entities: [`Table`](typed::Table) and the derive macros, where every attribute is described |
+//! | [`manifest`] | what a table says of itself, as data: definitions of indexes |
 //! | [`model`] | keys, values, entities, names, limits, key encoding |
 //! | [`query`] | filters, access paths, pages and continuations |
 //! | [`store`] | the trait, operations, group transactions, errors, what a service supports |
@@ -39,6 +40,7 @@
 
 pub mod adapter;
 pub mod engine;
+pub mod manifest;
 pub mod memory;
 pub mod model;
 pub mod prelude;

@@ -36,11 +36,24 @@ pub(crate) struct Property {
     pub(crate) name: String,
     /// The type that implements `Codec`.
     pub(crate) codec: TokenStream,
+    /// Which of the library's codecs that is.
+    pub(crate) form: Form,
     pub(crate) encrypt: bool,
     /// The bytes over which the value leaves the row, if it may.
     pub(crate) large: Option<usize>,
     /// The function that makes the value of an absent property.
     pub(crate) default: Option<TokenStream>,
+}
+
+/// How the value of a property is stored, as far as the attributes say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// As its type says.
+    Plain,
+    /// As JSON.
+    Json,
+    /// By a codec of the program.
+    Own,
 }
 
 /// What the fields have in common.
@@ -151,6 +164,11 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
     Role::Property(Property {
         name: name(ident, attrs.rename.as_ref(), rules.rename_all),
         codec: codec(field, attrs, rules.krate),
+        form: match (&attrs.with, &attrs.json) {
+            (Some(_), _) => Form::Own,
+            (None, Some(_)) => Form::Json,
+            (None, None) => Form::Plain,
+        },
         encrypt: attrs.encrypt.is_some(),
         large: attrs.large.as_ref().map(|large| large.over),
         default,

@@ -140,7 +140,7 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::large()),*].concat()
             }
 
-            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+            fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
                 [#(<#all as #krate::typed::FromEntity>::indexes()),*].concat()
             }
 

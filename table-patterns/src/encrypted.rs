@@ -82,10 +82,10 @@ fn check_index(
     index: &Index,
 ) -> Result<()> {
     let refused = |why: String| Err(Error::invalid_request(format!("the index '{}': {why}", index.name())));
-    let in_keys = || index.parts().iter().map(String::as_str);
-    if let Some(name) = names.in_every_row().find(|name| in_keys().any(|part| part == *name)) {
+    let read = index.properties_read()?;
+    if let Some(name) = names.in_every_row().find(|name| read.iter().any(|part| part == *name)) {
         return refused(format!(
-            "its keys hold '{name}', which the store encrypts in '{table}', and a key is plain text: make the key by a blind \
+            "its keys or its condition show '{name}', which the store encrypts in '{table}', and a key is plain text: make the key by a blind \
              index, or leave the part out; entries that are there already are removed by `drop_outdated`"
         ));
     }

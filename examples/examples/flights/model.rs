@@ -147,7 +147,7 @@ pub(crate) struct WeatherDay {
 /// Counts a carrier's flights in an entity of its partition.
 pub(crate) fn flights_of_carrier() -> table_core::Result<Index> {
     let index = Index::keyed(COUNT, Placement::SamePartition, "", COUNT)?;
-    Ok(index.with_shape(Shape::Summary { sums: Vec::new() }))
+    Ok(index.with_shape(Shape::summary::<&str>([])))
 }
 
 /// An airline's code: nothing but its key.

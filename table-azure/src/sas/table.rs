@@ -160,16 +160,16 @@ impl TableSas {
 
 /// Every row of `T` in a partition, and as few others as the key can tell.
 fn all_rows<T: TableEntity>() -> Result<Range> {
-    match T::SCHEMA.discriminator {
-        Discriminator::RowPrefix(prefix) => RowPrefix::<T>::new(prefix).into_range(),
+    match &T::SCHEMA.discriminator {
+        Discriminator::RowPrefix(prefix) => RowPrefix::<T>::new(&**prefix).into_range(),
         _ => Ok(Range::ALL),
     }
 }
 
 /// A [`PartitionKey`] only claims to be one of `T`.
 fn check_partition<T: TableEntity>(partition: &PartitionKey) -> Result<()> {
-    match T::SCHEMA.discriminator {
-        Discriminator::PartitionPrefix(prefix) if !partition.as_str().starts_with(prefix) => {
+    match &T::SCHEMA.discriminator {
+        Discriminator::PartitionPrefix(prefix) if !partition.as_str().starts_with(&**prefix) => {
             Err(Error::invalid_request(format!(
                 "the partition {:?} has no entities of {}: their partition keys start with {prefix:?}",
                 partition.as_str(),

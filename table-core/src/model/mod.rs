@@ -28,7 +28,8 @@ pub(crate) use heads::split_row_value;
 pub use heads::{Heads, Unpacked};
 pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
-    KeyBuilder, KeyParser, KeyPart, KeyText, KeyWriter, PartFormat, Reverse, ReverseKeyPart, TextKeyPart,
+    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, KeyText, KeyWriter, PartFormat, Reverse,
+    ReverseKeyPart, TextKeyPart,
 };
 pub use page_entities::PageEntities;
 pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};

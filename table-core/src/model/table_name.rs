@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use crate::store::{Error, Result};
 /// tells case apart; see [`ServiceProfile::case_sensitive_tables`](crate::store::ServiceProfile).
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#table-names>
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableName(Box<str>);
+pub struct TableName(Cow<'static, str>);
 
 impl TableName {
     /// Checks and wraps the name.
@@ -19,9 +20,21 @@ impl TableName {
     pub fn new(name: impl Into<Box<str>>) -> Result<Self> {
         let name = name.into();
         match problem(&name) {
-            None => Ok(Self(name)),
+            None => Ok(Self(Cow::Owned(name.into_string()))),
             Some(reason) => Err(Error::invalid_name("table name", &name, reason)),
         }
+    }
+
+    /// A name that is known when the program is compiled.
+    ///
+    /// # Panics
+    /// The name breaks a rule above: at compile time, in a constant.
+    pub const fn from_static(name: &'static str) -> Self {
+        assert!(
+            is_valid(name),
+            "a table's name has 3 to 63 ASCII letters and digits, a letter first, and is not `tables`"
+        );
+        Self(Cow::Borrowed(name))
     }
 
     /// The name as it was given.
@@ -45,6 +58,26 @@ fn problem(name: &str) -> Option<&'static str> {
         _ if name.eq_ignore_ascii_case("tables") => Some("the name `tables` is reserved"),
         _ => None,
     }
+}
+
+/// As [`problem`], in constants.
+const fn is_valid(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    if bytes.len() < 3
+        || bytes.len() > 63
+        || !bytes[0].is_ascii_alphabetic()
+        || name.eq_ignore_ascii_case("tables")
+    {
+        return false;
+    }
+    let mut at = 0;
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_alphanumeric() {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 impl FromStr for TableName {
@@ -78,5 +111,19 @@ impl fmt::Display for TableName {
 impl fmt::Debug for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// As its text; read back with the rules above.
+impl serde::Serialize for TableName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for TableName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = <String as serde::Deserialize>::deserialize(deserializer)?;
+        Self::new(name).map_err(serde::de::Error::custom)
     }
 }

@@ -1,7 +1,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{Discriminator, IndexSchema, Schema, Spread};
+use super::{Schema, Spread};
+use crate::manifest::IndexDefinition;
 use crate::model::{ETag, Entity, Key, PartitionKey, Properties};
 use crate::query::{Filter, Select};
 use crate::store::{Error, Result};
@@ -39,7 +40,7 @@ pub trait FromEntity: Sized + Send + 'static {
     }
 
     /// The declared indexes of the entities, which writes must keep in step.
-    fn indexes() -> Vec<&'static IndexSchema> {
+    fn indexes() -> Vec<&'static IndexDefinition> {
         Vec::new()
     }
 
@@ -219,16 +220,3 @@ macro_rules! wrapper {
 
 wrapper!(EntityKey, key);
 wrapper!(PartitionOf, partition);
-
-impl Discriminator {
-    /// The condition that keeps other types' rows out of a query.
-    pub fn filter(&self, type_name: &str) -> Option<Filter> {
-        let prefix = |property: &str, prefix: &str| Some(Filter::starts_with(property, prefix));
-        match self {
-            Self::None => None,
-            Self::Property(name) => Some(Filter::eq(name, type_name)),
-            Self::RowPrefix(text) => prefix(Filter::ROW_KEY, text),
-            Self::PartitionPrefix(text) => prefix(Filter::PARTITION_KEY, text),
-        }
-    }
-}

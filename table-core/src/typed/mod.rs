@@ -18,21 +18,19 @@ mod schema;
 mod table;
 mod width;
 
+pub use crate::manifest::Discriminator;
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
 pub use field::{ComparesWithEncrypted, Condition, EncryptedField, Field, FieldGroup};
-pub use index::{
-    EntriesOf, IndexEntries, IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness,
-    IndexedEntity, ListOverflow, ManyEntries, OneEntry, PartEncoding, PartRange,
-};
+pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, PartRange};
 pub use key_field::{ComparesWithKey, KeyField};
 pub use large_field::LargeField;
 pub use operand::Operand;
 pub use property::{Property, PropertySink, Text};
 pub use record::Record;
 pub use row_prefix::RowPrefix;
-pub use schema::{Discriminator, PropertySchema, Schema, Spread};
+pub use schema::{PropertySchema, Schema, Spread};
 pub use table::{KeyOf, PartitionIn, RowBounds, Table, TableGroup, TableQuery, Versioned};
 #[cfg(feature = "derive")]
 pub use table_derive::{EntityResolver, Property, PropertyGroup, TableEntity};

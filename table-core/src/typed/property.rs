@@ -1,4 +1,4 @@
-use crate::model::{EdmType, EdmValue, Properties, ValueError, ValueRef};
+use crate::model::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 
 /// A Rust type that is stored as one property.
 ///
@@ -49,6 +49,10 @@ pub trait Property: Sized + Send + Sync + 'static {
     const TYPE: EdmType;
     /// Whether it may be absent.
     const OPTIONAL: bool = false;
+
+    /// The key part that is made of the same stored values, so that an index of such a property can be kept without the
+    /// Rust type. [`KeyPartType::Custom`]: only the Rust type knows what is stored, and an index of it is opaque.
+    const KEY_TYPE: KeyPartType = KeyPartType::Custom;
 
     /// Puts the value into the sink, or nothing to be absent.
     ///
@@ -105,6 +109,7 @@ impl<T: Property> Property for Option<T> {
         T::TYPE
     };
     const OPTIONAL: bool = true;
+    const KEY_TYPE: KeyPartType = T::KEY_TYPE;
 
     #[inline]
     fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {

@@ -5,13 +5,14 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use uuid::Uuid;
 
 use super::{Property, PropertySink};
-use crate::model::{EdmType, Ticks, ValueError, ValueRef};
+use crate::model::{EdmType, KeyPartType, Ticks, ValueError, ValueRef};
 
 /// Implements [`Property`] for a type from how it is written and read.
 macro_rules! property {
-    ($($rust:ty => $edm:ident, $self:ident: $write:expr, $value:ident: $read:expr;)*) => {$(
+    ($($rust:ty => $edm:ident as $part:ident, $self:ident: $write:expr, $value:ident: $read:expr;)*) => {$(
         impl Property for $rust {
             const TYPE: EdmType = EdmType::$edm;
+            const KEY_TYPE: KeyPartType = KeyPartType::$part;
 
             #[inline]
             fn write(&self, sink: PropertySink<'_>) -> Result<(), ValueError> {
@@ -30,35 +31,35 @@ macro_rules! property {
 }
 
 property! {
-    bool => Boolean, v: *v, value: match value {
+    bool => Boolean as Bool, v: *v, value: match value {
         ValueRef::Boolean(v) => Ok(v),
         other => Err(wrong(EdmType::Boolean, other)),
     };
-    i8 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
-    i16 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
-    i32 => Int32, v: *v, value: int32(value);
-    u8 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
-    u16 => Int32, v: i32::from(*v), value: narrow(int32(value)?);
-    i64 => Int64, v: *v, value: int64(value);
-    u32 => Int64, v: i64::from(*v), value: narrow(int64(value)?);
-    u64 => Int64, v: signed(*v)?, value: narrow(int64(value)?);
-    f64 => Double, v: *v, value: double(value);
-    f32 => Double, v: f64::from(*v), value: single(double(value)?);
-    Vec<u8> => Binary, v: v, value: match value {
+    i8 => Int32 as I8, v: i32::from(*v), value: narrow(int32(value)?);
+    i16 => Int32 as I16, v: i32::from(*v), value: narrow(int32(value)?);
+    i32 => Int32 as I32, v: *v, value: int32(value);
+    u8 => Int32 as U8, v: i32::from(*v), value: narrow(int32(value)?);
+    u16 => Int32 as U16, v: i32::from(*v), value: narrow(int32(value)?);
+    i64 => Int64 as I64, v: *v, value: int64(value);
+    u32 => Int64 as U32, v: i64::from(*v), value: narrow(int64(value)?);
+    u64 => Int64 as U64, v: signed(*v)?, value: narrow(int64(value)?);
+    f64 => Double as F64, v: *v, value: double(value);
+    f32 => Double as Custom, v: f64::from(*v), value: single(double(value)?);
+    Vec<u8> => Binary as Custom, v: v, value: match value {
         ValueRef::Binary(v) => Ok(v.to_vec()),
         other => Err(wrong(EdmType::Binary, other)),
     };
-    Uuid => Guid, v: *v, value: match value {
+    Uuid => Guid as Uuid, v: *v, value: match value {
         ValueRef::Guid(v) => Ok(v),
         other => Err(wrong(EdmType::Guid, other)),
     };
-    Ticks => DateTime, v: *v, value: ticks(value);
-    DateTime<Utc> => DateTime, v: Ticks::checked(*v)?, value: ticks(value).map(Ticks::to_datetime);
-    NaiveDateTime => DateTime, v: Ticks::checked(v.and_utc())?, value: ticks(value).map(Ticks::to_naive);
-    String => String, v: v, value: text(value).map(str::to_owned);
-    Box<str> => String, v: v, value: text(value).map(Into::into);
-    Arc<str> => String, v: v, value: text(value).map(Into::into);
-    Cow<'static, str> => String, v: v, value: text(value).map(|v| Cow::Owned(v.to_owned()));
+    Ticks => DateTime as Time, v: *v, value: ticks(value);
+    DateTime<Utc> => DateTime as Time, v: Ticks::checked(*v)?, value: ticks(value).map(Ticks::to_datetime);
+    NaiveDateTime => DateTime as Time, v: Ticks::checked(v.and_utc())?, value: ticks(value).map(Ticks::to_naive);
+    String => String as Text, v: v, value: text(value).map(str::to_owned);
+    Box<str> => String as Text, v: v, value: text(value).map(Into::into);
+    Arc<str> => String as Text, v: v, value: text(value).map(Into::into);
+    Cow<'static, str> => String as Text, v: v, value: text(value).map(|v| Cow::Owned(v.to_owned()));
 }
 
 #[cold]

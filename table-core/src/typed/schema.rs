@@ -1,21 +1,8 @@
-use super::IndexSchema;
+use crate::manifest::{Discriminator, IndexDefinition};
 use crate::model::EdmType;
 
-/// How rows of a type are told from the rows of other types in the same table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discriminator {
-    /// The table holds nothing else.
-    None,
-    /// A property with this name holds [`Schema::type_name`].
-    Property(&'static str),
-    /// The row key starts with this text.
-    RowPrefix(&'static str),
-    /// The partition key starts with this text.
-    PartitionPrefix(&'static str),
-}
-
 /// What the derive macro knows of a type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// The Rust type, for messages.
     pub rust_name: &'static str,
@@ -35,7 +22,7 @@ pub struct Schema {
     /// The properties, in the order they are written; flattened structs included.
     pub properties: &'static [PropertySchema],
     /// The declared indexes, in the order they are declared.
-    pub indexes: &'static [IndexSchema],
+    pub indexes: &'static [IndexDefinition],
     /// The buckets that partitions are spread over, if they are: `#[partition_key(spread = 16)]`.
     pub spread: Option<Spread>,
     /// Whether properties without a field are kept, so that reads must not project.

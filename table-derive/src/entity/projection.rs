@@ -56,7 +56,7 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 <#of as #krate::typed::FromEntity>::spread()
             }
 
-            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+            fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
                 <#of as #krate::typed::FromEntity>::indexes()
             }
 

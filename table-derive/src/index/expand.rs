@@ -1,16 +1,15 @@
 //! What is generated for indexes: their schemas, the keys of entries, lookups.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{format_ident, quote};
 use syn::Ident;
-use syn::spanned::Spanned as _;
 
 use super::lookup;
-use super::model::{Index, Placement};
-use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
+use super::model::Index;
+use super::schema;
 use crate::entity::{Entity, check_template, key_writer};
 use crate::fields::{Field, is_option};
-use crate::template::{Part, Template, plain};
+use crate::template::plain;
 
 /// `IndexedEntity`, the writers of keys, and the lookups.
 pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
@@ -23,8 +22,11 @@ pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
     let numbered = || entity.indexes.iter().enumerate();
     let writers = numbered().map(|(n, index)| writers(entity, n, index));
     let arms = numbered().map(|(n, index)| arm(entity, n, index));
+    let definitions = schema::definitions(entity);
     let lookups = numbered().map(|(n, index)| lookup::expand(entity, n, index));
     quote! {
+        #definitions
+
         #(#writers)*
 
         #[automatically_derived]
@@ -54,78 +56,6 @@ pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
         partition.chain(row).collect::<Vec<_>>()
     };
     entity.indexes.iter().flat_map(of).collect()
-}
-
-/// An `IndexSchema` for each.
-pub(crate) fn schemas(entity: &Entity<'_>) -> Vec<TokenStream> {
-    entity.indexes.iter().map(|index| schema(entity, index)).collect()
-}
-
-fn schema(entity: &Entity<'_>, index: &Index) -> TokenStream {
-    let typed = {
-        let krate = &entity.krate;
-        quote!(#krate::typed)
-    };
-    let name = plain(&index.name);
-    let placement = match (index.placement(), &index.table) {
-        (Placement::OtherTable, Some(table)) => quote!(OtherTable(#table)),
-        (Placement::OtherPartition, _) => quote!(OtherPartition),
-        _ => quote!(SamePartition),
-    };
-    let payload = match &index.payload {
-        PayloadAttr::Full => quote!(Full),
-        PayloadAttr::Reference => quote!(Reference),
-        PayloadAttr::Fields(names) => {
-            let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
-            let names = names.iter().filter_map(of).map(|p| &p.name);
-            quote!(Fields(&[#(#names),*]))
-        }
-    };
-    let shape = match index.shape {
-        ShapeAttr::Row => quote!(Row),
-        ShapeAttr::List(ListAttr { bytes, overflows_into_blobs }) => {
-            let bytes = match bytes {
-                Some(bytes) => quote!(::core::option::Option::Some(#bytes)),
-                None => quote!(::core::option::Option::None),
-            };
-            let overflow = if overflows_into_blobs { quote!(Blob) } else { quote!(Entities) };
-            quote!(List { bytes: #bytes, overflow: #typed::ListOverflow::#overflow })
-        }
-        ShapeAttr::Blob => quote!(Blob),
-    };
-    let uniqueness = match index.unique {
-        None => quote!(No),
-        Some(ScopeAttr::Partition) => quote!(Partition),
-        Some(ScopeAttr::Table) => quote!(Table),
-    };
-    let partition = index.partition.as_ref().map(Template::display).unwrap_or_default();
-    let row = index.row.display();
-    let parts = index.templates().flat_map(Template::parts).filter_map(|part| encoding(entity, part));
-    quote! {
-        #typed::IndexSchema {
-            name: #name,
-            placement: #typed::IndexPlacement::#placement,
-            payload: #typed::IndexPayload::#payload,
-            shape: #typed::IndexShape::#shape,
-            uniqueness: #typed::IndexUniqueness::#uniqueness,
-            partition_key: #partition,
-            row_key: #row,
-            parts: &[#(#parts),*],
-        }
-    }
-}
-
-/// How a part is written, as far as the template does not say.
-fn encoding(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
-    let krate = &entity.krate;
-    let field = entity.fields.iter().find(|f| f.ident == part.field)?;
-    let ty = field.value_type();
-    let of = quote_spanned!(ty.span()=> <#ty as #krate::model::KeyPart>);
-    let width = match (part.width, part.shards) {
-        (None, None) => quote!(#of::WIDTH),
-        _ => quote!(::core::option::Option::None),
-    };
-    Some(quote!(#krate::typed::PartEncoding { name: #of::ENCODING, width: #width }))
 }
 
 fn writers(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {

@@ -4,7 +4,8 @@ mod expand;
 mod lookup;
 mod model;
 mod rules;
+mod schema;
 
-pub(crate) use expand::{checks, expand, schemas};
+pub(crate) use expand::{checks, expand};
 pub(crate) use lookup::definition;
 pub(crate) use model::{Context, Index, build};

@@ -47,7 +47,7 @@ fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream 
     let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
     quote! {
         const WIDTH: ::core::option::Option<usize> = ::core::option::Option::None;
-        const ENCODING: &'static str = "text";
+        const PART_TYPE: #krate::model::KeyPartType = #krate::model::KeyPartType::Text;
 
         fn encode(
             &self,
@@ -78,6 +78,8 @@ fn newtype(value: &Value<'_>, member: &Member, ty: &Type) -> TokenStream {
     quote! {
         const WIDTH: ::core::option::Option<usize> = #part::WIDTH;
         const PADS: bool = #part::PADS;
+        const PART_TYPE: #krate::model::KeyPartType = #part::PART_TYPE;
+        const REVERSED: bool = #part::REVERSED;
         const ENCODING: &'static str = #part::ENCODING;
 
         fn encode(

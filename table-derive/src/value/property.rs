@@ -38,6 +38,7 @@ fn enumeration(value: &Value<'_>, variants: &[(&Ident, String)]) -> TokenStream 
     let texts: Vec<_> = variants.iter().map(|(_, text)| text).collect();
     quote! {
         const TYPE: #krate::model::EdmType = #krate::model::EdmType::String;
+        const KEY_TYPE: #krate::model::KeyPartType = #krate::model::KeyPartType::Text;
 
         fn write(
             &self,
@@ -70,6 +71,7 @@ fn newtype(value: &Value<'_>, member: &Member, ty: &Type) -> TokenStream {
             ::core::assert!(!#property::OPTIONAL, "{}", #problem);
             #property::TYPE
         };
+        const KEY_TYPE: #krate::model::KeyPartType = #property::KEY_TYPE;
 
         fn write(
             &self,

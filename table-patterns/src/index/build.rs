@@ -347,7 +347,7 @@ impl<'a> IndexBuild<'a> {
         }
         let (mut groups, mut owners) = (Groups::default(), HashMap::new());
         for entity in &window.entities {
-            if let Some(entry) = self.index.entry(self.entities.table(), entity)? {
+            for entry in self.index.entries(self.entities.table(), entity)? {
                 if let Some(other) = owners.insert(entry.location.clone(), entry.owner.clone()) {
                     return Err(violation(&entry, &other));
                 }

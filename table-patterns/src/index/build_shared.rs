@@ -33,12 +33,13 @@ impl IndexBuild<'_> {
     pub(super) async fn merge_window(&mut self, window: &[Entity], entry: &mut CatalogEntry) -> Result<()> {
         let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> = BTreeMap::new();
         for entity in window {
-            let Some(put) = self.index.entry(self.entities.table(), entity)? else { continue };
-            let at = put.location.clone();
-            let partition = merges.entry((at.table.clone(), at.key.partition_key())).or_default();
-            let new = || Merge::new(at.clone(), put.index.clone(), put.shape.clone());
-            partition.entry(at.clone()).or_insert_with(new).put.push(put);
-            self.progress.entries += 1;
+            for put in self.index.entries(self.entities.table(), entity)? {
+                let at = put.location.clone();
+                let partition = merges.entry((at.table.clone(), at.key.partition_key())).or_default();
+                let new = || Merge::new(at.clone(), put.index.clone(), put.shape.clone());
+                partition.entry(at.clone()).or_insert_with(new).put.push(put);
+                self.progress.entries += 1;
+            }
         }
         for (partition, merges) in merges {
             let mut merges: Vec<_> = merges.into_values().collect();

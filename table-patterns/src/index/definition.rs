@@ -1,7 +1,10 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use table_core::model::{Entity, Key, Properties, SYSTEM_PREFIX, TableName};
+pub use table_core::manifest::{Payload, Placement, Uniqueness};
+
+use table_core::manifest::{Discriminator, EntityType, Evaluator, IndexDefinition, KeyTemplate, Text};
+use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::store::{Error, Result, TableStore};
 
 use super::entry::{Entry, Location};
@@ -9,40 +12,8 @@ use super::shape::Shape;
 use super::shared::{contribution, without_copies};
 use crate::encrypted::marked;
 
-/// Where the entries of an index are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// In the entity's own partition: written with it, atomically.
-    SamePartition,
-    /// In another partition of the same table.
-    OtherPartition,
-    /// In another table.
-    OtherTable(TableName),
-}
-
-/// What an entry holds beside its owner's key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// Every property: a lookup is one request.
-    Full,
-    /// These properties.
-    Fields(Vec<String>),
-    /// Nothing: a lookup follows the reference.
-    Reference,
-}
-
-/// Which other entities may have the same entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Uniqueness {
-    /// Any: the entry's key includes the entity's, so that entries do not collide.
-    No,
-    /// None in the partition of the entity.
-    WithinPartition,
-    /// None in the table.
-    WithinTable,
-}
-
-type KeyOf = Arc<dyn Fn(&Entity) -> Result<Option<Key>> + Send + Sync>;
+/// Makes the keys of an entity's entries.
+type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
 
 /// An index: where its entries are, what they hold, and how their keys come from an entity.
 ///
@@ -60,26 +31,22 @@ type KeyOf = Arc<dyn Fn(&Entity) -> Result<Option<Key>> + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct Index {
-    name: String,
-    placement: Placement,
-    payload: Payload,
-    uniqueness: Uniqueness,
-    key_text: String,
-    discriminator: Option<(String, String)>,
-    shape: Shape,
+    definition: IndexDefinition,
+    /// Derives the keys where Rust code does; otherwise the definition says how.
+    function: Option<KeysOf>,
+    evaluator: OnceLock<Evaluator>,
     /// Properties that other indexes write into the entities.
     foreign: Arc<[String]>,
-    /// The properties in its keys, where templates name them.
-    parts: Arc<[String]>,
     /// The store that knows which properties are encrypted, once the index is opened over one.
     store: Option<Arc<dyn TableStore>>,
-    key: KeyOf,
 }
 
 impl Index {
     /// An index of references whose keys a function derives; `None` means no entry (sparse).
     ///
-    /// A function cannot be compared with the one that another program had: `version` stands for it in the
+    /// Such an index is *opaque*: a function cannot be stored, so only programs that have it can keep the index in step; use
+    /// [`keyed`](Self::keyed) where templates say what the keys are.
+    /// Nor can a function be compared with the one that another program had: `version` stands for it in the
     /// catalog. Give it another text, such as `"2"`, whenever the function gives other keys; the table is
     /// refused then until the index is built anew (see
     /// [`drop_outdated`](super::IndexedEntities::drop_outdated)). [`keyed`](Self::keyed) needs none: its
@@ -100,19 +67,85 @@ impl Index {
         version: impl Into<String>,
         key: impl Fn(&Entity) -> Result<Option<Key>> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            name: name.into(),
-            placement,
-            payload: Payload::Reference,
-            uniqueness: Uniqueness::No,
-            key_text: version.into(),
-            discriminator: None,
-            shape: Shape::Row,
-            foreign: Arc::default(),
-            parts: Arc::default(),
-            store: None,
-            key: Arc::new(key),
+        let definition = IndexDefinition::opaque(name.into(), placement, version.into());
+        Self::derived(definition, move |entity| Ok(key(entity)?.into_iter().collect()))
+    }
+
+    /// An index whose keys are made by templates, of texts and properties in braces: a composite key. An
+    /// entity that lacks one of the properties has no entry. Every program can keep such an index in step, by what the
+    /// [definition](Self::definition) says.
+    ///
+    /// | piece | writes |
+    /// |---|---|
+    /// | `{Name}` | the property as a key part of the type it is stored as: text escaped, numbers so that they sort |
+    /// | `{Name:u64}` | the property as a key part of this type, whatever integer type it is stored as: `text`, `bool`, `u8` to `u64`, `i8` to `i64`, `f64`, `time`, `uuid` |
+    /// | `{Name:06}` | a whole number, not negative, in 6 digits |
+    /// | `{Name:desc}` | a number or a time so that the largest or latest sorts first |
+    /// | `{Name:lower}` | a text in lower case |
+    /// | `{Name:prefix(3)}` | the first 3 characters of a text |
+    /// | `{Name:date}`, `{Name:hour}` | the UTC day `2026-11-22` or hour `2026-11-22T18` of a time |
+    /// | `{Name#16}` | the [shard](super::Shards) of a text among 16 |
+    /// | `{Name[]}` | an element of a list, which is stored as JSON text: an entry for each element |
+    /// | `{PartitionKey}`, `{RowKey}` | the entity's own |
+    ///
+    /// Words combine from left to right: `{Email:lower:prefix(3)}`, `{Email:lower#16}`, `{Tags[]:lower}`. `{{` and `}}` are braces.
+    ///
+    /// Without a template for the PartitionKey it is the entity's. The templates are part of the definition:
+    /// a change of them is noticed.
+    ///
+    /// ```
+    /// use table_core::model::{Entity, TableName};
+    /// use table_patterns::index::{Index, Placement};
+    /// let by_name =
+    ///     Index::keyed("name", Placement::OtherPartition, "name_{LastName#16}", "{LastName}_{Age:03}_{RowKey}")?;
+    /// let ken = Entity::new("Sales", "empid_000223")?.with("LastName", "Kwok").with("Age", 41);
+    /// let entries = by_name.entries(&TableName::new("Employees")?, &ken)?;
+    /// assert_eq!(entries[0].location.key.row(), "Kwok_041_empid_000223");
+    ///
+    /// let by_tag = Index::keyed("tag", Placement::SamePartition, "", "tag_{Tags[]:lower}_{RowKey}")?;
+    /// let ken = ken.with("Tags", r#"["Sales", "abroad"]"#);
+    /// assert_eq!(by_tag.entries(&TableName::new("Employees")?, &ken)?.len(), 2);
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    ///
+    /// A property that is to be encrypted cannot be part of a key, which is plain text: an entity that has one is refused, and so
+    /// is the index where the store encrypts the property by a rule.
+    ///
+    /// # Errors
+    /// A template cannot be read.
+    pub fn keyed(name: &str, placement: Placement, partition: &str, row: &str) -> Result<Self> {
+        let partition: Option<KeyTemplate> =
+            if partition.is_empty() { None } else { Some(partition.parse()?) };
+        Self::from_definition(IndexDefinition::keyed(name.to_owned(), placement, partition, row.parse()?))
+    }
+
+    /// The index of a definition, such as one that a derived type declares (`T::SCHEMA.indexes`): a program without the type
+    /// keeps the index in step by what the definition says.
+    ///
+    /// # Errors
+    /// The definition makes no sense, or is opaque.
+    pub fn from_definition(definition: IndexDefinition) -> Result<Self> {
+        if definition.is_opaque() {
+            let name = &definition.name;
+            let reason = format!(
+                "the index '{name}' is opaque: its keys are made by Rust code that this program does not have"
+            );
+            return Err(Error::invalid_request(reason));
         }
+        let evaluator = OnceLock::from(definition.evaluator()?);
+        Ok(Self { evaluator, ..Self::of(definition, None) })
+    }
+
+    /// An index of a definition whose keys Rust code derives.
+    pub(super) fn derived(
+        definition: IndexDefinition,
+        keys: impl Fn(&Entity) -> Result<Vec<Key>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(definition, Some(Arc::new(keys)))
+    }
+
+    fn of(definition: IndexDefinition, function: Option<KeysOf>) -> Self {
+        Self { definition, function, evaluator: OnceLock::new(), foreign: Arc::default(), store: None }
     }
 
     /// As much of an index as its rows tell.
@@ -121,11 +154,47 @@ impl Index {
         Self::new(name, placement, "", |_| Ok(None)).with_shape(shape)
     }
 
+    fn change(mut self, change: impl FnOnce(&mut IndexDefinition)) -> Self {
+        change(&mut self.definition);
+        self.evaluator = OnceLock::new();
+        self
+    }
+
+    /// What is evaluated for every entity.
+    fn evaluator(&self) -> Result<&Evaluator> {
+        if let Some(evaluator) = self.evaluator.get() {
+            return Ok(evaluator);
+        }
+        let evaluator = self.definition.evaluator()?;
+        Ok(self.evaluator.get_or_init(|| evaluator))
+    }
+
     /// Sets what entries hold.
     #[must_use]
-    pub fn with_payload(mut self, payload: Payload) -> Self {
-        self.payload = payload;
-        self
+    pub fn with_payload(self, payload: Payload) -> Self {
+        self.change(|definition| definition.payload = payload)
+    }
+
+    /// Keeps entries for those entities alone that match a filter: a sparse index. The filter sees the entity as it is stored; it
+    /// is part of the definition.
+    ///
+    /// ```
+    /// use table_core::model::{Entity, TableName};
+    /// use table_patterns::index::{Index, Placement};
+    /// let open = Index::keyed("open", Placement::SamePartition, "", "open_{Due:date}_{RowKey}")?
+    ///     .with_condition("Status eq 'open'")?;
+    /// let ticket = Entity::new("Support", "1")?.with("Status", "closed").with("Due", chrono::Utc::now());
+    /// assert!(open.entries(&TableName::new("Tickets")?, &ticket)?.is_empty());
+    /// # Ok::<(), table_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// It is no filter, or asks for the Timestamp, which is set after the entry is written.
+    pub fn with_condition(self, filter: impl Into<String>) -> Result<Self> {
+        let filter = filter.into();
+        let changed = self.change(|definition| definition.condition = Some(filter.into()));
+        changed.evaluator()?;
+        Ok(changed)
     }
 
     /// Sets how entries are kept: as rows of their own, or together.
@@ -142,9 +211,8 @@ impl Index {
     /// assert_eq!(by_surname.shape().to_string(), "list");
     /// ```
     #[must_use]
-    pub fn with_shape(mut self, shape: Shape) -> Self {
-        self.shape = shape;
-        self
+    pub fn with_shape(self, shape: Shape) -> Self {
+        self.change(|definition| definition.shape = shape)
     }
 
     /// Leaves properties out of full copies.
@@ -153,15 +221,9 @@ impl Index {
         self
     }
 
-    /// Names the properties in its keys.
-    pub(super) fn with_parts(mut self, names: impl IntoIterator<Item = String>) -> Self {
-        self.parts = names.into_iter().collect();
-        self
-    }
-
-    /// The properties in its keys, where templates name them.
-    pub(crate) fn parts(&self) -> &[String] {
-        &self.parts
+    /// The properties that templates and condition read.
+    pub(crate) fn properties_read(&self) -> Result<Vec<String>> {
+        self.definition.properties_read()
     }
 
     /// Derives entries of entities of this store: what it encrypts is marked in them.
@@ -172,131 +234,140 @@ impl Index {
 
     /// No two entities of a partition have the same entry.
     #[must_use]
-    pub const fn unique_within_partition(mut self) -> Self {
-        self.uniqueness = Uniqueness::WithinPartition;
-        self
+    pub fn unique_within_partition(self) -> Self {
+        self.change(|definition| definition.uniqueness = Uniqueness::WithinPartition)
     }
 
     /// No two entities of the table have the same entry.
     #[must_use]
-    pub const fn unique_within_table(mut self) -> Self {
-        self.uniqueness = Uniqueness::WithinTable;
-        self
+    pub fn unique_within_table(self) -> Self {
+        self.change(|definition| definition.uniqueness = Uniqueness::WithinTable)
     }
 
-    /// Leaves the property that tells the entity's type out of entries, so that no query for the type
-    /// meets them, and puts it back where an entry is read as the entity.
+    /// Keeps entries for the entities of one type alone, which has this value in this property. Entries do not hold the property, so
+    /// that no query for the type meets them; it is put back where an entry is read as the entity.
     #[must_use]
-    pub fn with_discriminator(mut self, property: impl Into<String>, value: impl Into<String>) -> Self {
-        self.discriminator = Some((property.into(), value.into()));
-        self
+    pub fn with_discriminator(self, property: impl Into<String>, value: impl Into<String>) -> Self {
+        let (property, value) = (Text::from(property.into()), Text::from(value.into()));
+        self.change(|definition| {
+            let discriminator = Discriminator::Property(property);
+            definition.entity = EntityType { name: value, discriminator, ..definition.entity.clone() };
+        })
     }
 
     /// The property that tells the entity's type, and its value.
-    pub(super) const fn discriminator(&self) -> Option<&(String, String)> {
-        self.discriminator.as_ref()
+    pub(super) fn discriminator(&self) -> Option<(&str, &str)> {
+        let EntityType { name, discriminator, .. } = &self.definition.entity;
+        discriminator.property().map(|property| (property, &**name))
+    }
+
+    /// The definition, as data.
+    pub const fn definition(&self) -> &IndexDefinition {
+        &self.definition
     }
 
     /// The name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.definition.name
     }
 
     /// Where entries are.
     pub const fn placement(&self) -> &Placement {
-        &self.placement
+        &self.definition.placement
     }
 
     /// What entries hold.
     pub const fn payload(&self) -> &Payload {
-        &self.payload
+        &self.definition.payload
     }
 
     /// Who else may have the same entry.
     pub const fn uniqueness(&self) -> Uniqueness {
-        self.uniqueness
+        self.definition.uniqueness
     }
 
     /// How entries are kept.
     pub const fn shape(&self) -> &Shape {
-        &self.shape
+        &self.definition.shape
     }
 
     /// Refuses what makes no sense.
     pub(super) fn validate(&self) -> Result<()> {
-        let (shape, payload) = (&self.shape, &self.payload);
-        let problem = if self.name.starts_with(SYSTEM_PREFIX) {
-            format!("names that begin with '{SYSTEM_PREFIX}' are the library's")
-        } else if let Some(problem) = shape.problem() {
-            problem
-        } else if shape.is_shared() && self.uniqueness != Uniqueness::No {
-            format!("a {shape} is for entities that share a key: a unique index is kept as rows")
-        } else if shape.is_shared() && *payload != Payload::Reference {
-            format!("a {shape} has no payload of its own: leave it at `Payload::Reference`, or keep rows")
-        } else if matches!(shape, Shape::Summary { .. }) && self.placement != Placement::SamePartition {
-            "numbers elsewhere could be added twice: a summary is in the entity's partition".to_owned()
-        } else {
-            return Ok(());
-        };
-        Err(Error::invalid_request(format!("the index '{}': {problem}", self.name)))
+        self.definition.validate()
     }
 
     /// The definition as text: two programs that write it differently do not mean the same index.
     pub fn fingerprint(&self) -> String {
-        let Self { placement, payload, uniqueness, key_text, shape, .. } = self;
-        format!("{placement:?}; {payload:?}; {uniqueness:?}; {shape:?}; {key_text}")
+        self.definition.to_json()
     }
 
-    /// The entry of an entity of `table`, if it has one.
+    /// The entries of an entity of `table`: none, one, or one for each element of a list.
     ///
     /// # Errors
-    /// The key cannot be made, is in a partition that the placement does not allow, or would hold an encrypted property.
-    pub fn entry(&self, table: &TableName, entity: &Entity) -> Result<Option<Entry>> {
+    /// A key cannot be made, is in a partition that the placement does not allow, or would hold an encrypted property.
+    pub fn entries(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
         match &self.store {
-            Some(store) => self.entry_of(table, &marked(&**store, table, entity)),
-            None => self.entry_of(table, entity),
+            Some(store) => self.entries_of(table, &marked(&**store, table, entity)),
+            None => self.entries_of(table, entity),
         }
     }
 
-    fn entry_of(&self, table: &TableName, entity: &Entity) -> Result<Option<Entry>> {
-        let Some(key) = (self.key)(entity)? else { return Ok(None) };
-        self.check(entity.key(), &key)?;
-        let table = match &self.placement {
-            Placement::OtherTable(other) => other.clone(),
-            _ => table.clone(),
+    fn entries_of(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
+        let evaluator = self.evaluator()?;
+        let keys = match &self.function {
+            None => evaluator.entry_keys(entity)?,
+            Some(keys) if evaluator.admits(entity)? => keys(entity)?,
+            Some(_) => Vec::new(),
         };
-        Ok(Some(Entry {
-            location: Location { table, key },
-            owner: entity.key().clone(),
-            properties: self.held(entity)?,
-            index: self.name.clone(),
-            unique: self.uniqueness != Uniqueness::No,
-            shape: self.shape.clone(),
-        }))
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let table = match self.placement() {
+            Placement::OtherTable(other) => other,
+            _ => table,
+        };
+        let held = self.held(entity)?;
+        let entry = |key: Key| {
+            self.check(entity.key(), &key)?;
+            Ok(Entry {
+                location: Location { table: table.clone(), key },
+                owner: entity.key().clone(),
+                properties: held.clone(),
+                index: self.name().to_owned(),
+                unique: self.uniqueness() != Uniqueness::No,
+                shape: self.shape().clone(),
+            })
+        };
+        keys.into_iter().map(entry).collect()
+    }
+
+    /// Whether an entity of `table` has an entry at a location.
+    pub(super) fn has_entry_at(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
+        Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))
     }
 
     fn check(&self, owner: &Key, key: &Key) -> Result<()> {
         let same = owner.partition() == key.partition();
-        let problem = match self.placement {
+        let problem = match self.placement() {
             Placement::SamePartition if !same => "is not in the entity's partition",
             Placement::OtherPartition if same => "is in the entity's own partition",
-            _ if owner == key && !matches!(self.placement, Placement::OtherTable(_)) => {
+            _ if owner == key && !matches!(self.placement(), Placement::OtherTable(_)) => {
                 "is the entity's own key"
             }
-            _ if self.uniqueness == Uniqueness::WithinPartition && !same => {
+            _ if self.uniqueness() == Uniqueness::WithinPartition && !same => {
                 "is in another partition, so it cannot be unique within the entity's"
             }
             _ => return Ok(()),
         };
         Err(Error::invalid_request(format!(
             "the index '{}' gives {owner} the entry {key}, which {problem}",
-            self.name
+            self.name()
         )))
     }
 
     /// What the entry of an entity holds.
     fn held(&self, entity: &Entity) -> Result<Properties> {
-        match &self.shape {
+        match self.shape() {
             Shape::Row => Ok(self.copied(entity.properties())),
             Shape::List { .. } | Shape::Blob => Ok(Properties::new()),
             Shape::Summary { sums } => contribution(entity, sums),
@@ -311,12 +382,12 @@ impl Index {
     fn copied(&self, properties: &Properties) -> Properties {
         let mut copy = properties.clone();
         without_copies(&mut copy, &self.foreign);
-        match &self.payload {
+        match self.payload() {
             Payload::Full => {}
             Payload::Fields(names) => copy.retain(|p| names.iter().any(|n| n == p.name())),
             Payload::Reference => copy.clear(),
         }
-        if let Some((property, _)) = &self.discriminator {
+        if let Some((property, _)) = self.discriminator() {
             copy.remove(property);
         }
         copy
@@ -325,13 +396,6 @@ impl Index {
 
 impl fmt::Debug for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Index")
-            .field("name", &self.name)
-            .field("placement", &self.placement)
-            .field("payload", &self.payload)
-            .field("uniqueness", &self.uniqueness)
-            .field("shape", &self.shape)
-            .field("key_text", &self.key_text)
-            .finish_non_exhaustive()
+        f.debug_struct("Index").field("definition", &self.definition).finish_non_exhaustive()
     }
 }

@@ -140,7 +140,7 @@ impl IndexedEntities {
 
     /// Whether an entity's entry is at a location.
     pub(super) fn is_at(&self, index: &Index, entity: &Entity, at: &Location) -> Result<bool> {
-        Ok(index.entry(self.table(), entity)?.is_some_and(|entry| entry.location == *at))
+        index.has_entry_at(self.table(), entity, at)
     }
 
     pub(super) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {

@@ -94,7 +94,6 @@ pub(crate) mod shared;
 mod state;
 mod stored;
 mod table_row;
-mod template;
 mod totals;
 mod typed;
 mod writes;
@@ -114,6 +113,7 @@ pub use shape::{Overflow, Shape};
 pub use shared::Summary;
 pub use state::IndexState;
 pub use stored::Stored;
+pub use table_core::manifest::{EntityType, IndexDefinition};
 pub use table_core::model::Shards;
 pub use typed::{Found, IndexedGroup, IndexedTable, Lookup, StoredQuery};
 

@@ -66,7 +66,7 @@ impl IndexedEntities {
         }
         let at = self.location(index, entry.key());
         let Some(entity) = self.read(&Entry::owner_of(&entry)?).await? else { return Ok(None) };
-        let holds = index.entry(self.table(), &entity)?.is_some_and(|e| e.location == at);
+        let holds = index.has_entry_at(self.table(), &entity, &at)?;
         Ok(holds.then_some(entity))
     }
 
@@ -124,7 +124,7 @@ pub(super) fn payload(index: &Index, entry: Entity) -> Result<Entity> {
     let (_, mut properties): (Key, Properties) = entry.into_parts();
     properties.retain(|p| !is_entrys(p.name()));
     if let Some((property, value)) = index.discriminator() {
-        properties.set(property, value.as_str());
+        properties.set(property, value);
     }
     Ok(Entity::from_parts(owner, properties))
 }

@@ -200,8 +200,7 @@ impl IndexedEntities {
         }
         let at = self.location(index, entry.key());
         let owner = self.read(&Entry::owner_of(&entry)?).await?;
-        let wanted = owner.as_ref().map(|e| index.entry(self.table(), e)).transpose()?.flatten();
-        if wanted.is_some_and(|w| w.location == at) {
+        if owner.map_or(Ok(false), |owner| index.has_entry_at(self.table(), &owner, &at))? {
             return Ok(false);
         }
         let version = entry.etag().filter(|_| self.keeps(Rule::ScrubInVersion));
@@ -241,22 +240,32 @@ impl IndexedEntities {
     /// Reads the entity (it was), the row, and the entity again; only then is the entry added, by the
     /// journal.
     async fn check_entity(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
-        let Some(wanted) = index.entry(self.table(), &entity)? else { return Ok(Found::InStep) };
+        let wanted = index.entries(self.table(), &entity)?;
+        if wanted.is_empty() {
+            return Ok(Found::InStep);
+        }
         if index.shape().is_shared() {
             if self.copies_agree(index, &entity).await? != Some(false) && !index.shape().is_list() {
                 return Ok(Found::InStep);
             }
             return self.add_missing(index, entity, mode).await;
         }
-        let row = self.store().get(&wanted.location.table, &wanted.location.key, None).await?;
-        if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
-            return Ok(Found::InStep);
+        let (mut is_missing, mut is_taken) = (false, false);
+        for wanted in wanted {
+            let row = self.store().get(&wanted.location.table, &wanted.location.key, None).await?;
+            if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
+                continue;
+            }
+            let owner = row.as_ref().map(Entry::owner_of).transpose()?;
+            let is_anothers = owner.is_some_and(|owner| owner != wanted.owner);
+            is_taken |= is_anothers;
+            is_missing |= !is_anothers;
         }
-        let owner = row.as_ref().map(Entry::owner_of).transpose()?;
-        if owner.is_some_and(|owner| owner != wanted.owner) {
-            return Ok(Found::Taken);
+        match (is_taken, is_missing) {
+            (true, _) => Ok(Found::Taken),
+            (false, true) => self.add_missing(index, entity, mode).await,
+            (false, false) => Ok(Found::InStep),
         }
-        self.add_missing(index, entity, mode).await
     }
 
     /// Unless the entity has changed since it was read, its entry is missing.
@@ -266,11 +275,11 @@ impl IndexedEntities {
         if mode == ScrubMode::Report {
             return Ok(Found::Missing);
         }
-        if !self.keeps(Rule::AddByJournal)
-            && let Some(entry) = index.entry(self.table(), &again)?
-        {
-            let put = Operation::InsertOrReplace(entry.to_entity());
-            self.store().write(&entry.location.table, put).await?;
+        if !self.keeps(Rule::AddByJournal) {
+            for entry in index.entries(self.table(), &again)? {
+                let put = Operation::InsertOrReplace(entry.to_entity());
+                self.store().write(&entry.location.table, put).await?;
+            }
             return Ok(Found::Missing);
         }
         match self.rewrite(again).await {

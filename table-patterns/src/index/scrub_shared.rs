@@ -148,8 +148,8 @@ impl IndexedEntities {
     pub(super) async fn not_listed(&self, index: &Index, entities: Vec<Entity>) -> Result<Vec<Entity>> {
         let mut by_list: BTreeMap<Location, Vec<Entity>> = BTreeMap::new();
         for entity in entities {
-            if let Some(entry) = index.entry(self.table(), &entity)? {
-                by_list.entry(entry.location).or_default().push(entity);
+            for entry in index.entries(self.table(), &entity)? {
+                by_list.entry(entry.location).or_default().push(entity.clone());
             }
         }
         let reads = stream::iter(by_list).map(|(at, entities)| async move {
@@ -161,14 +161,24 @@ impl IndexedEntities {
             Ok::<_, Error>(missing.collect::<Vec<_>>())
         });
         let missing: Vec<_> = reads.buffered(self.at_once()).try_collect().await?;
-        Ok(missing.concat())
+        // An entity that is in several lists is judged once.
+        let mut missing = missing.concat();
+        missing.sort_by(|a, b| a.key().cmp(b.key()));
+        missing.dedup_by(|a, b| a.key() == b.key());
+        Ok(missing)
     }
 
     /// Whether an entity with copies is there, and has those of an entry.
     pub(super) async fn copies_agree(&self, index: &Index, entity: &Entity) -> Result<Option<bool>> {
         let Shape::Copy { prefix, fields } = index.shape() else { return Ok(None) };
-        let Some(entry) = index.entry(self.table(), entity)? else { return Ok(None) };
-        let target = self.store().get(&entry.location.table, &entry.location.key, None).await?;
-        Ok(target.map(|target| super::shared::copies_agree(&target, &entry, prefix, fields)))
+        let mut agree = None;
+        for entry in index.entries(self.table(), entity)? {
+            let target = self.store().get(&entry.location.table, &entry.location.key, None).await?;
+            if let Some(target) = target {
+                let same = super::shared::copies_agree(&target, &entry, prefix, fields);
+                agree = Some(same && agree != Some(false));
+            }
+        }
+        Ok(agree)
     }
 }

@@ -167,7 +167,11 @@ impl IndexSet {
     fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
         let of = self.states.read().unwrap_or_else(PoisonError::into_inner).of.clone();
         let active = self.indexes.iter().zip(of).filter(|(index, state)| wanted(index, *state));
-        active.filter_map(|(index, _)| index.entry(&self.table, entity).transpose()).collect()
+        let mut entries = Vec::new();
+        for (index, _) in active {
+            entries.extend(index.entries(&self.table, entity)?);
+        }
+        Ok(entries)
     }
 }
 

@@ -132,7 +132,7 @@ impl IndexedEntities {
             let page = self.store().query(self.table(), &query, from.as_ref()).await?;
             for entity in page.items.iter().filter(|row| is_entity(row)) {
                 entities += 1;
-                if let Some(entry) = index.entry(self.table(), entity)? {
+                for entry in index.entries(self.table(), entity)? {
                     let one = Summary::read(entity.key(), &entry.properties)?;
                     wanted.entry(entry.location.key).or_default().add(&one, 1)?;
                 }

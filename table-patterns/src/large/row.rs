@@ -1,9 +1,10 @@
 use std::marker::PhantomData;
 
+use table_core::manifest::IndexDefinition;
 use table_core::model::Entity;
 use table_core::query::{Filter, Select};
 use table_core::store::Result;
-use table_core::typed::{FromEntity, IndexSchema, PropertySchema, Spread, TableEntity};
+use table_core::typed::{FromEntity, PropertySchema, Spread, TableEntity};
 
 use super::reference::Reference;
 
@@ -43,7 +44,7 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
         T::spread()
     }
 
-    fn indexes() -> Vec<&'static IndexSchema> {
+    fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }
 

@@ -84,7 +84,7 @@ impl<T: TableEntity> LargeTable<T> {
             return Err(not_encrypted(open.name));
         }
         if let Some(index) = T::indexes().first() {
-            let (name, index) = (T::SCHEMA.rust_name, index.name);
+            let (name, index) = (T::SCHEMA.rust_name, &index.name);
             return Err(Error::invalid_request(format!(
                 "{name} declares the index '{index}', which a table of large entities does not maintain: keep the \
                  large fields in a type of their own"

@@ -64,7 +64,7 @@ impl Shelf {
         }
         let derive = |entity: &Entity| match dropped {
             true => Ok(Vec::new()),
-            false => Ok(index(self.of.kind).entry(&table("People"), entity)?.into_iter().collect()),
+            false => index(self.of.kind).entries(&table("People"), entity),
         };
         let checked =
             self.rest(Phase::Swept).await?.check_entries(&self.store, &table("People"), derive).await?;

@@ -172,8 +172,8 @@ impl Place {
             return Ok(Err(wrong));
         }
         let derive = |entity: &Entity| {
-            let entries = indexes.iter().filter_map(|name| index(name).entry(&people, entity).transpose());
-            entries.collect()
+            let entries = indexes.iter().map(|name| index(name).entries(&people, entity));
+            Ok(entries.collect::<Result<Vec<_>>>()?.concat())
         };
         rest.check_entries(&self.store, &people, derive).await
     }

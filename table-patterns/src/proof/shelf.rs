@@ -71,7 +71,7 @@ pub(super) fn index(kind: Kind) -> Index {
         .map(Some)
     });
     // Who wrote the entity: an entry that holds what it was before is wrong.
-    let payload = Payload::Fields(vec![MARK.to_owned()]);
+    let payload = Payload::fields([MARK]);
     match kind {
         Kind::Unique => index.unique_within_table(),
         Kind::Lists => index.with_shape(Shape::LIST),
@@ -99,7 +99,7 @@ impl Shelf {
     }
 
     fn entry_at(&self, entity: &Entity) -> Result<Location> {
-        Ok(index(self.of.kind).entry(&table("People"), entity)?.unwrap().location)
+        Ok(index(self.of.kind).entries(&table("People"), entity)?.remove(0).location)
     }
 
     /// Takes the entry of the first entity away, and adds one that no entity has.

@@ -1,9 +1,10 @@
 use std::marker::PhantomData;
 
+use table_core::manifest::IndexDefinition;
 use table_core::model::Entity;
 use table_core::query::{Filter, Select};
 use table_core::store::{Error, Result};
-use table_core::typed::{FromEntity, IndexSchema, TableEntity};
+use table_core::typed::{FromEntity, TableEntity};
 
 use super::place::logical;
 
@@ -51,7 +52,7 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
         T::large()
     }
 
-    fn indexes() -> Vec<&'static IndexSchema> {
+    fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }
 

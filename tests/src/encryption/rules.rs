@@ -89,7 +89,7 @@ fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
 /// Full and chosen payloads, in the partition, in another, in another table, unique and not; inserted, changed, in bulk, and
 /// built over entities that are there already.
 pub async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
-    let fields = Payload::Fields(vec!["Secret".to_owned(), "Number".to_owned()]);
+    let fields = Payload::fields(["Secret", "Number"]);
     for payload in [Payload::Full, fields] {
         for (place, unique) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
             let table = Ruled::by_name(harness).await;
@@ -148,7 +148,7 @@ pub async fn copies_are_encrypted_under_their_names(harness: &Harness) {
         let index = Index::new("copy", placement, "1", move |e| {
             Ok((e.key().partition() == "Sales").then(|| at.clone()))
         });
-        let people = table.open(index.with_shape(Shape::Copy { prefix: "Ken".to_owned(), fields })).await;
+        let people = table.open(index.with_shape(Shape::copy("Ken", fields))).await;
         target.clear.insert(boss.clone()).await;
         people.expect("an index").insert(person("1")).await.expect("an insert");
         let read = target.clear.existing(boss.key()).await;
@@ -165,7 +165,7 @@ fn keyed(row: &str) -> Index {
 
 fn summed(name: &str) -> Index {
     let index = Index::keyed("sum", Placement::SamePartition, "", "sum_{City}").expect("a template");
-    index.with_shape(Shape::Summary { sums: vec![name.to_owned()] })
+    index.with_shape(Shape::summary([name.to_owned()]))
 }
 
 /// A key of an index is plain text, and so is a sum: refused when the index is opened where a rule has the name.
@@ -300,7 +300,7 @@ pub async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
         let index = Index::new("copy", Placement::OtherPartition, "1", move |e| {
             (e.key().partition() == "Sales").then(|| at.clone()).transpose()
         });
-        index.with_shape(Shape::Copy { prefix: "Ken".to_owned(), fields: vec!["Secret".to_owned()] })
+        index.with_shape(Shape::copy("Ken", ["Secret"]))
     };
     let open = async |store: Arc<dyn TableStore>| {
         let opened = IndexedEntities::open(store, raw.name().clone(), vec![index()], IndexOptions::default());

@@ -44,7 +44,7 @@ pub async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let delays = Index::keyed("delays", Placement::SamePartition, "", "delays_{Plane}").expect("a template");
-    let delays = delays.with_shape(Shape::Summary { sums: vec!["Delay".to_owned()] });
+    let delays = delays.with_shape(Shape::summary(["Delay"]));
     let copy = Index::keyed("copy", Placement::SamePartition, "", "copy_{Delay:04}_{RowKey}");
     let more = vec![delays, copy.expect("a template").with_payload(Payload::Full)];
     let flights =

@@ -30,8 +30,8 @@ fn indexes() -> Vec<Index> {
         let key = || Key::new(entity.key().partition(), "staff");
         is_employee(entity).then(key).transpose()
     });
-    let copy = Shape::Copy { prefix: "Manager".to_owned(), fields: vec!["Name".to_owned()] };
-    vec![manager.with_shape(copy), staff.with_shape(Shape::Summary { sums: vec!["Salary".to_owned()] })]
+    let copy = Shape::copy("Manager", ["Name"]);
+    vec![manager.with_shape(copy), staff.with_shape(Shape::summary(["Salary"]))]
 }
 
 async fn open(store: Arc<dyn TableStore>, table: &TestTable) -> Result<IndexedEntities> {

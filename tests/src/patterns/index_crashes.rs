@@ -60,11 +60,7 @@ fn more() -> Vec<Index> {
     let age = Index::keyed("age", Placement::OtherPartition, "age_{Age:03}", "{PartitionKey}_{RowKey}");
     let ages = Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
     let manager = Index::keyed("manager", Placement::OtherPartition, "manager_{Manager}", "{PartitionKey}");
-    vec![
-        age.expect("a template"),
-        ages.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] }),
-        manager.expect("a template"),
-    ]
+    vec![age.expect("a template"), ages.with_shape(Shape::summary(["Age"])), manager.expect("a template")]
 }
 
 /// The entries of all indexes are in one table, and the tickets in another.

@@ -42,7 +42,7 @@ fn person(id: usize, city: &str, age: i32) -> Entity {
 
 fn ages() -> Index {
     let index = Index::keyed("ages", Placement::SamePartition, "", "ages_{City}").expect("a template");
-    index.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] })
+    index.with_shape(Shape::summary(["Age"]))
 }
 
 async fn summary(people: &IndexedEntities, city: &str) -> (i64, i64) {
@@ -124,7 +124,7 @@ pub async fn summaries_are_built_and_corrected(harness: &Harness) {
 
 fn manager(placement: Placement, template: &str) -> Index {
     let index = Index::keyed("manager", placement, template, "{Manages}").expect("a template");
-    index.with_shape(Shape::Copy { prefix: "Manager".to_owned(), fields: vec!["Name".to_owned()] })
+    index.with_shape(Shape::copy("Manager", ["Name"]))
 }
 
 fn boss(id: &str, name: &str) -> Entity {

@@ -172,7 +172,7 @@ pub async fn a_scrub_goes_on_from_text(harness: &Harness) {
     let indexes = [
         (by_city(&Placement::OtherPartition, "{RowKey}"), 14, (2, 1)),
         (by_city(&Placement::OtherPartition, "all").with_shape(Shape::LIST), 8, (2, 1)),
-        (ages.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] }), 2, (0, 3)),
+        (ages.with_shape(Shape::summary(["Age"])), 2, (0, 3)),
     ];
     for (index, least, found) in indexes {
         let world = World::new(harness).await;

@@ -31,7 +31,7 @@ async fn wanted(process: &Process, without: Option<&str>) -> Result<BTreeMap<Loc
     let mut wanted = BTreeMap::new();
     for entity in process.entities().await? {
         for index in process.indexes.iter().filter(|i| Some(i.name()) != without) {
-            if let Some(entry) = index.entry(process.people.table(), &entity)? {
+            for entry in index.entries(process.people.table(), &entity)? {
                 wanted.insert(entry.location.clone(), entry);
             }
         }

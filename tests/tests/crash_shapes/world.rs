@@ -57,13 +57,13 @@ pub(crate) const PATHS: [Path; 10] = [
 pub(crate) fn forms() -> Vec<Form> {
     let small = |overflow| Shape::List { bytes: 256, overflow };
     let lists = [Shape::LIST, small(Overflow::Entities), small(Overflow::Blob), Shape::Blob];
-    let copy = Shape::Copy { prefix: "Boss".to_owned(), fields: vec!["City".to_owned()] };
+    let copy = Shape::copy("Boss", ["City"]);
     let mut all: Vec<_> = lists
         .into_iter()
         .chain([copy])
         .flat_map(|s| [true, false].map(|here| Form { shape: s.clone(), here }))
         .collect();
-    all.push(Form { shape: Shape::Summary { sums: vec!["Age".to_owned()] }, here: true });
+    all.push(Form { shape: Shape::summary(["Age"]), here: true });
     all
 }
 

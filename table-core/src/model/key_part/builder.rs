@@ -1,5 +1,5 @@
 use super::{KeyPart, KeyWriter};
-use crate::model::Shards;
+use crate::model::{Shards, ValueError};
 use crate::store::{Error, Result};
 
 /// How a template places a part: its width, and the character that ends it.
@@ -61,16 +61,24 @@ impl KeyBuilder {
     /// # Errors
     /// The value does not fit its width or range.
     pub fn part<P: KeyPart>(mut self, name: &str, value: &P, format: PartFormat) -> Result<Self> {
+        match self.push(value, format) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(self.invalid(name, error)),
+        }
+    }
+
+    /// Appends a part in place. After an error the key is of no use.
+    pub(crate) fn push<P: KeyPart>(&mut self, value: &P, format: PartFormat) -> Result<(), ValueError> {
         let start = self.writer.out.len();
         let (format, width) = format.of::<P>();
         self.writer.format = format;
-        value.encode(&mut self.writer).map_err(|e| self.invalid(name, e))?;
+        value.encode(&mut self.writer)?;
         let written = self.writer.out.len() - start;
         match width {
             Some(width) if width != written => {
-                Err(self.invalid(name, format_args!("expected {width} characters, wrote {written}")))
+                Err(ValueError::new(format!("{width} characters"), format_args!("{written} characters")))
             }
-            _ => Ok(self),
+            _ => Ok(()),
         }
     }
 
@@ -98,6 +106,11 @@ impl KeyBuilder {
         self.writer.format = format;
         self.writer.text(prefix);
         self
+    }
+
+    /// Appends text in place.
+    pub(crate) fn push_text(&mut self, text: &str) {
+        self.writer.out.push_str(text);
     }
 
     /// The text, to be validated as a key.

@@ -5,9 +5,12 @@
 //! [`KeyParser`] reads it.
 
 mod builder;
+mod double;
 mod escape;
+mod hour;
 mod number;
 mod parser;
+mod part_type;
 mod text;
 mod time;
 mod writer;
@@ -15,8 +18,10 @@ mod writer;
 pub use std::cmp::Reverse;
 
 pub use builder::{KeyBuilder, PartFormat};
+pub use hour::Hour;
 pub use number::ReverseKeyPart;
 pub use parser::KeyParser;
+pub use part_type::KeyPartType;
 pub use text::TextKeyPart;
 pub use writer::{KeyText, KeyWriter};
 
@@ -52,7 +57,7 @@ use super::ValueError;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a key",
     label = "not a key part",
-    note = "integers, `bool`, `String`, `Uuid`, `NaiveDate`, times and `Reverse` of numbers and times can; \
+    note = "integers, `f64`, `bool`, `String`, `Uuid`, `NaiveDate`, times and `Reverse` of numbers and times can; \
             derive `KeyPart` for a newtype or a unit enum",
     note = "an `Option` cannot: every entity has its whole key"
 )]
@@ -61,10 +66,14 @@ pub trait KeyPart: Sized {
     const WIDTH: Option<usize>;
     /// Whether a template may choose the width: `{id:06}`.
     const PADS: bool = false;
-    /// What the text is, in a word or two: types that write the same text have the same. It is part of the
-    /// definition of an index, so that a field of another encoding is noticed: choose another
-    /// whenever `encode` writes otherwise.
-    const ENCODING: &'static str = "its own";
+    /// Which of the library's encodings the text has; [`KeyPartType::Custom`] for an encoding of the type's own. An index
+    /// whose keys hold a custom part is *opaque*: only programs that have the type can maintain the index.
+    const PART_TYPE: KeyPartType = KeyPartType::Custom;
+    /// Whether the encoding is the one of [`PART_TYPE`](Self::PART_TYPE) in descending order: true for [`Reverse`].
+    const REVERSED: bool = false;
+    /// The name of a custom encoding. The name is part of the definition of an index, so that a field of another
+    /// encoding is noticed: choose another name whenever `encode` writes otherwise.
+    const ENCODING: &'static str = "custom";
 
     /// Writes the value.
     ///

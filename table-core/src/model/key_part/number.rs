@@ -1,17 +1,14 @@
 use std::cmp::Reverse;
 
-use super::{KeyPart, KeyText, KeyWriter};
+use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
 use crate::model::ValueError;
 
 /// A key part that can also be written so that larger values sort first: see [`Reverse`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reversed in a key",
-    note = "`Reverse` takes integers, `DateTime<Utc>`, `NaiveDateTime` and `Ticks`"
+    note = "`Reverse` takes integers, `f64`, `DateTime<Utc>`, `NaiveDateTime` and `Ticks`"
 )]
 pub trait ReverseKeyPart: KeyPart {
-    /// As [`KeyPart::ENCODING`], of the reversed text.
-    const REVERSED: &'static str;
-
     /// Writes the value so that larger values sort first, in [`KeyPart::WIDTH`] characters.
     ///
     /// # Errors
@@ -28,7 +25,9 @@ pub trait ReverseKeyPart: KeyPart {
 impl<T: ReverseKeyPart> KeyPart for Reverse<T> {
     const WIDTH: Option<usize> = T::WIDTH;
     const PADS: bool = T::PADS;
-    const ENCODING: &'static str = T::REVERSED;
+    const PART_TYPE: KeyPartType = T::PART_TYPE;
+    const REVERSED: bool = true;
+    const ENCODING: &'static str = T::ENCODING;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         self.0.encode_reversed(out)
@@ -42,11 +41,11 @@ impl<T: ReverseKeyPart> KeyPart for Reverse<T> {
 /// Implements both traits for an integer as a number of `$digits` digits; `$to` and `$from` keep
 /// its order.
 macro_rules! number {
-    ($($int:ty, $digits:literal, $pads:literal, $to:expr, $from:expr;)*) => {$(
+    ($($int:ty, $variant:ident, $digits:literal, $pads:literal, $to:expr, $from:expr;)*) => {$(
         impl KeyPart for $int {
             const WIDTH: Option<usize> = Some($digits);
             const PADS: bool = $pads;
-            const ENCODING: &'static str = if $pads { "unsigned" } else { "signed" };
+            const PART_TYPE: KeyPartType = KeyPartType::$variant;
 
             #[inline]
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
@@ -60,8 +59,6 @@ macro_rules! number {
         }
 
         impl ReverseKeyPart for $int {
-            const REVERSED: &'static str = if $pads { "reversed unsigned" } else { "reversed signed" };
-
             fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 out.number_reversed($to(*self), $digits)
             }
@@ -86,19 +83,19 @@ fn from_number<T>(
 // Unsigned integers may be padded by a template; signed ones are offset by their minimum, which is
 // flipping the sign bit, and always take their own width.
 number! {
-    u8, 3, true, u64::from, |n| Self::try_from(n).ok();
-    u16, 5, true, u64::from, |n| Self::try_from(n).ok();
-    u32, 10, true, u64::from, |n| Self::try_from(n).ok();
-    u64, 20, true, |n: Self| n, Some;
-    i8, 3, false, |n: Self| u64::from(n as u8 ^ 0x80), |n| Some((u8::try_from(n).ok()? ^ 0x80) as Self);
-    i16, 5, false, |n: Self| u64::from(n as u16 ^ 0x8000), |n| Some((u16::try_from(n).ok()? ^ 0x8000) as Self);
-    i32, 10, false, |n: Self| u64::from(n as u32 ^ 1 << 31), |n| Some((u32::try_from(n).ok()? ^ 1 << 31) as Self);
-    i64, 20, false, |n: Self| n as u64 ^ 1 << 63, |n: u64| Some((n ^ 1 << 63) as Self);
+    u8, U8, 3, true, u64::from, |n| Self::try_from(n).ok();
+    u16, U16, 5, true, u64::from, |n| Self::try_from(n).ok();
+    u32, U32, 10, true, u64::from, |n| Self::try_from(n).ok();
+    u64, U64, 20, true, |n: Self| n, Some;
+    i8, I8, 3, false, |n: Self| u64::from(n as u8 ^ 0x80), |n| Some((u8::try_from(n).ok()? ^ 0x80) as Self);
+    i16, I16, 5, false, |n: Self| u64::from(n as u16 ^ 0x8000), |n| Some((u16::try_from(n).ok()? ^ 0x8000) as Self);
+    i32, I32, 10, false, |n: Self| u64::from(n as u32 ^ 1 << 31), |n| Some((u32::try_from(n).ok()? ^ 1 << 31) as Self);
+    i64, I64, 20, false, |n: Self| n as u64 ^ 1 << 63, |n: u64| Some((n ^ 1 << 63) as Self);
 }
 
 impl KeyPart for bool {
     const WIDTH: Option<usize> = Some(1);
-    const ENCODING: &'static str = "bool";
+    const PART_TYPE: KeyPartType = KeyPartType::Bool;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.text(if *self { "1" } else { "0" });

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{KeyPart, KeyText, KeyWriter};
+use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
 use crate::model::ValueError;
 
 /// A key part that is text, so that what starts with a prefix can be asked for.
@@ -17,7 +17,7 @@ macro_rules! text {
     ($($text:ty),*) => {$(
         impl KeyPart for $text {
             const WIDTH: Option<usize> = None;
-            const ENCODING: &'static str = "text";
+            const PART_TYPE: KeyPartType = KeyPartType::Text;
 
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 out.text(self);
@@ -38,7 +38,7 @@ text!(String, Box<str>, Arc<str>, Cow<'static, str>);
 
 impl KeyPart for Uuid {
     const WIDTH: Option<usize> = Some(uuid::fmt::Hyphenated::LENGTH);
-    const ENCODING: &'static str = "uuid";
+    const PART_TYPE: KeyPartType = KeyPartType::Uuid;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.text(self.hyphenated().encode_lower(&mut Self::encode_buffer()));

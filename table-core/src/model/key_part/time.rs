@@ -1,6 +1,6 @@
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
-use super::{KeyPart, KeyText, KeyWriter, ReverseKeyPart};
+use super::{KeyPart, KeyPartType, KeyText, KeyWriter, ReverseKeyPart};
 use crate::model::{Ticks, ValueError};
 
 /// The digits of `DateTime.MaxValue.Ticks`.
@@ -8,7 +8,7 @@ const TICKS_WIDTH: usize = 19;
 
 impl KeyPart for Ticks {
     const WIDTH: Option<usize> = Some(TICKS_WIDTH);
-    const ENCODING: &'static str = "ticks";
+    const PART_TYPE: KeyPartType = KeyPartType::Time;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.number(self.get().unsigned_abs(), TICKS_WIDTH)
@@ -22,8 +22,6 @@ impl KeyPart for Ticks {
 
 /// `String.Format("{0:D19}", DateTime.MaxValue.Ticks - ticks)`, the log tail pattern's key.
 impl ReverseKeyPart for Ticks {
-    const REVERSED: &'static str = "reversed ticks";
-
     fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.number(self.inverted().unsigned_abs(), TICKS_WIDTH)
     }
@@ -41,7 +39,7 @@ macro_rules! as_ticks {
         /// As [`Ticks`]: what is finer than 100 ns is dropped.
         impl KeyPart for $time {
             const WIDTH: Option<usize> = Ticks::WIDTH;
-            const ENCODING: &'static str = Ticks::ENCODING;
+            const PART_TYPE: KeyPartType = KeyPartType::Time;
 
             fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 Ticks::checked(self.$utc())?.encode(out)
@@ -53,8 +51,6 @@ macro_rules! as_ticks {
         }
 
         impl ReverseKeyPart for $time {
-            const REVERSED: &'static str = Ticks::REVERSED;
-
             fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
                 Ticks::checked(self.$utc())?.encode_reversed(out)
             }
@@ -74,7 +70,7 @@ as_ticks! {
 /// `YYYY-MM-DD`, years 0 to 9999.
 impl KeyPart for NaiveDate {
     const WIDTH: Option<usize> = Some(10);
-    const ENCODING: &'static str = "date";
+    const PART_TYPE: KeyPartType = KeyPartType::Day;
 
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         let text = self.to_string();

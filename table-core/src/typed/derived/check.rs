@@ -1,5 +1,6 @@
 //! Rules that only the compiler can check, because the macros see tokens and not types.
 
+use crate::manifest::str_of;
 use crate::model::EdmType;
 use crate::typed::{Discriminator, PropertySchema, Schema};
 
@@ -118,25 +119,27 @@ pub const fn can_be_large(edm_type: EdmType, over: usize) -> bool {
 /// Whether a version and its previous one describe the same rows.
 pub const fn same_type(a: &Schema, b: &Schema) -> bool {
     equal(a.type_name, b.type_name)
-        && match (a.discriminator, b.discriminator) {
+        && match (&a.discriminator, &b.discriminator) {
             (Discriminator::None, Discriminator::None) => true,
             (Discriminator::Property(a), Discriminator::Property(b))
             | (Discriminator::RowPrefix(a), Discriminator::RowPrefix(b))
-            | (Discriminator::PartitionPrefix(a), Discriminator::PartitionPrefix(b)) => equal(a, b),
+            | (Discriminator::PartitionPrefix(a), Discriminator::PartitionPrefix(b)) => {
+                equal(str_of(a), str_of(b))
+            }
             _ => false,
         }
 }
 
 /// Whether no row can be both, as far as the discriminators tell.
 pub const fn is_distinct_from(a: &Schema, b: &Schema) -> bool {
-    match (a.discriminator, b.discriminator) {
+    match (&a.discriminator, &b.discriminator) {
         (Discriminator::None, _) | (_, Discriminator::None) => false,
         (Discriminator::Property(p), Discriminator::Property(q)) => {
-            !equal(p, q) || !equal(a.type_name, b.type_name)
+            !equal(str_of(p), str_of(q)) || !equal(a.type_name, b.type_name)
         }
         (Discriminator::RowPrefix(p), Discriminator::RowPrefix(q))
         | (Discriminator::PartitionPrefix(p), Discriminator::PartitionPrefix(q)) => {
-            !starts_with(p, q) && !starts_with(q, p)
+            !starts_with(str_of(p), str_of(q)) && !starts_with(str_of(q), str_of(p))
         }
         // Told by different means: the first variant that fits is taken.
         _ => true,

@@ -1,10 +1,11 @@
 use super::KeyFields;
+use crate::manifest::{IndexDefinition, Placement, could_be_entity};
 use crate::model::Key;
-use crate::store::{Error, Result};
-use crate::typed::{IndexPlacement, IndexSchema, Schema, TableEntity};
+use crate::store::Result;
+use crate::typed::{Schema, TableEntity};
 
 /// The indexes that a schema declares.
-pub fn indexes(schema: &'static Schema) -> Vec<&'static IndexSchema> {
+pub fn indexes(schema: &'static Schema) -> Vec<&'static IndexDefinition> {
     schema.indexes.iter().collect()
 }
 
@@ -18,14 +19,10 @@ pub fn entry_key<T: TableEntity + KeyFields>(
     row: String,
 ) -> Result<Option<Key>> {
     let key = Key::new(partition, row)?;
-    let IndexSchema { name, placement, .. } = &T::SCHEMA.indexes[index];
-    let shared = !matches!(placement, IndexPlacement::OtherTable(_));
+    let IndexDefinition { name, placement, .. } = &T::SCHEMA.indexes[index];
+    let shared = !matches!(placement, Placement::OtherTable(_));
     if shared && T::key_fields(&key).is_ok() {
-        return Err(Error::invalid_request(format!(
-            "the index '{name}' of {} gives an entry the key {key}, which an entity could have: start one of \
-             the key templates with other text",
-            T::SCHEMA.rust_name
-        )));
+        return Err(could_be_entity(name, T::SCHEMA.rust_name, &key));
     }
     Ok(Some(key))
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod decode;
+mod definition;
 mod encode;
 mod in_order;
 mod index;
@@ -10,6 +11,7 @@ mod upgrade;
 
 pub use check::{Projected, can_be_large, distinct, is_distinct_from, joined, projected, same_type};
 pub use decode::Slots;
+pub use definition::{encoding, key_encoding, literal, part, reversed, text};
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;
 pub use index::{entry_key, indexes};

@@ -6,12 +6,7 @@ use crate::typed::{Discriminator, PropertySchema, Schema};
 
 /// Whether the discriminator of a type says that the entity is one.
 pub fn is_a(schema: &Schema, entity: &Entity) -> bool {
-    match schema.discriminator {
-        Discriminator::None => false,
-        Discriminator::Property(name) => entity.get(name) == Some(ValueRef::String(schema.type_name)),
-        Discriminator::RowPrefix(prefix) => entity.key().row().starts_with(prefix),
-        Discriminator::PartitionPrefix(prefix) => entity.key().partition().starts_with(prefix),
-    }
+    is_told(schema) && schema.discriminator.admits(schema.type_name, entity)
 }
 
 /// The error for an entity that is none of a resolver's types.
@@ -20,10 +15,7 @@ pub fn is_a(schema: &Schema, entity: &Entity) -> bool {
 /// Always.
 pub fn no_variant<T>(resolver: &'static str, schemas: &[&Schema], entity: &Entity) -> Result<T> {
     let names: Vec<_> = schemas.iter().map(|s| s.type_name).collect();
-    let property = schemas.iter().find_map(|s| match s.discriminator {
-        Discriminator::Property(name) => Some(name),
-        _ => None,
-    });
+    let property = schemas.iter().find_map(|s| s.discriminator.property());
     let property = property.unwrap_or("RowKey");
     let found = match (property, entity.get(property)) {
         (_, Some(ValueRef::String(found))) => format!("{found:?}"),
@@ -47,10 +39,7 @@ pub fn check_projected(owner: &'static str, schema: &Schema, entity: &Entity) ->
 
 /// The properties that a projection of an entity needs.
 pub fn select(schema: &Schema, names: &[&str]) -> Select {
-    let discriminator = match schema.discriminator {
-        Discriminator::Property(name) => Some(name),
-        _ => None,
-    };
+    let discriminator = schema.discriminator.property();
     Select::new(discriminator.iter().chain([&Schema::VERSION_PROPERTY]).chain(names))
 }
 

@@ -8,7 +8,4 @@ mod schema;
 pub use builder::EntriesBuilder;
 pub use entries::{EntriesOf, IndexEntries, ManyEntries, OneEntry};
 pub use part_range::PartRange;
-pub use schema::{
-    IndexPayload, IndexPlacement, IndexSchema, IndexShape, IndexUniqueness, IndexedEntity, ListOverflow,
-    PartEncoding,
-};
+pub use schema::IndexedEntity;

@@ -3,10 +3,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::TableQuery;
+use crate::manifest::IndexDefinition;
 use crate::model::{Key, TableName};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Result, TableStore, TableStoreExt};
-use crate::typed::{FromEntity, IndexSchema};
+use crate::typed::FromEntity;
 
 /// Point reads that [`Table::get_many`] has in flight unless told otherwise.
 const CONCURRENCY: usize = 16;
@@ -207,7 +208,7 @@ impl Shared {
     }
 
     /// Refuses writes that would leave entries of declared indexes stale.
-    pub(super) fn check_indexes(&self, indexes: &[&IndexSchema], what: &str) -> Result<()> {
+    pub(super) fn check_indexes(&self, indexes: &[&IndexDefinition], what: &str) -> Result<()> {
         match indexes.first() {
             Some(index) if !self.ignores_indexes => Err(Error::invalid_request(format!(
                 "'{}' holds entities with the index '{}', and {what} would leave its entry stale: write through \

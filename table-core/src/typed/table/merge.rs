@@ -119,9 +119,9 @@ impl Shared {
 }
 
 fn discriminating(schema: &Schema) -> Select {
-    match schema.discriminator {
-        Discriminator::Property(name) => Select::new([name, Schema::VERSION_PROPERTY]),
-        _ => Select::new([Schema::VERSION_PROPERTY]),
+    match schema.discriminator.property() {
+        Some(name) => Select::new([name, Schema::VERSION_PROPERTY]),
+        None => Select::new([Schema::VERSION_PROPERTY]),
     }
 }
 
@@ -159,7 +159,7 @@ impl Schema {
 }
 
 fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
-    let Discriminator::Property(name) = schema.discriminator else { return Ok(()) };
+    let Some(name) = schema.discriminator.property() else { return Ok(()) };
     match entity.get(name) {
         Some(ValueRef::String(text)) if text == schema.type_name => Ok(()),
         found => {

@@ -1,9 +1,10 @@
 use std::ops::{Deref, DerefMut};
 
+use crate::manifest::IndexDefinition;
 use crate::model::{ETag, Entity, Key, Ticks};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Result};
-use crate::typed::{FromEntity, IndexSchema, Spread};
+use crate::typed::{FromEntity, Spread};
 
 /// A value with the version and the time that the store gave it, for types that have no fields
 /// for them.
@@ -44,7 +45,7 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::large()
     }
 
-    fn indexes() -> Vec<&'static IndexSchema> {
+    fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }
 

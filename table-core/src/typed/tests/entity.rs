@@ -180,7 +180,7 @@ fn fields_are_constants_with_the_stored_name() {
 fn the_schema_tells_what_is_stored() {
     let schema = Employee::SCHEMA;
     assert_eq!((schema.rust_name, schema.type_name, schema.version), ("Employee", "Employee", 1));
-    assert_eq!(schema.discriminator, Discriminator::Property("EntityType"));
+    assert_eq!(schema.discriminator, Discriminator::Property("EntityType".into()));
     assert_eq!((schema.partition_key, schema.row_key), ("{department}", "empid_{id:06}"));
     let optional: Vec<_> = schema.properties.iter().filter(|p| p.optional).map(|p| p.name).collect();
     assert_eq!(optional, ["Nickname", "Visits"]);

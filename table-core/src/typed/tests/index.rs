@@ -1,10 +1,8 @@
+use crate::manifest::{KeyTemplate, Payload, Placement, Shape, Uniqueness};
 use crate::memory::MemoryStore;
-use crate::model::{IfMatch, Key};
+use crate::model::{IfMatch, Key, TableName};
 use crate::store::Result;
-use crate::typed::{
-    EntriesOf, IndexEntries, IndexPayload, IndexPlacement, IndexShape, IndexUniqueness, IndexedEntity,
-    ManyEntries, OneEntry, Table, TableEntity,
-};
+use crate::typed::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, Table, TableEntity};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(crate = crate, type = "Employee", rename_all = "PascalCase")]
@@ -60,19 +58,15 @@ fn pair(partition: &str, rows: &str) -> (String, String) {
 #[test]
 fn schemas_say_what_is_declared() {
     let [email, surname, login, city] = Employee::SCHEMA.indexes else { panic!("four indexes") };
-    assert_eq!((email.name, email.placement), ("email", IndexPlacement::SamePartition));
-    assert_eq!(email.payload, IndexPayload::Fields(&["FirstName"]));
-    assert_eq!((email.uniqueness, email.shape), (IndexUniqueness::Partition, IndexShape::Row));
-    assert_eq!(
-        (surname.placement, surname.payload),
-        (IndexPlacement::OtherPartition, IndexPayload::Reference)
-    );
-    assert_eq!(
-        (surname.partition_key, surname.row_key),
-        ("surname_{last_name}", "{department}_{hired:04}_{id:06}")
-    );
-    assert_eq!((login.uniqueness, city.shape), (IndexUniqueness::Table, IndexShape::LIST));
-    assert_eq!(city.placement, IndexPlacement::OtherTable("Cities"));
+    assert_eq!((&*email.name, &email.placement), ("email", &Placement::SamePartition));
+    assert_eq!(email.payload, Payload::fields(["FirstName"]));
+    assert_eq!((email.uniqueness, &email.shape), (Uniqueness::WithinPartition, &Shape::Row));
+    assert_eq!((&surname.placement, &surname.payload), (&Placement::OtherPartition, &Payload::Reference));
+    let template = |template: Option<&KeyTemplate>| template.unwrap().to_string();
+    assert_eq!(template(surname.partition_key()), "surname_{LastName:text}");
+    assert_eq!(template(surname.row_key()), "{@department:text}_{Hired:u64:04}_{@id:u64:06}");
+    assert_eq!((login.uniqueness, &city.shape), (Uniqueness::WithinTable, &Shape::LIST));
+    assert_eq!(city.placement, Placement::OtherTable(TableName::from_static("Cities")));
 }
 
 #[test]

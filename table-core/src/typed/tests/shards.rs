@@ -1,8 +1,9 @@
 //! Indexes with hashed shards and with lists of a chosen layout.
 
+use crate::manifest::{Overflow, Shape};
 use crate::model::Shards;
 use crate::store::Result;
-use crate::typed::{EntriesOf, IndexEntries, IndexShape, IndexedEntity, ListOverflow, OneEntry, TableEntity};
+use crate::typed::{EntriesOf, IndexEntries, IndexedEntity, OneEntry, TableEntity};
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(crate = crate, type = "Employee")]
@@ -73,7 +74,8 @@ fn all_shards_are_named_in_order() -> Result<()> {
 #[test]
 fn schemas_say_how_lists_are_laid_out() {
     let [name, _, city, street] = Employee::SCHEMA.indexes else { panic!("four indexes") };
-    assert_eq!((name.partition_key, name.shape), ("name_{name#16}", IndexShape::Row));
-    assert_eq!(city.shape, IndexShape::List { bytes: Some(4096), overflow: ListOverflow::Blob });
-    assert_eq!(street.shape, IndexShape::LIST);
+    assert_eq!(name.partition_key().unwrap().to_string(), "name_{name:text#16}");
+    assert_eq!(name.shape, Shape::Row);
+    assert_eq!(city.shape, Shape::List { bytes: 4096, overflow: Overflow::Blob });
+    assert_eq!(street.shape, Shape::LIST);
 }

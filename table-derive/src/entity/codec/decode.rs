@@ -29,7 +29,7 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     let in_order = in_order::expand(entity);
     let indexes = (!entity.indexes.is_empty()).then(|| {
         quote! {
-            fn indexes() -> ::std::vec::Vec<&'static #krate::typed::IndexSchema> {
+            fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
                 #krate::__private::indexes(<Self as #krate::typed::TableEntity>::SCHEMA)
             }
         }

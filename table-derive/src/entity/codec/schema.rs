@@ -16,13 +16,13 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
     let (rust_name, type_name, version) = (entity.rust_name(), &entity.type_name, entity.version);
     let discriminator = match &entity.discriminator {
         Discriminator::None => quote!(None),
-        Discriminator::Property(name) => quote!(Property(#name)),
-        Discriminator::RowPrefix(text) => quote!(RowPrefix(#text)),
-        Discriminator::PartitionPrefix(text) => quote!(PartitionPrefix(#text)),
+        Discriminator::Property(name) => quote!(Property(#krate::__private::text(#name))),
+        Discriminator::RowPrefix(text) => quote!(RowPrefix(#krate::__private::text(#text))),
+        Discriminator::PartitionPrefix(text) => quote!(PartitionPrefix(#krate::__private::text(#text))),
     };
     let (partition, row) = (entity.partition.display(), entity.row.display());
     let properties = properties(krate, &entity.fields);
-    let indexes = crate::index::schemas(entity);
+    let indexes = if entity.indexes.is_empty() { quote!(&[]) } else { quote!(__INDEXES) };
     let spread = match &entity.spread {
         None => quote!(::core::option::Option::None),
         Some(Spread { buckets, salt }) => quote! {
@@ -41,7 +41,7 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
             row_key: #row,
             row_key_is_open: #is_open,
             properties: #properties,
-            indexes: &[#(#indexes),*],
+            indexes: #indexes,
             spread: #spread,
             keeps_rest: #keeps_rest,
         }

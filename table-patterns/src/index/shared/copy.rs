@@ -1,5 +1,6 @@
 //! Properties copied into another entity, which is read and written whole, under its ETag.
 
+use table_core::manifest::Text;
 use table_core::model::{Entity, Key, Properties, ValueRef};
 use table_core::store::{Operation, Result};
 
@@ -8,9 +9,9 @@ use crate::index::entry::Entry;
 use crate::index::shape::Shape;
 
 /// The names of the properties that an index writes into an entity.
-pub(crate) fn copied_names(prefix: &str, fields: &[String]) -> Vec<String> {
+pub(crate) fn copied_names(prefix: &str, fields: &[Text]) -> Vec<String> {
     let own = [Entry::OWNER_PARTITION, Entry::OWNER_ROW];
-    let fields = fields.iter().map(String::as_str).chain(own);
+    let fields = fields.iter().map(|field| &**field).chain(own);
     fields.map(|field| format!("{prefix}{field}")).collect()
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn apply(target: &mut Entity, merge: &Merge) -> Result<()> {
     })
 }
 
-fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[String]) -> Result<()> {
+fn apply_one(target: &mut Entity, merge: &Merge, prefix: &str, fields: &[Text]) -> Result<()> {
     let mut owner = owner(target, prefix);
     if owner.as_ref().is_some_and(|owner| merge.gone.contains(owner)) {
         without_copies(target.properties_mut(), &copied_names(prefix, fields));
@@ -77,7 +78,7 @@ pub(crate) fn owner(target: &Entity, prefix: &str) -> Option<Key> {
 }
 
 /// Whether a target has what an entry copies.
-pub(crate) fn agrees(target: &Entity, entry: &Entry, prefix: &str, fields: &[String]) -> bool {
+pub(crate) fn agrees(target: &Entity, entry: &Entry, prefix: &str, fields: &[Text]) -> bool {
     let mut wanted = Properties::new();
     write(&mut wanted, entry, prefix);
     copied_names(prefix, fields).iter().all(|name| target.properties().find(name) == wanted.find(name))

@@ -74,7 +74,7 @@ fn other_format(list: &str, bytes: &[u8]) -> Option<Error> {
 
 /// How to change a list; `None` if it was reorganized while it was read.
 pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Option<Prepared>> {
-    let list = List { rows, at: &merge.at, index: &merge.index, layout: merge.shape.layout() };
+    let list = List { rows, at: &merge.at, index: &merge.index, layout: Layout::of(&merge.shape) };
     let change = Change {
         add: merge.put.iter().map(|entry| entry.owner.to_sortable()).collect(),
         remove: merge.gone.iter().map(Key::to_sortable).collect(),

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use table_core::manifest::Text;
 use table_core::model::{Entity, Key, Properties, ValueRef};
 use table_core::store::{Error, Operation, Result};
 
@@ -82,12 +83,12 @@ pub(super) fn is_summary(row: &Entity) -> bool {
 ///
 /// # Errors
 /// A property to sum is no integer: sums of others are not exact. It is to be encrypted: the sum would show it.
-pub(crate) fn contribution(entity: &Entity, sums: &[String]) -> Result<Properties> {
+pub(crate) fn contribution(entity: &Entity, sums: &[Text]) -> Result<Properties> {
     let mut summary = Summary { count: 1, sums: BTreeMap::new() };
     for field in sums {
         if entity.properties().find(field).is_some_and(|p| p.is_encrypted()) {
             let reason = "it is to be encrypted, and a sum of it would leave in the clear";
-            return Err(Error::invalid_value(field, reason));
+            return Err(Error::invalid_value(&**field, reason));
         }
         let value = match entity.get(field) {
             None => 0,
@@ -96,10 +97,10 @@ pub(crate) fn contribution(entity: &Entity, sums: &[String]) -> Result<Propertie
             Some(other) => {
                 let found = other.edm_type().name();
                 let reason = format!("a summary adds integers exactly, and this is an {found}");
-                return Err(Error::invalid_value(field, reason));
+                return Err(Error::invalid_value(&**field, reason));
             }
         };
-        summary.sums.insert(field.clone(), value);
+        summary.sums.insert(field.to_string(), value);
     }
     let mut properties = Properties::new();
     summary.write(&mut properties);

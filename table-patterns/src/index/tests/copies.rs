@@ -13,7 +13,7 @@ fn manager(placement: Placement) -> Index {
         let partition = if here { e.key().partition() } else { "departments" };
         text(e, "Manages").map(|department| Key::new(partition, department)).transpose()
     });
-    index.with_shape(Shape::Copy { prefix: "Manager".to_owned(), fields: vec!["Name".to_owned()] })
+    index.with_shape(Shape::copy("Manager", ["Name"]))
 }
 
 fn boss(id: &str, name: &str, manages: Option<&str>) -> Result<Entity> {
@@ -106,7 +106,7 @@ async fn copies_of_two_indexes_meet_in_one_entity() -> Result<()> {
             let partition = if here { e.key().partition() } else { "departments" };
             text(e, "Manages").map(|department| Key::new(partition, department)).transpose()
         });
-        let shape = Shape::Copy { prefix: "Deputy".to_owned(), fields: vec!["Name".to_owned()] };
+        let shape = Shape::copy("Deputy", ["Name"]);
         let people = world.open(vec![manager(placement), second.with_shape(shape)]).await?;
         let target = Key::new(if here { "p" } else { "departments" }, "sales")?;
         people.insert(Entity::from(target.clone()).with("Floor", 1)).await?;

@@ -10,5 +10,6 @@ mod reserved;
 mod slow;
 mod states;
 mod summaries;
+mod templates;
 mod upkeep;
 mod world;

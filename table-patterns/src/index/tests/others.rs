@@ -76,7 +76,7 @@ async fn who_opens_to_read_writes_nothing() -> Result<()> {
 async fn an_index_that_is_not_kept_is_not_scrubbed() -> Result<()> {
     let world = World::new().await?;
     world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
-    let summary = by_city(Placement::SamePartition, Shape::Summary { sums: vec![] });
+    let summary = by_city(Placement::SamePartition, Shape::summary::<&str>([]));
     for index in [summary, by_city(Placement::SamePartition, Shape::Row)] {
         let people = world.open(vec![index]).await?;
         let rows = world.store.query_all(people.table(), &Default::default()).await?.len();
@@ -104,7 +104,7 @@ async fn copies_into_another_table_with_indexes_are_refused() -> Result<()> {
         let index = Index::new("mayor", at, "1", |e| {
             text(e, "MayorOf").map(|city| Key::new("cities", city)).transpose()
         });
-        index.with_shape(Shape::Copy { prefix: "Mayor".to_owned(), fields: vec!["Name".to_owned()] })
+        index.with_shape(Shape::copy("Mayor", ["Name"]))
     };
     let (store, options) = (world.store.clone(), IndexOptions::local());
     let cities = Index::keyed("size", Placement::SamePartition, "", "size_{Size}_{RowKey}")?;

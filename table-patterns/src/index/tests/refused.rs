@@ -38,7 +38,7 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
         (here().unique_within_partition(), "unique"),
         (here().with_payload(Payload::Full), "payload"),
         (here().with_shape(Shape::List { bytes: 1, overflow: Overflow::Blob }), "256"),
-        (by_city(Placement::OtherPartition, Shape::Summary { sums: vec![] }), "added twice"),
+        (by_city(Placement::OtherPartition, Shape::summary::<&str>([])), "added twice"),
     ];
     for (index, what) in cases {
         let error = world.open(vec![index]).await.unwrap_err();
@@ -80,7 +80,7 @@ async fn indexes_at_one_place_are_refused() -> Result<()> {
         });
         index.with_shape(shape)
     };
-    let sums = || Shape::Summary { sums: vec![] };
+    let sums = || Shape::summary::<&str>([]);
     for (one, other) in [(sums(), sums()), (Shape::LIST, Shape::LIST), (Shape::Row, sums())] {
         let world = World::new().await?;
         let people = world.open(vec![named("one", one), named("other", other)]).await?;

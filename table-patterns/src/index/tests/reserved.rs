@@ -27,7 +27,7 @@ async fn are_refused_in_entities() -> Result<()> {
 /// What a plain table has written is no entry for a property of that name alone.
 #[tokio::test(start_paused = true)]
 async fn alone_make_no_entry() -> Result<()> {
-    for shape in [Shape::Row, Shape::LIST, Shape::Summary { sums: vec![] }] {
+    for shape in [Shape::Row, Shape::LIST, Shape::summary::<&str>([])] {
         let world = World::new().await?;
         let people = world.open(vec![by_city(Placement::SamePartition, shape.clone())]).await?;
         let table = TableName::new("People")?;
@@ -62,7 +62,7 @@ async fn of_an_older_state_are_found_by_a_scrub() -> Result<()> {
         let index = by_city(placement, Shape::Row).with_payload(Payload::Full).unique_within_table();
         let people = world.open(vec![index.clone()]).await?;
         people.insert(person(1, "oslo")?).await?;
-        let entry = index.entry(people.table(), &person(1, "oslo")?)?.unwrap();
+        let entry = index.entries(people.table(), &person(1, "oslo")?)?.remove(0);
         let row = world.store.get(&entry.location.table, &entry.location.key, None).await?.unwrap();
         let stale: Entity = row.with("Nickname", "ken");
         world.store.write(&entry.location.table, Operation::InsertOrReplace(stale)).await?;

@@ -62,7 +62,7 @@ async fn a_write_outlives_the_states_that_it_began_with() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn groups_at_once_take_turns_at_a_summary() -> Result<()> {
     let all = Index::keyed("all", Placement::SamePartition, "", "all")?;
-    let all = all.with_shape(Shape::Summary { sums: Vec::new() });
+    let all = all.with_shape(Shape::summary::<&str>([]));
     let (people, meter) = people(all, CACHE / 10, CACHE / 10).await?;
     let before = meter.snapshot();
     let entities = stream::iter((0..980).map(person));

@@ -15,7 +15,7 @@ fn ages() -> Index {
     let index = Index::new("ages", Placement::SamePartition, "1", |e| {
         text(e, "City").map(|city| Key::new(e.key().partition(), format!("sum_{city}"))).transpose()
     });
-    index.with_shape(Shape::Summary { sums: vec!["Age".to_owned()] })
+    index.with_shape(Shape::summary(["Age"]))
 }
 
 fn summary(count: i64, age: i64) -> Summary {

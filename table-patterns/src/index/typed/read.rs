@@ -1,9 +1,10 @@
 //! How a lookup reads: what entries hold, or the entities they name.
 
+use table_core::manifest::{Payload, Shape, Text};
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page};
 use table_core::store::Result;
-use table_core::typed::{Discriminator, IndexEntries, IndexPayload, IndexShape, IndexedEntity, Schema};
+use table_core::typed::{IndexEntries, IndexedEntity, Schema};
 
 use super::found::Found;
 use super::table::IndexedTable;
@@ -24,7 +25,7 @@ pub(super) enum Reading {
 /// What to read to count: a row for each entity, or lists of them.
 pub(super) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
-    let rows = schema.is_some_and(|s| s.shape == IndexShape::Row);
+    let rows = schema.is_some_and(|s| s.shape == Shape::Row);
     if rows && trust == Trust::Entry { Reading::Held } else { Reading::Entity }
 }
 
@@ -32,22 +33,20 @@ pub(super) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
 pub(super) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
     let Some(schema) = schema.filter(|_| trust == Trust::Entry) else { return Reading::Entity };
-    match schema.payload {
-        IndexPayload::Full => Reading::Entry,
-        IndexPayload::Fields(names) if holds::<T, R>(names) => Reading::Entry,
-        IndexPayload::Fields(_) => Reading::Entity,
-        IndexPayload::Reference if is_of_key::<T, R>() && schema.shape == IndexShape::Row => Reading::Held,
-        IndexPayload::Reference => Reading::Entry,
+    match &schema.payload {
+        Payload::Full => Reading::Entry,
+        Payload::Fields(names) if holds::<T, R>(names) => Reading::Entry,
+        Payload::Fields(_) => Reading::Entity,
+        Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => Reading::Held,
+        Payload::Reference => Reading::Entry,
     }
 }
 
 /// Whether a projection needs nothing beside these properties.
-fn holds<T: IndexedEntity, R: Found>(names: &[&str]) -> bool {
-    let told = |name: &str| match T::SCHEMA.discriminator {
-        Discriminator::Property(property) => name == property,
-        _ => false,
-    };
-    let known = |name: &str| names.contains(&name) || told(name) || name == Schema::VERSION_PROPERTY;
+fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
+    let told = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
+    let known =
+        |name: &str| names.iter().any(|held| held == name) || told(name) || name == Schema::VERSION_PROPERTY;
     R::needs().is_some_and(|select| select.names().all(known))
 }
 
@@ -59,7 +58,7 @@ fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
 /// The key of a list, if the entries are one.
 pub(super) fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == entries.index());
-    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|s| s.shape != IndexShape::Row));
+    let row = entries.rows().as_single().filter(|_| schema.is_some_and(|s| s.shape != Shape::Row));
     row.map(|row| Key::new(entries.partition().as_str(), row)).transpose()
 }
 

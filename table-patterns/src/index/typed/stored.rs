@@ -3,10 +3,11 @@
 use std::fmt;
 
 use futures_util::{Stream, TryStreamExt as _};
+use table_core::manifest::IndexDefinition;
 use table_core::model::Entity;
 use table_core::query::{Continuation, Filter, Page, Select};
 use table_core::store::Result;
-use table_core::typed::{FromEntity, IndexSchema, IndexedEntity, KeyOf, Spread, TableQuery};
+use table_core::typed::{FromEntity, IndexedEntity, KeyOf, Spread, TableQuery};
 
 use super::table::IndexedTable;
 use crate::index::stored::Stored;
@@ -138,7 +139,7 @@ impl<T: IndexedEntity> FromEntity for Whole<T> {
         T::spread()
     }
 
-    fn indexes() -> Vec<&'static IndexSchema> {
+    fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }
 

@@ -90,7 +90,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         store.profile().check_reads("indexes")?;
         table.create_if_missing().await?;
         let has_more = !more.is_empty();
-        let indexes = all_indexes::<T>(more)?;
+        let indexes = all_indexes::<T>(more);
         for index in &indexes {
             if let Placement::OtherTable(other) = index.placement() {
                 store.create_table_if_missing(other).await?;
@@ -117,7 +117,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     {
         let table = Table::<T>::new(store, name)?;
         let (store, has_more) = (Arc::clone(table.store()), !more.is_empty());
-        let (name, indexes) = (table.name().clone(), all_indexes::<T>(more)?);
+        let (name, indexes) = (table.name().clone(), all_indexes::<T>(more));
         let entities = IndexedEntities::open_to_read(store, name, indexes, options).await?;
         Ok(Self { table, has_more, entities })
     }
@@ -140,7 +140,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     {
         let table = Table::<T>::new(store, name)?;
         let (store, name) = (Arc::clone(table.store()), table.name().clone());
-        IndexedEntities::drop_outdated(store, name, all_indexes::<T>(more)?, options).await
+        IndexedEntities::drop_outdated(store, name, all_indexes::<T>(more), options).await
     }
 
     /// The table, to read by key and to query values that are not to be replaced; it refuses to write.
@@ -155,9 +155,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
 }
 
 /// The declared indexes, and more.
-fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Result<Vec<Index>> {
-    let declared = T::SCHEMA.indexes.iter().enumerate().map(|(n, schema)| declared::<T>(n, schema));
-    declared.chain(more.into_iter().map(Ok)).collect()
+fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Vec<Index> {
+    let declared = T::SCHEMA.indexes.iter().enumerate().map(|(n, definition)| declared::<T>(n, definition));
+    declared.chain(more).collect()
 }
 
 impl<T> Clone for IndexedTable<T> {

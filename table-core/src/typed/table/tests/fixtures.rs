@@ -7,6 +7,7 @@ use crate::typed::{
     Discriminator, EntityKey, EntityPatch, FromEntity, PartitionOf, PropertySchema, Schema, Table,
     TableEntity,
 };
+use std::borrow::Cow;
 
 /// Version 1, told by a property, keeps its ETag.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +51,7 @@ const fn property(name: &'static str, edm_type: EdmType, optional: bool) -> Prop
 const EMPLOYEE: Schema = Schema {
     rust_name: "Employee",
     type_name: "Employee",
-    discriminator: Discriminator::Property(Schema::TYPE_PROPERTY),
+    discriminator: Discriminator::Property(Cow::Borrowed(Schema::TYPE_PROPERTY)),
     version: 1,
     partition_key: "{department}",
     row_key: "empid_{id:06}",
@@ -64,7 +65,7 @@ const EMPLOYEE: Schema = Schema {
 const BADGE: Schema = Schema {
     rust_name: "Badge",
     type_name: "Badge",
-    discriminator: Discriminator::RowPrefix("badge_"),
+    discriminator: Discriminator::RowPrefix(Cow::Borrowed("badge_")),
     version: 2,
     partition_key: "{department}",
     row_key: "badge_{id:06}",

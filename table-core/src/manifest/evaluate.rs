@@ -1,0 +1,297 @@
+use std::borrow::Cow;
+
+use super::value::PartValue;
+use super::{
+    IndexDefinition, IndexKeys, KeySegment, KeyTemplate, PartEncoding, PartSource, Placement, TemplatePart,
+    Transform,
+};
+use crate::model::{Entity, Key, KeyBuilder, KeyParser, PartFormat, ValueError, ValueRef};
+use crate::query::Filter;
+use crate::store::{Error, Result};
+
+/// Evaluates an [`IndexDefinition`] on stored entities.
+#[derive(Clone, Debug)]
+pub struct Evaluator {
+    definition: IndexDefinition,
+    condition: Option<Filter>,
+}
+
+impl Evaluator {
+    pub(super) fn new(definition: IndexDefinition) -> Result<Self> {
+        definition.validate()?;
+        let condition = definition.condition()?;
+        Ok(Self { definition, condition })
+    }
+
+    /// The definition.
+    pub const fn definition(&self) -> &IndexDefinition {
+        &self.definition
+    }
+
+    /// Whether an entity has entries, as far as its type and the condition say.
+    ///
+    /// # Errors
+    /// The condition reads a property that is to be encrypted.
+    pub fn admits(&self, entity: &Entity) -> Result<bool> {
+        if !self.definition.entity.admits(entity) {
+            return Ok(false);
+        }
+        let Some(condition) = &self.condition else { return Ok(true) };
+        let mut secret = None;
+        condition.for_each_property(&mut |name| {
+            if entity.properties().find(name).is_some_and(|p| p.is_encrypted()) {
+                secret = Some(name);
+            }
+        });
+        match secret {
+            Some(name) => Err(Error::invalid_request(format!(
+                "the index '{}': its condition reads '{name}' of {}, which is to be encrypted, and whether there is an entry \
+                 would show it",
+                self.definition.name,
+                entity.key()
+            ))),
+            None => Ok(condition.matches(entity)),
+        }
+    }
+
+    /// The keys of an entity's entries, each once; none where the entity is of another type, does not match the condition, or
+    /// lacks a property of the keys.
+    ///
+    /// # Errors
+    /// The definition is opaque; a stored value cannot be taken for the declared type, does not fit its width, or is to be encrypted;
+    /// the entity's own key does not fit the templates of its type; the key is too long, or is one that an entity could have.
+    pub fn entry_keys(&self, entity: &Entity) -> Result<Vec<Key>> {
+        let IndexDefinition { name, placement, keys, .. } = &self.definition;
+        let IndexKeys::Templates { partition_key, row_key } = keys else {
+            return Err(self.opaque());
+        };
+        if !self.admits(entity)? {
+            return Ok(Vec::new());
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        for element in self.elements(entity)? {
+            let partition = match partition_key {
+                None => Some(entity.key().partition().to_owned()),
+                Some(template) => self.fill("PartitionKey", template, entity, element.as_ref())?,
+            };
+            let Some(partition) = partition else { continue };
+            let Some(row) = self.fill("RowKey", row_key, entity, element.as_ref())? else { continue };
+            let key = Key::new(partition, row)?;
+            if !matches!(placement, Placement::OtherTable(_)) && self.is_key_of_entity(&key) {
+                return Err(could_be_entity(name, &self.definition.entity.name, &key));
+            }
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        Ok(keys)
+    }
+
+    /// What the keys are made for: the elements of a list, or the entity once.
+    fn elements<'e>(&self, entity: &'e Entity) -> Result<Vec<Option<PartValue<'e>>>> {
+        let Some(part) = self.definition.parts().find(|part| part.each) else { return Ok(vec![None]) };
+        let PartSource::Property(name) = &part.source else { return Ok(Vec::new()) };
+        let Some(value) = self.property(name, entity)? else { return Ok(Vec::new()) };
+        let elements =
+            PartValue::elements(&part.encoding, value).map_err(|e| self.invalid(entity, name, &e))?;
+        Ok(elements.into_iter().map(Some).collect())
+    }
+
+    /// The key of an entity by a template; `None` if a property is absent.
+    fn fill(
+        &self,
+        which: &'static str,
+        template: &KeyTemplate,
+        entity: &Entity,
+        element: Option<&PartValue<'_>>,
+    ) -> Result<Option<String>> {
+        let mut key = KeyBuilder::new(which, "");
+        for (at, segment) in template.segments().iter().enumerate() {
+            let part = match segment {
+                KeySegment::Literal(text) => {
+                    key = key.literal(text);
+                    continue;
+                }
+                KeySegment::Part(part) => part,
+            };
+            let value = match element {
+                Some(element) if part.each => element.clone(),
+                _ => match self.value(part, entity)? {
+                    Some(value) => value,
+                    None => return Ok(None),
+                },
+            };
+            let format = PartFormat { width: part.width, stop: template.stop(at) };
+            write(&mut key, part, value, format).map_err(|e| self.invalid(entity, &part.to_string(), &e))?;
+        }
+        Ok(Some(key.finish()))
+    }
+
+    /// The value of a part, before its transforms.
+    fn value<'e>(&self, part: &TemplatePart, entity: &'e Entity) -> Result<Option<PartValue<'e>>> {
+        let key = entity.key();
+        let found = match &part.source {
+            PartSource::PartitionKey => Ok(PartValue::Text(Cow::Borrowed(key.partition()))),
+            PartSource::RowKey => Ok(PartValue::Text(Cow::Borrowed(key.row()))),
+            PartSource::KeyField(name) => self.key_field(part, name, key)?.declared_as(&part.encoding),
+            PartSource::Property(name) => {
+                let Some(value) = self.property(name, entity)? else { return Ok(None) };
+                PartValue::stored(&part.encoding, value)
+            }
+        };
+        found.map(Some).map_err(|e| self.invalid(entity, &part.to_string(), &e))
+    }
+
+    /// A property; refused where it is to be encrypted.
+    fn property<'e>(&self, name: &str, entity: &'e Entity) -> Result<Option<ValueRef<'e>>> {
+        match entity.properties().find(name) {
+            None => Ok(None),
+            Some(p) if p.is_encrypted() => {
+                let reason = "it is to be encrypted, and a key is plain text: make the key by a blind index";
+                Err(Error::invalid_key("index key", name, reason))
+            }
+            Some(_) => Ok(entity.get(name)),
+        }
+    }
+
+    /// A field of the entity's own key, read by the templates of its type.
+    fn key_field<'e>(&self, part: &TemplatePart, name: &str, key: &'e Key) -> Result<PartValue<'e>> {
+        let entity = &self.definition.entity;
+        let templates = [(true, &entity.partition_key), (false, &entity.row_key)];
+        for (of_partition, template) in templates {
+            let Some(template) = template.as_ref().filter(|template| template.has(&part.source)) else {
+                continue;
+            };
+            return read_field(template, of_partition, key, name).ok_or_else(|| {
+                let which = if of_partition { "PartitionKey" } else { "RowKey" };
+                Error::decode("entity of an index", key, which, format!("a key as {template}"), "another")
+            });
+        }
+        Err(Error::invalid_request(format!(
+            "the index '{}': '{name}' is in no key template of the entities",
+            self.definition.name
+        )))
+    }
+
+    /// Whether an entity of the type could have a key.
+    fn is_key_of_entity(&self, key: &Key) -> bool {
+        let entity = &self.definition.entity;
+        match (&entity.partition_key, &entity.row_key) {
+            (Some(partition), Some(row)) => could_have(partition, row, key),
+            _ => false,
+        }
+    }
+
+    fn opaque(&self) -> Error {
+        Error::invalid_request(format!(
+            "the index '{}' is opaque: its keys are made by Rust code that this program does not have",
+            self.definition.name
+        ))
+    }
+
+    fn invalid(&self, entity: &Entity, part: &str, error: &ValueError) -> Error {
+        let reason = format!("{part} of {}: {error}", entity.key());
+        Error::invalid_key("index key", &self.definition.name, reason)
+    }
+}
+
+/// The error for the key of an entry that an entity could have.
+pub(crate) fn could_be_entity(index: &str, entity: &str, key: &Key) -> Error {
+    Error::invalid_request(format!(
+        "the index '{index}' of {entity} gives an entry the key {key}, which an entity could have: start one of \
+         the key templates with other text"
+    ))
+}
+
+/// Writes a value as its part says.
+fn write(
+    key: &mut KeyBuilder,
+    part: &TemplatePart,
+    mut value: PartValue<'_>,
+    format: PartFormat,
+) -> Result<(), ValueError> {
+    let mut descending = false;
+    for transform in &*part.transforms {
+        match transform {
+            Transform::Lower => value = value.lower()?,
+            Transform::Prefix(count) => value = value.prefix(*count)?,
+            Transform::Date => value = value.date()?,
+            Transform::Hour => value = value.hour()?,
+            Transform::Descending => descending = true,
+            Transform::Shard(count) => return value.write_shard(*count, key),
+        }
+    }
+    value.write(key, descending, format)
+}
+
+/// The value of a field in a key, or `None` where the key does not fit its template.
+fn read_field<'e>(
+    template: &KeyTemplate,
+    of_partition: bool,
+    key: &'e Key,
+    name: &str,
+) -> Option<PartValue<'e>> {
+    let mut parser = parser(of_partition, key);
+    let mut found = None;
+    for (at, segment) in template.segments().iter().enumerate() {
+        match segment {
+            KeySegment::Literal(text) => parser.literal(text).ok()?,
+            KeySegment::Part(part) => {
+                let value = read_part(&mut parser, part, template.stop(at))?;
+                if matches!(&part.source, PartSource::KeyField(field) if field == name) {
+                    found = found.or(Some(value));
+                }
+            }
+        }
+    }
+    parser.finish().ok()?;
+    found
+}
+
+fn parser(of_partition: bool, key: &Key) -> KeyParser<'_> {
+    if of_partition { KeyParser::partition("entity", "", key) } else { KeyParser::row("entity", "", key) }
+}
+
+/// Reads a part of an entity's own key, which has no transform but a descending order.
+fn read_part<'e>(
+    parser: &mut KeyParser<'_>,
+    part: &TemplatePart,
+    stop: Option<char>,
+) -> Option<PartValue<'e>> {
+    let PartEncoding::Declared(part_type) = part.encoding else { return None };
+    let descending = part.transforms.contains(&Transform::Descending);
+    PartValue::of_key(part_type, descending, parser, PartFormat { width: part.width, stop })
+}
+
+/// Whether a key fits both templates, and fields that occur twice have one value.
+fn could_have(partition: &KeyTemplate, row: &KeyTemplate, key: &Key) -> bool {
+    let mut fields: Vec<(&str, PartValue<'_>)> = Vec::new();
+    for (of_partition, template) in [(true, partition), (false, row)] {
+        let mut parser = parser(of_partition, key);
+        for (at, segment) in template.segments().iter().enumerate() {
+            let part = match segment {
+                KeySegment::Literal(text) if parser.literal(text).is_ok() => continue,
+                KeySegment::Literal(_) => return false,
+                KeySegment::Part(part) => part,
+            };
+            // What only Rust code reads may be anything.
+            if part.is_opaque() {
+                return true;
+            }
+            let (Some(value), PartSource::KeyField(name)) =
+                (read_part(&mut parser, part, template.stop(at)), &part.source)
+            else {
+                return false;
+            };
+            match fields.iter().find(|(known, _)| *known == name) {
+                Some((_, first)) if *first != value => return false,
+                Some(_) => {}
+                None => fields.push((name, value)),
+            }
+        }
+        if parser.finish().is_err() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,3 @@
+mod derived;
+mod rules;
+mod values;

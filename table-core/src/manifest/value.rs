@@ -1,0 +1,319 @@
+use std::borrow::Cow;
+use std::cmp::Reverse;
+
+use chrono::NaiveDate;
+use serde_json::Value as Json;
+use uuid::Uuid;
+
+use super::{PartEncoding, lowercase};
+use crate::model::{
+    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, PartFormat, ReverseKeyPart, Shards, Ticks, ValueError,
+    ValueRef,
+};
+use crate::typed::Property;
+
+/// A value on its way into a key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum PartValue<'e> {
+    Text(Cow<'e, str>),
+    Bool(bool),
+    U8(u8),
+    U16(u16),
+    U32(u32),
+    U64(u64),
+    I8(i8),
+    I16(i16),
+    I32(i32),
+    I64(i64),
+    F64(f64),
+    Time(Ticks),
+    Day(NaiveDate),
+    Hour(Hour),
+    Uuid(Uuid),
+}
+
+impl<'e> PartValue<'e> {
+    /// What is stored, taken for what the part declares, as the typed code takes it.
+    pub(super) fn stored(encoding: &PartEncoding, value: ValueRef<'e>) -> Result<Self, ValueError> {
+        match encoding {
+            PartEncoding::Stored => Self::as_stored(value),
+            PartEncoding::Declared(part_type) => Self::declared(*part_type, value),
+            PartEncoding::Opaque { name, .. } => Err(opaque(name)),
+        }
+    }
+
+    fn as_stored(value: ValueRef<'e>) -> Result<Self, ValueError> {
+        Ok(match value {
+            ValueRef::String(text) => Self::Text(Cow::Borrowed(text)),
+            ValueRef::Boolean(value) => Self::Bool(value),
+            ValueRef::Int32(value) => Self::I32(value),
+            ValueRef::Int64(value) => Self::I64(value),
+            ValueRef::Double(value) => Self::F64(value),
+            ValueRef::DateTime(value) => Self::Time(value),
+            ValueRef::Guid(value) => Self::Uuid(value),
+            ValueRef::Binary(_) => {
+                return Err(ValueError::new("text, a number, a time or a GUID", value.edm_type()));
+            }
+        })
+    }
+
+    fn declared(part_type: KeyPartType, value: ValueRef<'e>) -> Result<Self, ValueError> {
+        Ok(match part_type {
+            KeyPartType::Text => match value {
+                ValueRef::String(text) => Self::Text(Cow::Borrowed(text)),
+                other => return Err(ValueError::new("Edm.String", other.edm_type())),
+            },
+            KeyPartType::Bool => Self::Bool(bool::read(value)?),
+            KeyPartType::U8 => Self::U8(u8::read(value)?),
+            KeyPartType::U16 => Self::U16(u16::read(value)?),
+            KeyPartType::U32 => Self::U32(u32::read(value)?),
+            KeyPartType::U64 => Self::U64(u64::read(value)?),
+            KeyPartType::I8 => Self::I8(i8::read(value)?),
+            KeyPartType::I16 => Self::I16(i16::read(value)?),
+            KeyPartType::I32 => Self::I32(i32::read(value)?),
+            KeyPartType::I64 => Self::I64(i64::read(value)?),
+            KeyPartType::F64 => Self::F64(f64::read(value)?),
+            KeyPartType::Time => Self::Time(Ticks::read(value)?),
+            KeyPartType::Uuid => Self::Uuid(Uuid::read(value)?),
+            KeyPartType::Day | KeyPartType::Hour | KeyPartType::Custom => {
+                return Err(ValueError::new(
+                    format!("a {part_type}, which is in keys alone"),
+                    value.edm_type(),
+                ));
+            }
+        })
+    }
+
+    /// The elements of a list that is stored as JSON.
+    pub(super) fn elements(encoding: &PartEncoding, value: ValueRef<'_>) -> Result<Vec<Self>, ValueError> {
+        const LIST: &str = "a list as JSON text";
+        let ValueRef::String(text) = value else { return Err(ValueError::new(LIST, value.edm_type())) };
+        let elements: Vec<Json> = serde_json::from_str(text).map_err(|e| ValueError::new(LIST, e))?;
+        elements.into_iter().map(|element| Self::element(encoding, element)).collect()
+    }
+
+    fn element(encoding: &PartEncoding, element: Json) -> Result<Self, ValueError> {
+        let part_type = match encoding {
+            PartEncoding::Declared(part_type) => Some(*part_type),
+            PartEncoding::Stored => None,
+            PartEncoding::Opaque { name, .. } => return Err(opaque(name)),
+        };
+        let found = |element: &Json| match element {
+            Json::Null => "null",
+            Json::Bool(_) => "a boolean",
+            Json::Number(_) => "a number out of range",
+            Json::String(_) => "text",
+            Json::Array(_) => "a list",
+            Json::Object(_) => "an object",
+        };
+        let what = found(&element);
+        let value = match (part_type, element) {
+            (None | Some(KeyPartType::Text), Json::String(text)) => Some(Self::Text(Cow::Owned(text))),
+            (None | Some(KeyPartType::Bool), Json::Bool(value)) => Some(Self::Bool(value)),
+            (Some(KeyPartType::U8), Json::Number(n)) => {
+                n.as_u64().and_then(|n| n.try_into().ok()).map(Self::U8)
+            }
+            (Some(KeyPartType::U16), Json::Number(n)) => {
+                n.as_u64().and_then(|n| n.try_into().ok()).map(Self::U16)
+            }
+            (Some(KeyPartType::U32), Json::Number(n)) => {
+                n.as_u64().and_then(|n| n.try_into().ok()).map(Self::U32)
+            }
+            (Some(KeyPartType::U64), Json::Number(n)) => n.as_u64().map(Self::U64),
+            (Some(KeyPartType::I8), Json::Number(n)) => {
+                n.as_i64().and_then(|n| n.try_into().ok()).map(Self::I8)
+            }
+            (Some(KeyPartType::I16), Json::Number(n)) => {
+                n.as_i64().and_then(|n| n.try_into().ok()).map(Self::I16)
+            }
+            (Some(KeyPartType::I32), Json::Number(n)) => {
+                n.as_i64().and_then(|n| n.try_into().ok()).map(Self::I32)
+            }
+            (None | Some(KeyPartType::I64), Json::Number(n)) => n.as_i64().map(Self::I64),
+            _ => None,
+        };
+        value.ok_or_else(|| {
+            let wanted = part_type.map_or("text, booleans or integers", KeyPartType::word);
+            ValueError::new(format!("a list of {wanted}"), what)
+        })
+    }
+
+    /// A part of the entity's own key.
+    pub(super) fn of_key(
+        part_type: KeyPartType,
+        descending: bool,
+        parser: &mut KeyParser<'_>,
+        format: PartFormat,
+    ) -> Option<Self> {
+        fn plain<P: KeyPart>(parser: &mut KeyParser<'_>, format: PartFormat) -> Option<P> {
+            parser.part("", format).ok()
+        }
+        fn turned<P: ReverseKeyPart>(
+            parser: &mut KeyParser<'_>,
+            format: PartFormat,
+            descending: bool,
+        ) -> Option<P> {
+            if descending {
+                plain::<Reverse<P>>(parser, format).map(|Reverse(value)| value)
+            } else {
+                plain(parser, format)
+            }
+        }
+        Some(match part_type {
+            KeyPartType::Text => Self::Text(Cow::Owned(plain(parser, format)?)),
+            KeyPartType::Bool => Self::Bool(plain(parser, format)?),
+            KeyPartType::U8 => Self::U8(turned(parser, format, descending)?),
+            KeyPartType::U16 => Self::U16(turned(parser, format, descending)?),
+            KeyPartType::U32 => Self::U32(turned(parser, format, descending)?),
+            KeyPartType::U64 => Self::U64(turned(parser, format, descending)?),
+            KeyPartType::I8 => Self::I8(turned(parser, format, descending)?),
+            KeyPartType::I16 => Self::I16(turned(parser, format, descending)?),
+            KeyPartType::I32 => Self::I32(turned(parser, format, descending)?),
+            KeyPartType::I64 => Self::I64(turned(parser, format, descending)?),
+            KeyPartType::F64 => Self::F64(turned(parser, format, descending)?),
+            KeyPartType::Time => Self::Time(turned(parser, format, descending)?),
+            KeyPartType::Day => Self::Day(plain(parser, format)?),
+            KeyPartType::Hour => Self::Hour(plain(parser, format)?),
+            KeyPartType::Uuid => Self::Uuid(plain(parser, format)?),
+            KeyPartType::Custom => return None,
+        })
+    }
+
+    /// A number of the entity's key as the unsigned type that a part declares: a template that chooses the width has the same
+    /// keys for any of them.
+    pub(super) fn declared_as(self, encoding: &PartEncoding) -> Result<Self, ValueError> {
+        let number = match (&self, encoding) {
+            (Self::U8(n), _) => u64::from(*n),
+            (Self::U16(n), _) => u64::from(*n),
+            (Self::U32(n), _) => u64::from(*n),
+            (Self::U64(n), _) => *n,
+            _ => return Ok(self),
+        };
+        let narrow = |part_type: KeyPartType| match part_type {
+            KeyPartType::U8 => u8::try_from(number).ok().map(Self::U8),
+            KeyPartType::U16 => u16::try_from(number).ok().map(Self::U16),
+            KeyPartType::U32 => u32::try_from(number).ok().map(Self::U32),
+            KeyPartType::U64 => Some(Self::U64(number)),
+            _ => None,
+        };
+        match encoding {
+            PartEncoding::Declared(part_type) => narrow(*part_type)
+                .ok_or_else(|| ValueError::new(format!("a number of type {part_type}"), number)),
+            PartEncoding::Stored | PartEncoding::Opaque { .. } => Ok(self),
+        }
+    }
+
+    /// In lower case.
+    pub(super) fn lower(self) -> Result<Self, ValueError> {
+        match self {
+            Self::Text(text) => Ok(Self::Text(Cow::Owned(lowercase(&text)))),
+            other => Err(other.wrong("text, for `lower`")),
+        }
+    }
+
+    /// The first so many characters.
+    pub(super) fn prefix(self, count: u32) -> Result<Self, ValueError> {
+        match self {
+            Self::Text(text) => Ok(Self::Text(Cow::Owned(first_chars(&text, count).to_owned()))),
+            other => Err(other.wrong("text, for `prefix`")),
+        }
+    }
+
+    /// The day of a time.
+    pub(super) fn date(self) -> Result<Self, ValueError> {
+        match self {
+            Self::Time(time) => Ok(Self::Day(time.to_datetime().date_naive())),
+            other => Err(other.wrong("a time, for `date`")),
+        }
+    }
+
+    /// The hour of a time.
+    pub(super) fn hour(self) -> Result<Self, ValueError> {
+        match self {
+            Self::Time(time) => Ok(Self::Hour(Hour::of(time))),
+            other => Err(other.wrong("a time, for `hour`")),
+        }
+    }
+
+    /// Writes the shard of a text.
+    pub(super) fn write_shard(&self, count: u16, key: &mut KeyBuilder) -> Result<(), ValueError> {
+        let Self::Text(text) = self else { return Err(self.wrong("text, for a shard")) };
+        let shards = Shards::new(count).map_err(|_| ValueError::new("1 to 1000 shards", count))?;
+        key.push_text(&shards.partition("", text));
+        Ok(())
+    }
+
+    /// Writes the value.
+    pub(super) fn write(
+        self,
+        key: &mut KeyBuilder,
+        descending: bool,
+        format: PartFormat,
+    ) -> Result<(), ValueError> {
+        fn turned<P: ReverseKeyPart>(
+            key: &mut KeyBuilder,
+            value: P,
+            descending: bool,
+            format: PartFormat,
+        ) -> Result<(), ValueError> {
+            if descending { key.push(&Reverse(value), format) } else { key.push(&value, format) }
+        }
+        // A width is for digits: of a number whose type nothing declares, if it is not negative.
+        let value = match self {
+            Self::I32(n) if format.width.is_some() => Self::I64(n.into()),
+            other => other,
+        };
+        match value {
+            Self::I64(n) if format.width.is_some() => {
+                let digits = u64::try_from(n);
+                let digits =
+                    digits.map_err(|_| ValueError::new("a number that is not negative, for a width", n))?;
+                turned(key, digits, descending, format)
+            }
+            Self::U8(n) => turned(key, n, descending, format),
+            Self::U16(n) => turned(key, n, descending, format),
+            Self::U32(n) => turned(key, n, descending, format),
+            Self::U64(n) => turned(key, n, descending, format),
+            other if format.width.is_some() => Err(other.wrong("a whole number, for a width")),
+            Self::I8(n) => turned(key, n, descending, format),
+            Self::I16(n) => turned(key, n, descending, format),
+            Self::I32(n) => turned(key, n, descending, format),
+            Self::I64(n) => turned(key, n, descending, format),
+            Self::F64(n) => turned(key, n, descending, format),
+            Self::Time(time) => turned(key, time, descending, format),
+            other if descending => Err(other.wrong("a number or a time, for `desc`")),
+            Self::Text(text) => key.push(&text.into_owned(), format),
+            Self::Bool(value) => key.push(&value, format),
+            Self::Day(day) => key.push(&day, format),
+            Self::Hour(hour) => key.push(&hour, format),
+            Self::Uuid(id) => key.push(&id, format),
+        }
+    }
+
+    fn wrong(&self, expected: &'static str) -> ValueError {
+        let found = match self {
+            Self::Text(_) => "text",
+            Self::Bool(_) => "a boolean",
+            Self::F64(_) => "a floating-point number",
+            Self::Time(_) => "a time",
+            Self::Day(_) => "a day",
+            Self::Hour(_) => "an hour",
+            Self::Uuid(_) => "a GUID",
+            _ => "a whole number",
+        };
+        ValueError::new(expected, found)
+    }
+}
+
+fn opaque(name: &str) -> ValueError {
+    ValueError::new(
+        "an encoding that the library knows",
+        format_args!("`{name}`, which is a Rust type's own"),
+    )
+}
+
+/// The first so many characters of a text.
+pub(crate) fn first_chars(text: &str, count: u32) -> &str {
+    let end = usize::try_from(count).ok().and_then(|count| text.char_indices().nth(count));
+    end.map_or(text, |(end, _)| &text[..end])
+}

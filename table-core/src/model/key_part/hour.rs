@@ -1,0 +1,51 @@
+use chrono::{DateTime, Duration, DurationRound as _, NaiveDate, NaiveDateTime, Timelike as _, Utc};
+
+use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
+use crate::model::{Ticks, ValueError};
+
+/// The hour of a day, in UTC, that a time falls into: the key part of `{at:hour}`.
+///
+/// ```
+/// use table_core::model::{Hour, KeyBuilder, PartFormat, Ticks};
+/// let key = KeyBuilder::new("RowKey", "{at:hour}").part("at", &Hour::of(Ticks::MIN), PartFormat::PLAIN)?;
+/// assert_eq!(key.finish(), "0001-01-01T00");
+/// # Ok::<(), table_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hour(DateTime<Utc>);
+
+impl Hour {
+    /// The hour that a time falls into.
+    pub fn of(time: Ticks) -> Self {
+        let time = time.to_datetime();
+        Self(time.duration_trunc(Duration::hours(1)).unwrap_or(time))
+    }
+
+    /// The day that the hour is part of.
+    pub fn day(self) -> NaiveDate {
+        self.0.date_naive()
+    }
+
+    /// The first moment of the hour.
+    pub const fn start(self) -> DateTime<Utc> {
+        self.0
+    }
+}
+
+/// `YYYY-MM-DDTHH`.
+impl KeyPart for Hour {
+    const WIDTH: Option<usize> = Some(13);
+    const PART_TYPE: KeyPartType = KeyPartType::Hour;
+
+    fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
+        out.text(&format!("{}T{:02}", self.day(), self.0.hour()));
+        Ok(())
+    }
+
+    fn decode(text: &KeyText<'_>) -> Result<Self, ValueError> {
+        let time = NaiveDateTime::parse_from_str(&format!("{}:00", text.as_str()), "%Y-%m-%dT%H:%M").ok();
+        let hour = time.and_then(|time| Ticks::checked(time.and_utc()).ok()).map(Self::of);
+        let same = |hour: &Self| format!("{}T{:02}", hour.day(), hour.0.hour()) == text.as_str();
+        hour.filter(same).ok_or_else(|| text.expected("an hour as YYYY-MM-DDTHH"))
+    }
+}

@@ -1,0 +1,180 @@
+//! The definitions of indexes, as constants.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::Ident;
+use syn::spanned::Spanned as _;
+
+use super::model::{Index, Placement};
+use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
+use crate::entity::{Discriminator, Entity};
+use crate::fields::{Field, Form};
+use crate::template::{Part, Segment, Template, plain};
+
+/// `__INDEXES`: a definition for each index.
+pub(super) fn definitions(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let of = entity_type(entity);
+    let all = entity.indexes.iter().map(|index| definition(entity, index));
+    quote! {
+        const __ENTITY_TYPE: #krate::manifest::EntityType = #of;
+        const __INDEXES: &[#krate::manifest::IndexDefinition] = &[#(#all),*];
+    }
+}
+
+fn entity_type(entity: &Entity<'_>) -> TokenStream {
+    let krate = &entity.krate;
+    let text = quote!(#krate::__private::text);
+    let discriminator = match &entity.discriminator {
+        Discriminator::None => quote!(None),
+        Discriminator::Property(name) => quote!(Property(#text(#name))),
+        Discriminator::RowPrefix(prefix) => quote!(RowPrefix(#text(#prefix))),
+        Discriminator::PartitionPrefix(prefix) => quote!(PartitionPrefix(#text(#prefix))),
+    };
+    let (name, partition, row) =
+        (&entity.type_name, template(entity, &entity.partition), template(entity, &entity.row));
+    quote! {
+        #krate::manifest::EntityType {
+            name: #text(#name),
+            discriminator: #krate::manifest::Discriminator::#discriminator,
+            partition_key: ::core::option::Option::Some(#partition),
+            row_key: ::core::option::Option::Some(#row),
+        }
+    }
+}
+
+fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
+    let krate = &entity.krate;
+    let (manifest, text) = (quote!(#krate::manifest), quote!(#krate::__private::text));
+    let name = plain(&index.name);
+    let placement = match (index.placement(), &index.table) {
+        (Placement::OtherTable, Some(table)) => {
+            quote!(OtherTable(#krate::model::TableName::from_static(#table)))
+        }
+        (Placement::OtherPartition, _) => quote!(OtherPartition),
+        _ => quote!(SamePartition),
+    };
+    let payload = match &index.payload {
+        PayloadAttr::Full => quote!(Full),
+        PayloadAttr::Reference => quote!(Reference),
+        PayloadAttr::Fields(names) => {
+            let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
+            let names = names.iter().filter_map(of).map(|p| p.name.as_str());
+            let names = names.map(|name| quote!(#text(#name)));
+            // A projection checks the schema version, so an entry with fields holds it.
+            let version =
+                (entity.version > 1).then(|| quote!(#text(#krate::typed::Schema::VERSION_PROPERTY)));
+            let names = names.chain(version);
+            quote! {
+                Fields({
+                    const __NAMES: &[#manifest::Text] = &[#(#names),*];
+                    ::std::borrow::Cow::Borrowed(__NAMES)
+                })
+            }
+        }
+    };
+    let shape = match index.shape {
+        ShapeAttr::Row => quote!(Row),
+        ShapeAttr::List(ListAttr { bytes, overflows_into_blobs }) => {
+            let bytes = match bytes {
+                Some(bytes) => quote!(#bytes),
+                None => quote!(#manifest::Shape::LIST_BYTES),
+            };
+            let overflow = if overflows_into_blobs { quote!(Blob) } else { quote!(Entities) };
+            quote!(List { bytes: #bytes, overflow: #manifest::Overflow::#overflow })
+        }
+        ShapeAttr::Blob => quote!(Blob),
+    };
+    let uniqueness = match index.unique {
+        None => quote!(No),
+        Some(ScopeAttr::Partition) => quote!(WithinPartition),
+        Some(ScopeAttr::Table) => quote!(WithinTable),
+    };
+    let partition = match &index.partition {
+        None => quote!(::core::option::Option::None),
+        Some(partition) => {
+            let partition = template(entity, partition);
+            quote!(::core::option::Option::Some(#partition))
+        }
+    };
+    let row = template(entity, &index.row);
+    quote! {
+        #manifest::IndexDefinition {
+            name: #text(#name),
+            entity: __ENTITY_TYPE,
+            placement: #manifest::Placement::#placement,
+            keys: #manifest::IndexKeys::Templates { partition_key: #partition, row_key: #row },
+            condition: ::core::option::Option::None,
+            payload: #manifest::Payload::#payload,
+            shape: #manifest::Shape::#shape,
+            uniqueness: #manifest::Uniqueness::#uniqueness,
+        }
+    }
+}
+
+fn template(entity: &Entity<'_>, template: &Template) -> TokenStream {
+    let krate = &entity.krate;
+    let segments = template.segments.iter().filter_map(|segment| match segment {
+        Segment::Literal(text) => Some(quote!(#krate::__private::literal(#text))),
+        Segment::Part(part) => self::part(entity, part),
+    });
+    quote! {{
+        const __SEGMENTS: &[#krate::manifest::KeySegment] = &[#(#segments),*];
+        #krate::manifest::KeyTemplate::from_static(__SEGMENTS)
+    }}
+}
+
+fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
+    let krate = &entity.krate;
+    let (manifest, text) = (quote!(#krate::manifest), quote!(#krate::__private::text));
+    let field = entity.fields.iter().find(|f| f.ident == part.field)?;
+    let source = match field.property() {
+        Some(property) => {
+            let name = &property.name;
+            quote!(Property(#text(#name)))
+        }
+        None => {
+            let name = plain(&field.ident);
+            quote!(KeyField(#text(#name)))
+        }
+    };
+    let ty = field.value_type();
+    let of = quote_spanned!(ty.span()=> <#ty as #krate::model::KeyPart>);
+    let transforms = match part.shards {
+        Some(count) => quote!(&[#manifest::Transform::Shard(#count)]),
+        None => quote!(#krate::__private::reversed(#of::REVERSED)),
+    };
+    let width = option(part.width);
+    let encoding = encoding(entity, field, &of, &width);
+    Some(quote! {
+        #krate::__private::part(#manifest::PartSource::#source, false, #encoding, #transforms, #width)
+    })
+}
+
+/// The encoding of a field in keys; opaque where only the type or the program knows what is stored.
+fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenStream) -> TokenStream {
+    let krate = &entity.krate;
+    let opaque = |name: &str| {
+        quote! {
+            #krate::__private::key_encoding(#krate::model::KeyPartType::Custom, #name, #of::WIDTH, #width)
+        }
+    };
+    match field.property() {
+        None => quote!(#krate::__private::key_encoding(#of::PART_TYPE, #of::ENCODING, #of::WIDTH, #width)),
+        // What stands for an absent property is a function.
+        Some(property) if property.default.is_some() => opaque("default"),
+        Some(property) if property.form != Form::Plain => opaque("codec"),
+        Some(_) => {
+            let ty = &field.ty;
+            let stored = quote_spanned!(ty.span()=> <#ty as #krate::typed::Property>::KEY_TYPE);
+            quote!(#krate::__private::encoding(#of::PART_TYPE, #stored, #of::ENCODING, #of::WIDTH, #width))
+        }
+    }
+}
+
+fn option(value: Option<impl quote::ToTokens>) -> TokenStream {
+    match value {
+        Some(value) => quote!(::core::option::Option::Some(#value)),
+        None => quote!(::core::option::Option::None),
+    }
+}
