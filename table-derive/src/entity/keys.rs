@@ -41,6 +41,7 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
         }
     });
     quote! {
+        #[allow(clippy::too_many_arguments)]
         fn #function(#(#params),*) -> #krate::Result<::std::string::String> {
             #(#needed)*
             ::core::result::Result::Ok(

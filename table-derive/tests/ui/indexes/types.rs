@@ -10,7 +10,7 @@ struct Employee {
     department: String,
     #[row_key(format = "empid_{}")]
     id: u32,
-    rate: f64,
+    rate: f32,
     first: String,
     last: Option<String>,
 }

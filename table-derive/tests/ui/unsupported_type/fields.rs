@@ -3,7 +3,7 @@ use table_core::typed::TableEntity;
 #[derive(TableEntity)]
 struct Employee {
     #[partition_key]
-    department: f64,
+    department: f32,
     #[row_key]
     id: u32,
     skills: Vec<u32>,
