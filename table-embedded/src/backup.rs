@@ -1,18 +1,22 @@
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::path::Path;
 
-use redb::{Database, ReadOnlyTable, ReadableTable};
+use redb::{Database, ReadOnlyTable, Table};
 use table_core::Result;
 
 use crate::EmbeddedStore;
+use crate::changes::Watch;
 use crate::error::Failure;
 use crate::file::{Contents, Directory};
 use crate::format::{self, ROWS};
+use crate::guard::guarded;
 use crate::options::{Access, FileConfig};
-use crate::shared::{Reading, Shared};
+use crate::shared::{Generation, Shared};
 use crate::store::blocking;
 
-/// Bytes of rows that are copied in one commit.
-const CHUNK: usize = 16 << 20;
+/// Bytes of rows that are copied in one commit, and of one moment of the original.
+const CHUNK: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
 /// Bytes of memory for pages of the copy, which are written one after another.
 const CACHE: usize = 32 << 20;
 /// Versions that the original may give out after the backup. The copy starts beyond them: an ETag
@@ -20,42 +24,49 @@ const CACHE: usize = 32 << 20;
 const VERSION_GAP: u64 = 1 << 40;
 
 type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type CopiedRows<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
 impl EmbeddedStore {
-    /// Copies the store, as it is at this moment, into a directory without one. The copy is compact,
+    /// Copies the store, as it is when the copy is finished, into a directory without one. The copy is compact,
     /// and opens as any store.
     ///
-    /// Reads and writes go on; what they free meanwhile is reused only after the backup. A compaction waits for
+    /// Reads and writes go on. The copy is made 16 MiB at a time, each of the moment when its turn comes, with
+    /// what was changed since in the part that is copied already; so the original grows by no more than what is written
+    /// during one such turn, and its memory holds the keys of that. A compaction waits for
     /// it. A future that is dropped halfway leaves it going on; cut short, it leaves a directory without a store. It takes
     /// 32 MiB of memory beside that of the store, or as much as the store if that has less.
     ///
     /// # Errors
-    /// The directory has a store; the disk failed; or this store was closed or had to be reopened.
+    /// The directory has a store; the disk failed, or has no room ([`StorageFull`](table_core::store::ErrorKind::StorageFull)); a row or a page of
+    /// the original is damaged; or this store was closed or had to be opened anew.
     pub async fn backup(&self, directory: impl AsRef<Path>) -> Result<()> {
         let inner = self.inner.clone();
         let alone = inner.maintenance.clone().lock_owned().await;
-        let reading = inner.shared.reading().await?;
+        let watch = inner.queue.watch().await?;
         let directory = directory.as_ref().to_owned();
         blocking(move || {
             let _alone = alone;
-            Ok(copy(&reading, &inner.shared, &inner.file, &directory)?)
+            let copied = guarded(|| copy(&inner.shared, watch, &inner.file, &directory));
+            Ok(copied.unwrap_or(Err(Failure::DamagedPage))?)
         })
         .await
     }
 }
 
-fn copy(reading: &Reading, shared: &Shared, file: &FileConfig, target: &Path) -> Result<(), Failure> {
+fn copy(shared: &Shared, watch: Watch, file: &FileConfig, target: &Path) -> Result<(), Failure> {
     let directory = Directory::lock(target, Access::Create)?;
     if directory.file().exists() {
         return Err(Failure::BackupExists(target.to_owned()));
     }
-    let mut contents = Contents::read(&reading.transaction)?;
-    let dropped = std::mem::take(&mut contents.dropped);
-    contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);
-    let rows = reading.transaction.open_table(ROWS).map_err(Failure::read)?;
+    let mut copy =
+        Copy { generation: shared.generation()?, shared, watch, upto: Vec::new(), tables: BTreeSet::new() };
     directory.create(&config_of_copy(file), |database| {
-        contents.write(database)?;
-        copy_rows(&rows, &dropped, database, shared)
+        while let Some(contents) = copy.go_on(database)? {
+            if let Some(contents) = contents {
+                return contents.write(database);
+            }
+        }
+        Ok(())
     })
 }
 
@@ -63,27 +74,78 @@ fn config_of_copy(original: &FileConfig) -> FileConfig {
     FileConfig { cache_bytes: original.cache_bytes.min(CACHE), ..original.clone() }
 }
 
-fn copy_rows(rows: &Rows, dropped: &[u64], to: &Database, shared: &Shared) -> Result<(), Failure> {
-    let mut rows = rows.iter().map_err(Failure::read)?.peekable();
-    while rows.peek().is_some() {
-        if shared.is_interrupted() {
-            return Err(Failure::Interrupted);
-        }
+/// A copy in the making: of the rows up to a key it has what the original had at one moment, that of the last turn.
+struct Copy<'s> {
+    shared: &'s Shared,
+    generation: Generation,
+    watch: Watch,
+    upto: Vec<u8>,
+    /// Tables of which there are rows in the copy.
+    tables: BTreeSet<u64>,
+}
+
+impl Copy<'_> {
+    /// Brings what is copied to this moment and copies more of it; at the end, what else the file holds.
+    fn go_on(&mut self, to: &Database) -> Result<Option<Option<Contents>>, Failure> {
+        let reading = self.shared.snapshot_of(self.generation)?;
+        // After the moment was chosen: of it, no change is missing.
+        let changed = self.watch.take();
+        let mut contents = Contents::read(&reading.transaction)?;
+        let rows = &reading.rows;
         let transaction = to.begin_write().map_err(Failure::write)?;
         let mut table = transaction.open_table(ROWS).map_err(Failure::write)?;
-        let mut bytes = 0;
-        while let Some(row) = rows.next_if(|_| bytes < CHUNK) {
-            let (key, record) = row.map_err(Failure::read)?;
-            if format::table_of(key.value()).is_some_and(|table| dropped.contains(&table)) {
-                continue;
-            }
-            table.insert(key.value(), record.value()).map_err(Failure::write)?;
-            bytes += key.value().len() + record.value().len();
+        for key in changed.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*self.upto.clone()))) {
+            self.copy_again(key, rows, &mut table)?;
         }
+        let ended = self.copy_more(rows, &contents.dropped, &mut table)?;
         drop(table);
         transaction.commit().map_err(Failure::write)?;
+        if !ended {
+            return Ok(Some(None));
+        }
+        // Tables that were dropped while they were copied.
+        let known: BTreeSet<_> = contents.catalog.iter().map(|(id, _)| id).collect();
+        contents.dropped = self.tables.difference(&known).copied().collect();
+        contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);
+        Ok(Some(Some(contents)))
     }
-    Ok(())
+
+    fn copy_again(&mut self, key: &[u8], rows: &Rows, to: &mut CopiedRows<'_>) -> Result<(), Failure> {
+        match rows.get(key).map_err(Failure::read)? {
+            Some(row) => self.put(key, row.value(), to),
+            None => to.remove(key).map(drop).map_err(Failure::write),
+        }
+    }
+
+    /// Copies a chunk; whether it was the last.
+    fn copy_more(&mut self, rows: &Rows, dropped: &[u64], to: &mut CopiedRows<'_>) -> Result<bool, Failure> {
+        let from = self.upto.clone();
+        let mut bytes = 0;
+        for row in rows.range::<&[u8]>((Bound::Excluded(&*from), Bound::Unbounded)).map_err(Failure::read)? {
+            let (key, row) = row.map_err(Failure::read)?;
+            let (key, row) = (key.value(), row.value());
+            if key <= self.upto.as_slice() {
+                return Err(Failure::DamagedOrder);
+            }
+            self.upto.clear();
+            self.upto.extend_from_slice(key);
+            if format::table_of(key).is_some_and(|table| dropped.contains(&table)) {
+                continue;
+            }
+            self.put(key, row, to)?;
+            bytes += key.len() + row.len();
+            if bytes >= CHUNK {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn put(&mut self, key: &[u8], row: &[u8], to: &mut CopiedRows<'_>) -> Result<(), Failure> {
+        format::open_row(key, row)?;
+        self.tables.extend(format::table_of(key));
+        to.insert(key, row).map(drop).map_err(Failure::write)
+    }
 }
 
 #[cfg(test)]

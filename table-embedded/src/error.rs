@@ -69,6 +69,10 @@ pub(crate) enum Failure {
         "'{}' may differ from what is on the disk, since a sync of it failed; open it for writing once", .0.display()
     )]
     Unsynced(PathBuf),
+    #[error("compacting may take {needed} bytes of the disk, and {free} are free; nothing was done")]
+    NoRoom { needed: u64, free: u64 },
+    #[error("the rows of the file are not in their order: a page of it is damaged; restore a backup")]
+    DamagedOrder,
     #[error("the backup was interrupted, because the store was closed or had to be reopened; start it again")]
     Interrupted,
     #[error("a failed write made the store unusable, and reopening it failed, which is tried again: {0}")]
@@ -92,6 +96,7 @@ impl Failure {
     pub(crate) fn is_disk_full(&self) -> bool {
         match self {
             Self::Refused { disk_full, .. } => *disk_full,
+            Self::NoRoom { .. } => true,
             Self::Io { source, .. } => is_disk_full(source),
             Self::Disk(source, _) => is_disk_full(source),
             Self::Write(source, _) => matches!(&**source, redb::Error::Io(source) if is_disk_full(source)),

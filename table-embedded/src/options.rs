@@ -4,7 +4,7 @@ use std::time::Duration;
 use table_core::Result;
 
 use crate::EmbeddedStore;
-use crate::file::Opener;
+use crate::file::{Free, Opener};
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,7 @@ pub(crate) struct FileConfig {
     pub(crate) verify_up_to: u64,
     pub(crate) scan_up_to: u64,
     pub(crate) opener: Opener,
+    pub(crate) free: Free,
 }
 
 impl EmbeddedBuilder {
@@ -97,6 +98,7 @@ impl EmbeddedBuilder {
             verify_up_to: 64 << 20,
             scan_up_to: 512 << 20,
             opener: Opener::default(),
+            free: Free::default(),
         };
         let config = Config {
             durability: Durability::default(),
@@ -138,8 +140,8 @@ impl EmbeddedBuilder {
     }
 
     /// Checks the checksums of all pages when a file of at most this many bytes is opened; 64 MiB by
-    /// default. It takes about a second per gigabyte. In larger files, damage is found when what is damaged is
-    /// read, which is then an error: every row has a checksum too, and a page that cannot be one is noticed.
+    /// default. It takes about a second per gigabyte. In larger files, damage is found when the damaged page is
+    /// read from the file, which is then an error, or by [`verify`](EmbeddedStore::verify).
     pub const fn verify_up_to(mut self, bytes: u64) -> Self {
         self.config.file.verify_up_to = bytes;
         self
@@ -175,7 +177,9 @@ impl EmbeddedBuilder {
     /// Opens the store, and creates it if the directory has none. Call it within a Tokio runtime.
     ///
     /// After a crash the file is recovered first: within milliseconds if the store had been idle for a
-    /// moment, otherwise in a scan of the file, about a second per gigabyte.
+    /// moment or the file is larger than [`scan_up_to`](Self::scan_up_to), otherwise in a scan of the file, which takes about a second per
+    /// gigabyte if the system has it in its cache, and as long as the disk takes to read it otherwise. A damaged page that recovery
+    /// meets is an error.
     ///
     /// # Errors
     /// The store is open already; its file is damaged, foreign or of another format, and was left untouched; or the

@@ -40,9 +40,16 @@ impl Snapshot {
         };
         let heads = &self.catalog.heads;
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        // Pages are checked one by one: this is for what they make together.
+        let mut before: Vec<u8> = Vec::new();
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
             let (key, row) = row.map_err(Failure::read)?;
             let record = format::open_row(key.value(), row.value())?;
+            if key.value() <= before.as_slice() || format::table_of(key.value()) != Some(id) {
+                return Err(Failure::DamagedOrder.into());
+            }
+            before.clear();
+            before.extend_from_slice(key.value());
             if scan.offer_numbered(format::sortable(key.value()), record, heads)? == ScanStep::Done {
                 break;
             }

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
@@ -11,6 +12,7 @@ use crate::guard::guarded;
 /// What readers see, as the writer publishes it.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    generations: AtomicU64,
     state: RwLock<State>,
     resumed: Notify,
 }
@@ -28,6 +30,7 @@ enum State {
 /// The state after the last commit.
 #[derive(Debug)]
 struct View {
+    generation: Generation,
     database: Arc<Database>,
     catalog: Arc<Catalog>,
     /// Made by the first reader after a commit, shared until the next: a read then neither begins a
@@ -38,8 +41,9 @@ struct View {
 /// The rows and tables at one moment. It keeps pages of the file from being reused: hold it briefly.
 pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
-    // Before the database: it must go first.
+    // Before the database: they must go first.
     pub(crate) rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    pub(crate) transaction: ReadTransaction,
     _database: Arc<Database>,
 }
 
@@ -49,16 +53,14 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// A read transaction, and the database it must not outlive.
-pub(crate) struct Reading {
-    pub(crate) transaction: ReadTransaction,
-    _database: Arc<Database>,
-}
+/// One opening of the file. Of two that differ, the later one may not have all that the earlier one had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(u64);
 
 impl Shared {
     pub(crate) fn new(database: Arc<Database>, catalog: Arc<Catalog>) -> Self {
-        let view = View { database, catalog, snapshot: None };
-        Self { state: RwLock::new(State::Open(view)), resumed: Notify::new() }
+        let view = View { generation: Generation(0), database, catalog, snapshot: None };
+        Self { generations: AtomicU64::new(0), state: RwLock::new(State::Open(view)), resumed: Notify::new() }
     }
 
     /// The state after the last commit, once the writer lets readers in.
@@ -72,16 +74,23 @@ impl Shared {
         }
     }
 
-    /// A transaction of its own, for long reads.
-    pub(crate) async fn reading(&self) -> Result<Reading, Failure> {
-        loop {
-            let resumed = self.resumed.notified();
-            if let Some(database) = self.database()? {
-                let transaction = begin_read(&database)?;
-                return Ok(Reading { transaction, _database: database });
-            }
-            resumed.await;
+    /// What is open now.
+    pub(crate) fn generation(&self) -> Result<Generation, Failure> {
+        match &*self.read() {
+            State::Open(view) => Ok(view.generation),
+            other => other.unavailable().and(Err(Failure::Interrupted)),
         }
+    }
+
+    /// The state after the last commit, without waiting.
+    ///
+    /// # Errors
+    /// The file has been opened anew, or readers have to wait.
+    pub(crate) fn snapshot_of(&self, generation: Generation) -> Result<Arc<Snapshot>, Failure> {
+        if self.generation()? != generation {
+            return Err(Failure::Interrupted);
+        }
+        self.try_snapshot()?.ok_or(Failure::Interrupted)
     }
 
     /// Whether readers have to wait, or cannot go on.
@@ -111,7 +120,8 @@ impl Shared {
 
     /// Lets readers in.
     pub(crate) fn resume(&self, database: Arc<Database>, catalog: Arc<Catalog>) {
-        self.change(State::Open(View { database, catalog, snapshot: None }));
+        let generation = Generation(self.generations.fetch_add(1, Ordering::Relaxed) + 1);
+        self.change(State::Open(View { generation, database, catalog, snapshot: None }));
     }
 
     /// Answers readers with an error, until [`resume`](Self::resume).
@@ -137,13 +147,6 @@ impl Shared {
         // The catalog and the transaction are of one moment: commits that change the catalog `hold` it first.
         match &mut *self.write() {
             State::Open(view) => view.snapshot().map(Some),
-            other => other.unavailable().map(|()| None),
-        }
-    }
-
-    fn database(&self) -> Result<Option<Arc<Database>>, Failure> {
-        match &*self.read() {
-            State::Open(view) => Ok(Some(Arc::clone(&view.database))),
             other => other.unavailable().map(|()| None),
         }
     }
@@ -176,7 +179,7 @@ impl View {
         let rows =
             guarded(|| transaction.open_table(ROWS)).ok_or(Failure::DamagedPage)?.map_err(Failure::read)?;
         let (catalog, database) = (Arc::clone(&self.catalog), Arc::clone(&self.database));
-        let snapshot = Arc::new(Snapshot { catalog, rows, _database: database });
+        let snapshot = Arc::new(Snapshot { catalog, rows, transaction, _database: database });
         self.snapshot = Some(Arc::clone(&snapshot));
         Ok(snapshot)
     }

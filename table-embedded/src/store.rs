@@ -77,10 +77,12 @@ impl EmbeddedStore {
     /// Removes what dropped tables left and gives free space back to the file system.
     ///
     /// Reads and writes wait meanwhile: seconds per gigabyte. Run it when much was deleted. It waits for a backup, and goes on
-    /// if its future is dropped.
+    /// if its future is dropped. It moves pages within the file, and needs room on the disk where the file has holes, and for a 64th
+    /// of its length, 16 MiB at least; where the system copies on every write, for as much as is moved.
     ///
     /// # Errors
-    /// The disk failed, or the file is damaged. The store is then reopened and serves what it can.
+    /// There is not that much room, which is found before anything is done ([`StorageFull`](ErrorKind::StorageFull), with both figures; on Linux); the disk
+    /// failed, or the file is damaged: it is then opened anew and serves what it can.
     pub async fn compact(&self) -> Result<()> {
         self.writable()?;
         let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;

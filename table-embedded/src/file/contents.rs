@@ -62,7 +62,10 @@ impl Contents {
                 heads.insert(number, head).map_err(Failure::write)?;
             }
             transaction.open_table(ROWS).map_err(Failure::write)?;
-            transaction.open_table(DROPPED).map_err(Failure::write)?;
+            let mut dropped = transaction.open_table(DROPPED).map_err(Failure::write)?;
+            for table in &self.dropped {
+                dropped.insert(table, ()).map_err(Failure::write)?;
+            }
         }
         transaction.commit().map_err(Failure::write)
     }

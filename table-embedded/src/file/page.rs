@@ -100,15 +100,38 @@ impl Header {
         if !kind.definitions {
             return Some(Vec::new());
         }
-        let leaf = Leaf::of(page, kind)?;
-        let roots = (0..leaf.pairs).map(|n| self.root_of(leaf.value(n)?));
-        Some(roots.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+        Some(self.definitions(page)?.into_iter().filter_map(|(_, root)| root).collect())
     }
 
     fn children(&self, page: &[u8], kind: Kind) -> Option<Vec<PageRef>> {
         let children = count(page)? + 1;
         let child = |n: usize| self.reference(page, 8 + 16 * children + 8 * n, 8 + 16 * n, kind);
         (0..children).map(child).collect()
+    }
+
+    /// The children of a branch, each with the last key that may be below it, which the last one has from its parent; `None` if the page is not
+    /// a branch.
+    pub(crate) fn children_with_keys(
+        &self,
+        page: &[u8],
+        kind: Kind,
+    ) -> Option<Vec<(PageRef, Option<Vec<u8>>)>> {
+        if !is_branch(page) {
+            return None;
+        }
+        let keys = count(page)?;
+        let children = self.children(page, kind)?.into_iter().enumerate();
+        let with_key = |(n, child): (usize, PageRef)| match n < keys {
+            true => Some((child, Some(branch_key(page, kind, n)?.to_vec()))),
+            false => Some((child, None)),
+        };
+        children.map(with_key).collect()
+    }
+
+    /// The names of tables and their roots, from a leaf of definitions.
+    pub(crate) fn definitions(&self, page: &[u8]) -> Option<Vec<(Vec<u8>, Option<PageRef>)>> {
+        let pairs = pairs(page, Kind::DEFINITIONS)?.into_iter();
+        pairs.map(|(name, definition)| Some((name.to_vec(), self.root_of(definition)?))).collect()
     }
 
     /// The root that the definition of a table names, if the table has pages.
@@ -152,20 +175,38 @@ fn branch_key_end(page: &[u8], kind: Kind, n: usize) -> Option<usize> {
     }
 }
 
+fn branch_key(page: &[u8], kind: Kind, n: usize) -> Option<&[u8]> {
+    let keys = count(page)?;
+    let first = 8 + 24 * (keys + 1) + if kind.key.is_none() { 4 * keys } else { 0 };
+    let from = if n == 0 { first } else { branch_key_end(page, kind, n - 1)? };
+    page.get(from..branch_key_end(page, kind, n)?)
+}
+
+/// The keys and values of a leaf; `None` if it is not one.
+pub(crate) fn pairs(page: &[u8], kind: Kind) -> Option<Vec<(&[u8], &[u8])>> {
+    let leaf = Leaf::of(page, kind)?;
+    (0..leaf.pairs).map(|n| Some((leaf.key(n)?, leaf.value(n)?))).collect()
+}
+
 /// A leaf page.
 #[derive(Clone, Copy)]
-pub(crate) struct Leaf<'p> {
+struct Leaf<'p> {
     page: &'p [u8],
     kind: Kind,
-    pub(crate) pairs: usize,
+    pairs: usize,
 }
 
 impl<'p> Leaf<'p> {
-    pub(crate) fn of(page: &'p [u8], kind: Kind) -> Option<Self> {
+    fn of(page: &'p [u8], kind: Kind) -> Option<Self> {
         (page.first() == Some(&LEAF)).then_some(Self { page, kind, pairs: count(page)? })
     }
 
-    pub(crate) fn value(&self, n: usize) -> Option<&'p [u8]> {
+    fn key(&self, n: usize) -> Option<&'p [u8]> {
+        let from = if n == 0 { self.keys_at() } else { self.key_end(n - 1)? };
+        self.page.get(from..self.key_end(n)?)
+    }
+
+    fn value(&self, n: usize) -> Option<&'p [u8]> {
         let from = if n == 0 { self.key_end(self.pairs.checked_sub(1)?)? } else { self.value_end(n - 1)? };
         self.page.get(from..self.value_end(n)?)
     }
@@ -192,7 +233,7 @@ impl<'p> Leaf<'p> {
 }
 
 /// Pairs of a leaf, keys of a branch.
-pub(crate) fn count(page: &[u8]) -> Option<usize> {
+fn count(page: &[u8]) -> Option<usize> {
     Some(u16::from_le_bytes(chunk(page, 2)?).into())
 }
 

@@ -179,6 +179,14 @@ impl Session {
         Ok(true)
     }
 
+    /// Reads the file as it is, or as it will be: no page is checked.
+    pub(crate) fn read_unchecked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        if at >= PAGE && self.0.passing.load(Ordering::Acquire) {
+            return self.0.file.read(at, out);
+        }
+        self.0.read_held(at, out)
+    }
+
     /// Why nothing can be written any more, if so.
     pub(crate) fn failure(&self) -> Option<WriteFailure> {
         self.0.held().failure.clone()

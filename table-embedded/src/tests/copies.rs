@@ -1,8 +1,9 @@
-use std::sync::atomic::Ordering;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
-use table_core::model::Key;
-use table_core::store::TableStore;
+use table_core::model::{Entity, IfMatch, Key, PartitionKey, ValueRef};
+use table_core::store::{GroupTransaction, Operation, TableStore};
 use tokio::time::{sleep, timeout};
 
 use super::Fixture;
@@ -90,4 +91,82 @@ async fn a_backup_that_nobody_waits_for_goes_on_and_a_compaction_waits_for_it() 
     });
     compacted.unwrap();
     assert_copied(&fixture).await;
+}
+
+/// The copy is made in many turns; rows that belong together are far apart, and change together all the while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_in_turns_is_one_moment_and_lets_the_original_use_its_pages_again() {
+    const ROWS: usize = 4000;
+    let fixture = Fixture::with_rows(ROWS).await;
+    let file = fixture.directory.path().join("store/tables.redb");
+    let before = std::fs::metadata(&file).unwrap().len();
+    let (done, round) = (AtomicBool::new(false), AtomicI32::new(0));
+    // Each turn of the copy takes as long as ten changes.
+    let slow = async {
+        while !done.load(Ordering::SeqCst) {
+            fixture.copies.set(SYNCS_WAIT);
+            let until = round.load(Ordering::SeqCst) + 10;
+            while round.load(Ordering::SeqCst) < until && !done.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            fixture.copies.set(SOUND);
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let copying = async {
+        fixture.store.backup(fixture.copy()).await.unwrap();
+        done.store(true, Ordering::SeqCst);
+    };
+    let writing = async {
+        while !done.load(Ordering::SeqCst) {
+            let next = round.load(Ordering::SeqCst) + 1;
+            change_together(&fixture, next).await;
+            round.store(next, Ordering::SeqCst);
+        }
+        round.load(Ordering::SeqCst)
+    };
+    let ((), (), rounds) = tokio::join!(slow, copying, writing);
+    assert!(rounds >= 80, "{rounds} rounds");
+    let copy = EmbeddedStore::open(fixture.copy()).await.unwrap();
+    let mut seen = HashSet::new();
+    for n in (0..ROWS).step_by(ROWS / 50) {
+        seen.insert(round_of(&copy, &fixture, &format!("{n:06}")).await.unwrap());
+    }
+    // All are of one round, and only the row of that round is there of those that each round inserts, the last but one having deleted its own.
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    let round = seen.into_iter().next().unwrap();
+    assert!(round > 0 && round <= rounds);
+    for other in 1..=rounds {
+        let there = round_of(&copy, &fixture, &format!("round{other:05}")).await;
+        assert_eq!(there.is_some(), other == round, "{other} of {round}");
+    }
+    assert!(copy.verify(u64::MAX).await.unwrap().is_sound());
+    let grown = std::fs::metadata(&file).unwrap().len();
+    // Each change writes 50 leaves anew; the file, which grows by doubling, holds what those of a few turns have freed.
+    let written = u64::try_from(rounds).unwrap() * 50 * 4096;
+    assert!(grown < 12 << 20 && written > 16 << 20, "{before} bytes grew to {grown}, {written} were written");
+}
+
+async fn round_of(store: &EmbeddedStore, fixture: &Fixture, row: &str) -> Option<i32> {
+    let found = store.get(&fixture.table, &Key::new("p", row).unwrap(), None).await.unwrap()?;
+    match found.get("Round") {
+        Some(ValueRef::Int32(round)) => Some(round),
+        other => panic!("{row} has {other:?}"),
+    }
+}
+
+async fn change_together(fixture: &Fixture, round: i32) {
+    let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), fixture.store.profile());
+    let entity = |row: String| {
+        Entity::new("p", row).unwrap().with("Round", round).with("Text", "y".repeat(100).as_str())
+    };
+    for n in (0..4000).step_by(4000 / 50) {
+        group.push(Operation::InsertOrReplace(entity(format!("{n:06}")))).unwrap();
+    }
+    group.push(Operation::Insert(entity(format!("round{round:05}")))).unwrap();
+    if round > 1 {
+        let before = Key::new("p", format!("round{:05}", round - 1)).unwrap();
+        group.push(Operation::Delete(before, IfMatch::Any)).unwrap();
+    }
+    fixture.store.transact(&fixture.table, group).await.unwrap();
 }

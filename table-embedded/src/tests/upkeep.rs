@@ -1,9 +1,12 @@
-use table_core::store::TableStore;
+use std::sync::atomic::Ordering;
+
+use table_core::store::{Outcome, TableStore};
 use tokio::time::{Duration, timeout};
 
 use super::disk::{READS_FAIL, SOUND, SYNCS_FAIL, WRITES_FAIL, WRITES_PANIC};
 use super::{Fixture, name};
 use crate::Durability;
+use crate::file::Free;
 
 /// A store of which a compaction has something to do.
 async fn to_compact() -> Fixture {
@@ -112,4 +115,23 @@ async fn a_panic_while_closing_is_an_error_and_frees_the_directory() {
     fixture.disk.set(SOUND);
     fixture.reopen().await;
     assert!(fixture.exists("before").await.unwrap());
+}
+
+/// Compacting a full disk would use up what room there is and then fail.
+#[tokio::test]
+async fn a_compaction_without_room_is_refused_before_anything_is_done() {
+    let mut fixture = to_compact().await;
+    fixture.store.close().await.unwrap();
+    fixture.builder = |mut builder| {
+        builder.config.file.free = Free(|_| Ok(1 << 20));
+        builder
+    };
+    fixture.reopen().await;
+    let (opens, syncs) = (fixture.disk.opens.load(Ordering::SeqCst), fixture.disk.syncs());
+    let error = compact_and_read(&fixture).await.unwrap_err();
+    assert!(error.is_storage_full() && error.outcome() == Outcome::NotApplied, "{error:?}");
+    assert!(error.to_string().contains("1048576 are free"), "{error}");
+    assert_eq!((fixture.disk.opens.load(Ordering::SeqCst), fixture.disk.syncs()), (opens, syncs));
+    fixture.insert("after").await.unwrap();
+    assert!(fixture.exists("000001").await.unwrap());
 }

@@ -14,6 +14,7 @@ use super::packer::Packer;
 use super::queue::{Request, Work};
 use super::versions::Versions;
 use crate::catalog::Catalog;
+use crate::changes::Changes;
 use crate::file::Contents;
 use crate::format::{self, CATALOG, DROPPED, META, ROWS};
 use crate::options::Access;
@@ -44,6 +45,7 @@ pub(super) struct Batch<'t> {
     dropped: Table<'t, u64, ()>,
     meta: Table<'t, &'static str, u64>,
     packer: Packer<'t>,
+    changes: &'t Changes,
     ledger: Ledger,
     /// Whether there is anything to commit.
     changed: bool,
@@ -52,13 +54,18 @@ pub(super) struct Batch<'t> {
 }
 
 impl<'t> Batch<'t> {
-    pub(super) fn begin(transaction: &'t WriteTransaction, ledger: Ledger) -> Result<Self, TableError> {
+    pub(super) fn begin(
+        transaction: &'t WriteTransaction,
+        ledger: Ledger,
+        changes: &'t Changes,
+    ) -> Result<Self, TableError> {
         Ok(Self {
             rows: transaction.open_table(ROWS)?,
             catalog: transaction.open_table(CATALOG)?,
             dropped: transaction.open_table(DROPPED)?,
             meta: transaction.open_table(META)?,
             packer: Packer::new(transaction, Arc::clone(&ledger.catalog.heads)),
+            changes,
             ledger,
             changed: false,
             tables_changed: false,
@@ -141,6 +148,7 @@ impl<'t> Batch<'t> {
             let stamp = stamp();
             format::push_row_key(&mut key, id, entity.key());
             self.packer.push_row(&mut row, &key, stamp, entity.properties())?;
+            self.changes.note(&key);
             let old = self.rows.insert(key.as_slice(), row.as_slice())?.map(|old| old.value().to_vec());
             if let Some(old) = old {
                 self.rows.insert(key.as_slice(), old.as_slice())?;
@@ -164,6 +172,7 @@ impl<'t> Batch<'t> {
         self.changed = true;
         let mut row = Vec::new();
         for (key, change) in changes {
+            self.changes.note(key);
             match change {
                 Change::Put(record) => {
                     row.clear();

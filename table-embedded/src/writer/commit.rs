@@ -70,7 +70,7 @@ impl Writer {
     /// Commits. Readers keep the state before until the commit is published, also if it fails: the engine itself takes it for
     /// done then.
     pub(super) fn end(&self, transaction: WriteTransaction) -> Result<(), Failed> {
-        self.shared.hold().map_err(Failed::reading)?;
+        failed::before_commit(|| self.shared.hold().map_err(Failed::reading))?;
         if let Some(failure) = self.session.failure() {
             return Err(Failed::Writing(failure));
         }
@@ -93,7 +93,8 @@ impl Writer {
         transaction: &WriteTransaction,
         work: Work,
     ) -> Result<(Answers, Option<(Ledger, bool)>), Failed> {
-        let mut batch = Batch::begin(transaction, self.ledger.clone()).map_err(Failed::before)?;
+        let mut batch =
+            Batch::begin(transaction, self.ledger.clone(), &self.changes).map_err(Failed::before)?;
         let answers = work.requests.into_iter().map(|request| batch.make(request, &mut self.versions));
         let answers = answers.collect::<Result<_, _>>().map_err(Failed::before)?;
         if let Some(table) = work.reclaim {

@@ -25,6 +25,7 @@ use self::broken::Broken;
 use self::queue::Requests;
 use self::reclaim::Reclaiming;
 use self::versions::Versions;
+use crate::changes::Changes;
 use crate::error::Failure;
 use crate::file::{Contents, Directory, LockMode, Opened, Session};
 use crate::guard::guarded;
@@ -40,6 +41,7 @@ pub(crate) struct Writer {
     config: Config,
     requests: Requests,
     shared: Arc<Shared>,
+    changes: Arc<Changes>,
     /// `None` after a failed compaction, until the file could be opened anew.
     database: Option<Arc<Database>>,
     session: Session,
@@ -96,6 +98,7 @@ impl Writer {
             config,
             requests,
             shared,
+            changes: Arc::default(),
             database: Some(database),
             session,
             broken: Broken::default(),

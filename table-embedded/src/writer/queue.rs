@@ -7,7 +7,9 @@ use table_core::model::TableName;
 use table_core::store::{Operation, Written};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::changes::Watch;
 use crate::error::Failure;
+use crate::verify::Pinned;
 
 /// What the writer can be asked to change.
 #[derive(Debug)]
@@ -39,6 +41,10 @@ pub(super) enum Message {
     Change(Job),
     /// With what keeps backups out until it is done.
     Compact(Reply<()>, OwnedMutexGuard<()>),
+    /// Has changes noted from the next one on.
+    Watch(Reply<Watch>),
+    /// What is committed, on the disk; whether the engine's own tables are to be read, too.
+    Pin(Reply<Pinned>, bool),
     /// Nobody is told anything by a store that is closed already.
     Close(Closing),
 }
@@ -125,6 +131,16 @@ impl Queue {
     /// Has the file compacted, while the guard keeps others from it.
     pub(crate) async fn compact(&self, alone: OwnedMutexGuard<()>) -> Result<()> {
         self.send(|reply| Message::Compact(reply, alone)).await
+    }
+
+    /// Has changes noted from the next one on.
+    pub(crate) async fn watch(&self) -> Result<Watch> {
+        self.send(Message::Watch).await
+    }
+
+    /// What is committed, on the disk; with the engine's own tables verified if so asked.
+    pub(crate) async fn pin(&self, own: bool) -> Result<Pinned> {
+        self.send(|reply| Message::Pin(reply, own)).await
     }
 
     /// Has the store closed; waits only, if it is being closed, and does nothing if it is closed.

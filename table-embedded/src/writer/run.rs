@@ -42,6 +42,8 @@ impl Writer {
                 match message {
                     Message::Change(job) => next = self.batch(job),
                     Message::Compact(reply, _alone) => reply.send(self.compact().map_err(Into::into)),
+                    Message::Watch(reply) => reply.send(Ok(self.changes.watch())),
+                    Message::Pin(reply, own) => reply.send(self.pin(own).map_err(Into::into)),
                     Message::Close(reply) => return Some(reply),
                 }
             }

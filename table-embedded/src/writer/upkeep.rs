@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -7,7 +8,10 @@ use redb::Database;
 use super::failed::{self, Failed};
 use super::{Unflushed, Writer};
 use crate::error::{Failure, Lost};
+use crate::file::needed_to_compact;
 use crate::guard::guarded;
+use crate::options::Access;
+use crate::verify::Pinned;
 
 /// Work that nobody asked for has failed.
 fn log(done: Result<(), Failed>) {
@@ -41,7 +45,8 @@ impl Writer {
     pub(super) fn settle(&mut self) -> Result<(), Failed> {
         self.usable()?;
         let settled = failed::work(|| {
-            let mut transaction = self.database()?.begin_write().map_err(Failed::before)?;
+            let database = self.database()?;
+            let mut transaction = failed::before_commit(|| database.begin_write().map_err(Failed::before))?;
             transaction.set_quick_repair(true);
             self.end(transaction)
         });
@@ -55,8 +60,36 @@ impl Writer {
         settled
     }
 
+    /// The last commit, on the disk, with its pages kept as they are.
+    pub(super) fn pin(&mut self, own: bool) -> Result<Pinned, Failure> {
+        if self.config.access != Access::Read && !self.settled {
+            match self.settle() {
+                Ok(()) | Err(Failed::Unreadable) => {}
+                Err(failed) => return Err(failed.failure(self.lost())),
+            }
+            // Readers go over to this commit, so that its pages are what they keep.
+            self.shared.publish(&self.ledger.catalog);
+        }
+        let snapshot = match self.shared.generation().and_then(|now| self.shared.snapshot_of(now)) {
+            Ok(snapshot) => Some(snapshot),
+            Err(Failure::DamagedPage | Failure::Read(_)) => None,
+            Err(failure) => return Err(failure),
+        };
+        let file = File::open(self.directory.file()).ok();
+        let pinned = guarded(|| Pinned::new(snapshot, self.session.clone(), file, own));
+        pinned.unwrap_or(Err(Failure::DamagedPage))
+    }
+
+    fn check_room(&self) -> Result<(), Failure> {
+        let path = self.directory.file();
+        let needed = needed_to_compact(&path).map_err(Failure::io("looking at", &path))?;
+        let free = (self.config.file.free.0)(&path).map_err(Failure::io("looking at the disk of", &path))?;
+        if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
+    }
+
     /// Removes all rows of dropped tables, then gives free space back.
     pub(super) fn compact(&mut self) -> Result<(), Failure> {
+        self.check_room()?;
         let compacted = self.compact_file().map_err(|failed| failed.failure(self.lost()));
         match (&compacted, &self.database) {
             (Ok(()), Some(database)) => self.shared.resume(Arc::clone(database), self.ledger.catalog.clone()),

@@ -100,3 +100,24 @@ async fn only_what_is_asked_for_is_returned() {
     let read = store.get(&table, &key("p", "1"), Some(&select)).await.unwrap().unwrap();
     assert_eq!(read.properties().iter().map(|p| p.name()).collect::<Vec<_>>(), ["Other"]);
 }
+
+/// The file as a crash leaves it right after a write: whether recovery looks at every page.
+async fn recovery_is_long(scan_up_to: u64) -> bool {
+    let (place, crashed, table) = (Place::new(), Place::new(), name("Things"));
+    let store = EmbeddedStore::builder(place.path()).scan_up_to(scan_up_to).open().await.unwrap();
+    store.create_table(&table).await.unwrap();
+    fill(&store, &table, 0, 500).await;
+    let image = std::fs::read(place.file()).unwrap();
+    std::fs::create_dir(crashed.path()).unwrap();
+    std::fs::write(crashed.file(), &image).unwrap();
+    assert_eq!(count(&crashed.open().await, &table).await, 500);
+    // Flags of the engine: the file was not closed, and its last commit noted which pages are in use, in two phases.
+    assert_eq!(image[9] & 2, 2);
+    image[9] & 4 == 0
+}
+
+#[tokio::test]
+async fn above_a_size_every_commit_makes_recovery_short() {
+    assert!(recovery_is_long(u64::MAX).await);
+    assert!(!recovery_is_long(0).await);
+}

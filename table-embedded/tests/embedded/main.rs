@@ -5,6 +5,7 @@ mod concurrency;
 mod damage;
 mod durability;
 mod files;
+mod flips;
 mod names;
 mod places;
 mod read_only;

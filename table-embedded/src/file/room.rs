@@ -1,0 +1,61 @@
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+/// What a compaction may need beside the blocks that the file has.
+const MARGIN: u64 = 16 << 20;
+
+/// How to find out how many bytes are free on the disk of a path: from the file system, unless a test says so.
+#[derive(Clone, Copy)]
+pub(crate) struct Free(pub(crate) fn(&Path) -> io::Result<u64>);
+
+impl Default for Free {
+    fn default() -> Self {
+        Self(free)
+    }
+}
+
+impl fmt::Debug for Free {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Free")
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn free(path: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(path)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free(_: &Path) -> io::Result<u64> {
+    Ok(u64::MAX)
+}
+
+/// Bytes of the disk that compacting a file may take: pages move to places before the last that is in use, where the file may have
+/// holes, and a few are written before others are free.
+pub(crate) fn needed_to_compact(path: &Path) -> io::Result<u64> {
+    let file = std::fs::File::open(path)?;
+    Ok(holes(&file)? + MARGIN.max(file.metadata()?.len() / 64))
+}
+
+/// Bytes of holes that have data behind them.
+#[cfg(target_os = "linux")]
+fn holes(file: &std::fs::File) -> io::Result<u64> {
+    use rustix::fs::{SeekFrom, seek};
+    let (mut at, mut holes) = (0, 0);
+    loop {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => return Ok(holes),
+            Err(error) => return Err(error.into()),
+        };
+        holes += data - at;
+        at = seek(file, SeekFrom::Hole(data))?;
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn holes(_: &std::fs::File) -> io::Result<u64> {
+    Ok(0)
+}
