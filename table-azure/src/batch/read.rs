@@ -67,6 +67,7 @@ const fn is_about_one(kind: &ErrorKind) -> bool {
             | ErrorKind::EntityAlreadyExists { .. }
             | ErrorKind::PreconditionFailed { .. }
             | ErrorKind::InvalidRequest(_)
+            | ErrorKind::LimitExceeded { .. }
     )
 }
 

@@ -3,7 +3,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use table_core::Error;
 use table_core::model::{Key, TableName};
-use table_core::store::{ErrorKind, Outcome, ServiceAnswer};
+use table_core::store::{ErrorKind, Outcome, ServiceAnswer, limits};
 
 use super::Answer;
 use super::body::Body;
@@ -132,8 +132,17 @@ impl Failure {
             "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
                 ErrorKind::Unauthorized(self.explanation())
             }
+            "TooManyProperties" => self.limit("properties", limits::CUSTOM_PROPERTIES),
+            "EntityTooLarge" => self.limit("bytes of the entity", limits::ENTITY_BYTES),
+            "RequestBodyTooLarge" => self.limit("bytes of the request", limits::GROUP_BYTES),
             _ => self.kind_by_status(subject),
         }
+    }
+
+    /// A limit that only the service could check, as that of an entity after a merge. It does not say by how much.
+    fn limit(self, what: &str, allowed: usize) -> ErrorKind {
+        let what = format!("{what} as the service counted them, or more ({})", self.explanation());
+        ErrorKind::LimitExceeded { what, allowed, actual: allowed + 1 }
     }
 
     fn kind_by_status(self, subject: &Subject<'_>) -> ErrorKind {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use conformance::azurite::Azurite;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -24,6 +23,14 @@ impl Check {
     }
 }
 
+/// The service that all talk to.
+pub(crate) struct Service {
+    pub(crate) endpoint: String,
+    pub(crate) connection_string: String,
+    pub(crate) account: String,
+    pub(crate) key: String,
+}
+
 /// A client in another language.
 pub(crate) struct Client<'a> {
     pub(crate) name: &'static str,
@@ -31,34 +38,42 @@ pub(crate) struct Client<'a> {
     script: PathBuf,
     /// Where its packages are, if not where those of the others are.
     packages: Option<&'static str>,
-    emulator: &'a Azurite,
+    service: &'a Service,
     sample: &'a Path,
 }
 
 impl<'a> Client<'a> {
+    /// Python's and Node's, for what only this library's server does.
+    pub(crate) fn of_server(service: &'a Service, sample: &'a Path) -> [Self; 2] {
+        Self::both(service, sample).map(|client| {
+            let name = client.script.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let script = client.script.with_file_name(name.replace("client", "server"));
+            Self { script, ..client }
+        })
+    }
+
     /// Python's and Node's.
-    pub(crate) fn both(emulator: &'a Azurite, sample: &'a Path) -> [Self; 2] {
+    pub(crate) fn both(service: &'a Service, sample: &'a Path) -> [Self; 2] {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop");
         [("Python", "python3", "client.py"), ("Node", "node", "client.mjs")].map(|(name, program, script)| {
-            Self { name, program, script: directory.join(script), packages: None, emulator, sample }
+            Self { name, program, script: directory.join(script), packages: None, service, sample }
         })
     }
 
     /// The last Python client that encrypts.
-    pub(crate) fn legacy(emulator: &'a Azurite, sample: &'a Path) -> Self {
+    pub(crate) fn legacy(service: &'a Service, sample: &'a Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/legacy.py");
         let packages = Some("INTEROP_LEGACY_PACKAGES");
-        Self { name: "Legacy", program: "python3", script, packages, emulator, sample }
+        Self { name: "Legacy", program: "python3", script, packages, service, sample }
     }
 
-    /// The emulator it talks to.
-    pub(crate) const fn emulator(&self) -> &'a Azurite {
-        self.emulator
+    /// The service it talks to.
+    pub(crate) const fn service(&self) -> &'a Service {
+        self.service
     }
 
     /// Runs it; what it says is JSON.
     pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T, Failure> {
-        let (account, key) = self.emulator.account();
         let mut command = Command::new(self.program);
         if let Some(packages) = self.packages {
             command.env("PYTHONPATH", std::env::var(packages).map_err(|_| format!("{packages} is not set"))?);
@@ -66,9 +81,10 @@ impl<'a> Client<'a> {
         let output = command
             .arg(&self.script)
             .args(arguments)
-            .env("INTEROP_ENDPOINT", self.emulator.tables())
-            .env("INTEROP_ACCOUNT", account)
-            .env("INTEROP_KEY", key)
+            .env("INTEROP_ENDPOINT", &self.service.endpoint)
+            .env("INTEROP_ACCOUNT", &self.service.account)
+            .env("INTEROP_KEY", &self.service.key)
+            .env("INTEROP_CONNECTION", &self.service.connection_string)
             .env("INTEROP_SAMPLE", self.sample)
             .stderr(Stdio::inherit())
             .output()

@@ -1,5 +1,6 @@
 //! The Azure store beside the current Python and Node clients, on the emulator: each reads what the others wrote and
-//! uses what the others signed; and the legacy Python client, for what it encrypted. Started by `interop/run`;
+//! uses what the others signed; and the legacy Python client, for what it encrypted. With `server` all of it on this
+//! library's server, and what the others' clients do with the rest of it. Started by `interop/run`;
 //! `interop/README.md` says what it shows.
 
 mod client;
@@ -11,31 +12,72 @@ mod sample;
 mod signatures;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
 use table_azure::AzureTableStore;
 use table_core::model::TableName;
+use table_server::{EMULATOR_ACCOUNT, EMULATOR_KEY, TestServer};
+use tokio::runtime::Runtime;
 
-use client::Client;
+use client::{Client, Service};
 use report::Report;
 
 type Failure = Box<dyn std::error::Error>;
 
+const USAGE: &str = "usage: interop DIRECTORY emulator|server";
+
 fn main() -> Result<ExitCode, Failure> {
-    let emulator = Azurite::shared();
-    let directory = PathBuf::from(std::env::args().nth(1).ok_or("usage: interop DIRECTORY")?);
-    let sample = directory.join("sample.json");
-    fs::write(&sample, serde_json::to_vec(&neutral::entities(&sample::entities()))?)?;
-    let store = Arc::new(AzureTableStore::from_connection_string(&emulator.connection_string(), None)?);
+    let mut arguments = std::env::args().skip(1);
+    let directory = PathBuf::from(arguments.next().ok_or(USAGE)?);
     let runtime = tokio::runtime::Runtime::new()?;
-    let mut report = runtime.block_on(run(&store, &Client::both(emulator, &sample)))?;
-    let old = Client::legacy(emulator, &sample);
-    runtime.block_on(legacy::run(&store, &old, &directory, &mut report))?;
+    let report = match arguments.next().as_deref() {
+        None | Some("emulator") => on_emulator(&runtime, &directory)?,
+        Some("server") => on_server(&runtime, &directory)?,
+        Some(_) => return Err(USAGE.into()),
+    };
     report.print()?;
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn on_emulator(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
+    let emulator = Azurite::shared();
+    let (account, key) = emulator.account();
+    let service = Service {
+        endpoint: emulator.tables().to_owned(),
+        connection_string: emulator.connection_string(),
+        account: account.to_owned(),
+        key: key.to_owned(),
+    };
+    everything(runtime, directory, &service)
+}
+
+fn on_server(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
+    let server = TestServer::start_aside();
+    let service = Service {
+        endpoint: server.endpoint().to_owned(),
+        connection_string: server.connection_string(),
+        account: EMULATOR_ACCOUNT.to_owned(),
+        key: EMULATOR_KEY.to_owned(),
+    };
+    let mut report = everything(runtime, directory, &service)?;
+    let sample = directory.join("sample.json");
+    for client in Client::of_server(&service, &sample) {
+        report.add(client.name, "uses the server", client.run(&[])?);
+    }
+    Ok(report)
+}
+
+fn everything(runtime: &Runtime, directory: &Path, service: &Service) -> Result<Report, Failure> {
+    let sample = directory.join("sample.json");
+    fs::write(&sample, serde_json::to_vec(&neutral::entities(&sample::entities()))?)?;
+    let store = Arc::new(AzureTableStore::from_connection_string(&service.connection_string, None)?);
+    let mut report = runtime.block_on(run(&store, &Client::both(service, &sample)))?;
+    let old = Client::legacy(service, &sample);
+    runtime.block_on(legacy::run(&store, &old, directory, &mut report))?;
+    Ok(report)
 }
 
 async fn run(store: &AzureTableStore, clients: &[Client<'_>]) -> Result<Report, Failure> {

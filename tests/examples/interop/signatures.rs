@@ -15,8 +15,9 @@ use crate::Failure;
 use crate::client::{Check, Client};
 use crate::sample::entity;
 
-/// The ends of the signed range: characters that text and address must both get right.
-const FIRST: &str = "it's a & b +\u{e9}";
+/// The ends of the signed range: characters that text and address must both get right. The entity that is read lies
+/// between them.
+const FIRST: &str = "it & b's +\u{e9}";
 const LAST: &str = "q\u{1F600}";
 
 /// The other client uses what we sign.
@@ -53,7 +54,7 @@ pub(crate) async fn taken(
 ) -> std::result::Result<Vec<Check>, Failure> {
     let theirs: Theirs = client.run(&["sign", table.as_str(), FIRST, LAST])?;
     let guest = |token: &str| {
-        let url = format!("{}?{token}", client.emulator().tables());
+        let url = format!("{}?{token}", client.service().endpoint);
         AzureTableStore::with_sas(&url, None)
     };
     let (whole, range, account) = (guest(&theirs.table)?, guest(&theirs.range)?, guest(&theirs.account)?);

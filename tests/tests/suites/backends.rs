@@ -1,6 +1,6 @@
 //! The stores that several suites run on.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use conformance::azurite::Azurite;
 use conformance::azurite::blobs::azure_container;
@@ -13,6 +13,7 @@ use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
+use table_server::TestServer;
 use tempfile::TempDir;
 
 /// The connection string of the emulator, which is started if it does not run yet.
@@ -100,6 +101,27 @@ impl Backend for Emulated {
 
     fn deviations(&self) -> &[Deviation] {
         self.0
+    }
+
+    fn scale(&self) -> Scale {
+        Scale::MODERATE
+    }
+}
+
+/// This library's server, in memory, on a thread of its own that ends with the process.
+pub(crate) fn server() -> &'static TestServer {
+    static SERVER: OnceLock<TestServer> = OnceLock::new();
+    SERVER.get_or_init(TestServer::start_aside)
+}
+
+/// The server through our client, with no known deviation.
+pub(crate) struct Served;
+
+#[async_trait]
+impl Backend for Served {
+    async fn store(&self) -> Arc<dyn TableStore> {
+        let store = AzureTableStore::from_connection_string(&server().connection_string(), None);
+        Arc::new(store.expect("the server's connection string"))
     }
 
     fn scale(&self) -> Scale {

@@ -12,4 +12,6 @@ mod eventual;
 mod memory;
 mod patterns;
 mod queues;
+mod served;
+mod served_service;
 mod staging;

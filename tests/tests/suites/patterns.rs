@@ -1,8 +1,8 @@
-//! The suite of the patterns: in memory, in the embedded store, and on Azurite.
+//! The suite of the patterns: in memory, in the embedded store, on Azurite, and on this library's server.
 
 use conformance::pattern_tests;
 
-use crate::backends::{Embedded, Emulated, Memory};
+use crate::backends::{Embedded, Emulated, Memory, Served};
 
 mod memory {
     use super::*;
@@ -20,4 +20,10 @@ mod azurite {
     use super::*;
 
     pattern_tests!(Emulated(&[]));
+}
+
+mod served {
+    use super::*;
+
+    pattern_tests!(Served);
 }

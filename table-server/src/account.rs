@@ -1,0 +1,158 @@
+//! The accounts that are served, and their keys.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// The name of the emulator's public account.
+/// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
+pub const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
+/// The key of the emulator's public account. Everybody knows it: a server takes it on loopback addresses alone.
+pub const EMULATOR_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// An account: its name, and the keys that its clients sign with. Keys are never printed.
+///
+/// ```
+/// use table_server::Account;
+/// let account = Account::new("orders", "c2VjcmV0")?;
+/// assert_eq!(format!("{account:?}"), "Account(orders)");
+/// assert!(Account::new("Orders!", "c2VjcmV0").is_err());
+/// # Ok::<(), table_server::InvalidAccount>(())
+/// ```
+#[derive(Clone)]
+pub struct Account {
+    name: String,
+    keys: Vec<Key>,
+}
+
+#[derive(Clone)]
+struct Key {
+    base64: String,
+    mac: Hmac<Sha256>,
+}
+
+/// Why something is no account. The text holds no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAccount {
+    /// The name.
+    #[error("{0:?} is no name of an account: 3 to 24 lower-case ASCII letters and digits")]
+    Name(String),
+    /// A key.
+    #[error("a key of the account {0:?} is empty or not base64")]
+    Key(String),
+}
+
+impl Account {
+    /// An account with a key in base64.
+    ///
+    /// # Errors
+    /// The name is not 3 to 24 lower-case letters and digits; the key is empty or not base64.
+    pub fn new(name: impl Into<String>, key: &str) -> Result<Self, InvalidAccount> {
+        let name = name.into();
+        let legal = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        if !(3..=24).contains(&name.len()) || !name.as_bytes().iter().all(legal) {
+            return Err(InvalidAccount::Name(name));
+        }
+        Self { name, keys: Vec::new() }.with_second_key(key)
+    }
+
+    /// The emulator's public account, which every client knows as `UseDevelopmentStorage=true`.
+    pub fn emulator() -> Self {
+        let key = STANDARD.decode(EMULATOR_KEY).unwrap_or_default();
+        let key = Key { base64: EMULATOR_KEY.to_owned(), mac: mac(&key) };
+        Self { name: EMULATOR_ACCOUNT.to_owned(), keys: vec![key] }
+    }
+
+    /// The same account with one more key that is accepted, for a change of keys without a pause.
+    ///
+    /// # Errors
+    /// The key is empty or not base64.
+    pub fn with_second_key(mut self, key: &str) -> Result<Self, InvalidAccount> {
+        let bytes = STANDARD.decode(key).ok().filter(|bytes| !bytes.is_empty());
+        let bytes = bytes.ok_or_else(|| InvalidAccount::Key(self.name.clone()))?;
+        self.keys.push(Key { base64: key.to_owned(), mac: mac(&bytes) });
+        Ok(self)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether a key is the emulator's.
+    pub(crate) fn has_public_key(&self) -> bool {
+        let public = STANDARD.decode(EMULATOR_KEY).unwrap_or_default();
+        let is_public = |key: &Key| STANDARD.decode(&key.base64).is_ok_and(|key| key == public);
+        self.keys.iter().any(is_public)
+    }
+
+    /// The settings of a connection string that name the account and its first key.
+    pub(crate) fn credential(&self) -> String {
+        let key = self.keys.first().map_or("", |key| &key.base64);
+        format!("AccountName={};AccountKey={key}", self.name)
+    }
+
+    /// Whether a key of the account made this signature of a text. Takes as long for a wrong one as for a right one.
+    pub(crate) fn has_signed(&self, text: &str, signature: &str) -> bool {
+        let Ok(signature) = STANDARD.decode(signature) else { return false };
+        self.keys.iter().fold(false, |signed, key| {
+            let mut mac = key.mac.clone();
+            mac.update(text.as_bytes());
+            mac.verify_slice(&signature).is_ok() | signed
+        })
+    }
+}
+
+fn mac(key: &[u8]) -> Hmac<Sha256> {
+    // HMAC takes keys of every length: <https://www.rfc-editor.org/rfc/rfc2104#section-3>.
+    #[expect(
+        clippy::expect_used,
+        reason = "the type of the error is shared with ciphers, which have key lengths"
+    )]
+    Hmac::new_from_slice(key).expect("a key of any length")
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Account({})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The signature was made by Python's `hmac` with the key `key`.
+    #[test]
+    fn a_signature_of_either_key_is_recognized_and_no_other() {
+        let text = "GET\n\n\nSun, 11 Oct 2009 19:52:39 GMT\n/testaccount1/Tables";
+        let signature = "0XNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs=";
+        let other = Account::new("testaccount1", "b3RoZXI=").unwrap();
+        assert!(!other.has_signed(text, signature));
+        assert!(other.with_second_key("a2V5").unwrap().has_signed(text, signature));
+        let account = Account::new("testaccount1", "a2V5").unwrap();
+        assert!(account.has_signed(text, signature));
+        for wrong in ["", "0XNd", "!", "AXNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs="] {
+            assert!(!account.has_signed(text, wrong), "{wrong}");
+        }
+        assert!(!account.has_signed("GET", signature));
+    }
+
+    #[test]
+    fn names_and_keys_are_checked_and_no_key_is_shown() {
+        for name in ["", "ab", "Account", "an-account", "a2345678901234567890123456"] {
+            assert_eq!(Account::new(name, "a2V5").unwrap_err(), InvalidAccount::Name(name.to_owned()));
+        }
+        for key in ["", "no base64"] {
+            let error = Account::new("account", key).unwrap_err();
+            assert_eq!(error, InvalidAccount::Key("account".to_owned()));
+            assert!(!error.to_string().contains("no base64"));
+        }
+        assert!(Account::emulator().has_public_key());
+        assert!(!Account::new("account", "a2V5").unwrap().has_public_key());
+    }
+}

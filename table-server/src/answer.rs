@@ -1,0 +1,88 @@
+//! Answers.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+/// An answer, to a request or to an operation of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn new(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
+    pub(crate) fn no_content() -> Self {
+        Self::new(StatusCode::NO_CONTENT)
+    }
+
+    /// The same with a header. A value that no header can have is left out: those of this server are ASCII, and what
+    /// clients send is checked where it is read.
+    pub(crate) fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
+        self.set(name, value.as_ref());
+        self
+    }
+
+    pub(crate) fn set(&mut self, name: &'static str, value: &str) {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+
+    pub(crate) fn with_body(mut self, content_type: &str, body: impl Into<Bytes>) -> Self {
+        if let Ok(content_type) = HeaderValue::from_str(content_type) {
+            self.headers.insert(CONTENT_TYPE, content_type);
+        }
+        self.body = body.into();
+        self
+    }
+
+    pub(crate) fn xml(status: StatusCode, body: String) -> Self {
+        Self::new(status).with_body("application/xml", body)
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+
+    /// Appends the answer as a part of a group's answer.
+    pub(crate) fn push_part(&self, out: &mut Vec<u8>) {
+        let reason = self.status.canonical_reason().unwrap_or("Unknown");
+        out.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", self.status.as_u16()).as_bytes());
+        for (name, value) in &self.headers {
+            out.extend_from_slice(spelled(name.as_str()).as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.body);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The service's spelling of a header inside a group's answer: some clients look for it by a pattern that tells case
+/// (`@azure/data-tables` for `ETag: `), although names of headers have none.
+fn spelled(name: &str) -> &str {
+    const SPELLED: [&str; 9] = [
+        "ETag",
+        "Content-Type",
+        "Content-ID",
+        "Location",
+        "DataServiceId",
+        "DataServiceVersion",
+        "Preference-Applied",
+        "Cache-Control",
+        "X-Content-Type-Options",
+    ];
+    SPELLED.into_iter().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name)
+}

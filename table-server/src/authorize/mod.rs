@@ -1,0 +1,51 @@
+//! Who may do what: account keys and signatures made with them.
+
+mod actions;
+mod moments;
+mod permit;
+mod range;
+mod sas;
+mod shared_key;
+
+use std::net::IpAddr;
+
+use chrono::{DateTime, Utc};
+use http::{HeaderMap, Method};
+
+pub(crate) use actions::Action;
+pub(crate) use moments::parse_time;
+pub(crate) use permit::Permit;
+pub(crate) use range::KeyRange;
+
+use crate::address::Address;
+use crate::errors::{Failure, Result};
+use crate::tenant::Tenant;
+
+/// What authorization looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credentials<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) address: &'a Address,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) peer: IpAddr,
+    /// Whether the connection is encrypted.
+    pub(crate) secure: bool,
+    pub(crate) now: DateTime<Utc>,
+}
+
+impl Credentials<'_> {
+    /// What the credential of a request allows.
+    pub(crate) async fn check(&self, tenant: &Tenant) -> Result<Permit> {
+        if self.headers.contains_key(http::header::AUTHORIZATION) {
+            return shared_key::check(self, &tenant.account).map(|()| Permit::Owner);
+        }
+        if self.address.parameters.has("sig") {
+            return sas::check(self, tenant).await;
+        }
+        Err(Failure::new(
+            http::StatusCode::UNAUTHORIZED,
+            "NoAuthenticationInformation",
+            "Server failed to authenticate the request. The request has no Authorization header and no shared access signature.",
+        ))
+    }
+}

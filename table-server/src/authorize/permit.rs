@@ -1,0 +1,138 @@
+//! What a credential allows.
+
+use table_core::model::{Key, TableName};
+
+use super::{Action, KeyRange};
+use crate::errors::{Failure, Result};
+
+/// What the credential of a request allows.
+#[derive(Clone, Debug)]
+pub(crate) enum Permit {
+    /// Everything: a key of the account.
+    Owner,
+    /// A signature of the account.
+    Account { permissions: String, resources: String },
+    /// A signature of a table.
+    Table { table: String, permissions: String, range: KeyRange },
+}
+
+impl Permit {
+    /// Refuses an action that the credential does not allow, on a table or on the account.
+    pub(crate) fn check(&self, action: Action, table: Option<&TableName>) -> Result<()> {
+        match self {
+            Self::Owner => Ok(()),
+            Self::Account { permissions, resources } => {
+                let resource = action.resource().ok_or_else(|| {
+                    Failure::unauthorized(
+                        "AuthorizationFailure",
+                        "a signature of the account never allows it",
+                    )
+                })?;
+                if !resources.contains(resource) {
+                    let reason = format!("the signature's resource types lack '{resource}'");
+                    return Err(Failure::unauthorized("AuthorizationResourceTypeMismatch", &reason));
+                }
+                permitted(permissions, action.account_permissions())
+            }
+            Self::Table { table: signed, permissions, .. } => {
+                if table.is_none_or(|table| table.to_lowercase() != *signed) {
+                    let reason = "the signature is for the entities of another table";
+                    return Err(Failure::unauthorized("AuthorizationFailure", reason));
+                }
+                permitted(permissions, action.table_permissions())
+            }
+        }
+    }
+
+    /// Refuses a write of an entity that is out of the signature's range.
+    pub(crate) fn check_key(&self, key: &Key) -> Result<()> {
+        if self.covers(key) {
+            return Ok(());
+        }
+        Err(Failure::unauthorized(
+            "AuthorizationFailure",
+            "the entity is out of the signature's range of keys",
+        ))
+    }
+
+    /// Whether an entity can be seen.
+    pub(crate) fn covers(&self, key: &Key) -> bool {
+        self.range().is_none_or(|range| range.contains(key))
+    }
+
+    /// The range of keys, unless it is all.
+    pub(crate) fn range(&self) -> Option<&KeyRange> {
+        match self {
+            Self::Table { range, .. } if !range.is_all() => Some(range),
+            _ => None,
+        }
+    }
+}
+
+fn permitted(permissions: &str, sufficient: &[&str]) -> Result<()> {
+    if sufficient.iter().any(|set| set.chars().all(|letter| permissions.contains(letter))) {
+        return Ok(());
+    }
+    let reason =
+        format!("the signature's permissions '{permissions}' are not '{}'", sufficient.join("' or '"));
+    Err(Failure::unauthorized("AuthorizationPermissionMismatch", &reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(permit: &Permit, action: Action, table: &str) -> Result<(), &'static str> {
+        permit.check(action, Some(&TableName::new(table).unwrap())).map_err(|failure| failure.code)
+    }
+
+    #[test]
+    fn a_tables_signature_is_for_entities_of_its_table() {
+        let permit = |permissions: &str| Permit::Table {
+            table: "orders".to_owned(),
+            permissions: permissions.to_owned(),
+            range: KeyRange::default(),
+        };
+        assert_eq!(code(&permit("r"), Action::Query, "Orders"), Ok(()));
+        assert_eq!(code(&permit("r"), Action::Query, "Other"), Err("AuthorizationFailure"));
+        for (permissions, action) in [
+            ("aud", Action::Query),
+            ("rud", Action::Insert),
+            ("rad", Action::Upsert),
+            ("rud", Action::Upsert),
+            ("rad", Action::Update),
+            ("rau", Action::Delete),
+            ("raud", Action::DeleteTable),
+            ("raud", Action::SetPolicies),
+            ("raud", Action::GetPolicies),
+            ("raud", Action::CreateTable),
+        ] {
+            let refused = code(&permit(permissions), action, "orders");
+            assert_eq!(refused, Err("AuthorizationPermissionMismatch"), "{action:?}");
+        }
+        assert!(permit("raud").check(Action::QueryTables, None).is_err());
+        assert_eq!(code(&permit("au"), Action::Upsert, "orders"), Ok(()));
+    }
+
+    #[test]
+    fn an_accounts_signature_names_kinds_of_resources() {
+        let permit = |permissions: &str, resources: &str| Permit::Account {
+            permissions: permissions.to_owned(),
+            resources: resources.to_owned(),
+        };
+        for (permissions, resources, action, expected) in [
+            ("l", "c", Action::QueryTables, Ok(())),
+            ("l", "so", Action::QueryTables, Err("AuthorizationResourceTypeMismatch")),
+            ("c", "c", Action::CreateTable, Ok(())),
+            ("w", "c", Action::CreateTable, Ok(())),
+            ("r", "c", Action::CreateTable, Err("AuthorizationPermissionMismatch")),
+            ("rwdlacup", "sco", Action::SetPolicies, Err("AuthorizationFailure")),
+            ("au", "o", Action::Upsert, Ok(())),
+            ("a", "o", Action::Upsert, Err("AuthorizationPermissionMismatch")),
+            ("r", "s", Action::GetStatistics, Ok(())),
+            ("w", "s", Action::SetProperties, Ok(())),
+        ] {
+            assert_eq!(code(&permit(permissions, resources), action, "orders"), expected, "{action:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Ranges of keys in signatures.
+
+use std::cmp::Ordering;
+
+use table_core::model::{Key, key_order};
+use table_core::query::Filter;
+
+/// The entities that a signature is for: both ends count. An empty bound is none.
+///
+/// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#table-access-ranges>
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KeyRange {
+    pub(crate) start: Option<Edge>,
+    pub(crate) end: Option<Edge>,
+}
+
+/// An end of a range: a partition, and a row in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) partition: String,
+    pub(crate) row: Option<String>,
+}
+
+impl Edge {
+    /// An edge from its two fields; `Err` for a row without a partition.
+    pub(crate) fn of(partition: Option<&str>, row: Option<&str>) -> Result<Option<Self>, ()> {
+        match (partition, row) {
+            (None, None) => Ok(None),
+            (None, Some(_)) => Err(()),
+            (Some(partition), row) => {
+                Ok(Some(Self { partition: partition.to_owned(), row: row.map(str::to_owned) }))
+            }
+        }
+    }
+
+    /// How a key compares with the edge; a partition's rows are all at an edge without a row.
+    fn compare(&self, key: &Key) -> Ordering {
+        let row = |row: &String| key_order::compare(key.row(), row);
+        key_order::compare(key.partition(), &self.partition)
+            .then_with(|| self.row.as_ref().map_or(Ordering::Equal, row))
+    }
+}
+
+impl KeyRange {
+    pub(crate) fn is_all(&self) -> bool {
+        self.start.is_none() && self.end.is_none()
+    }
+
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.start.as_ref().is_none_or(|start| start.compare(key).is_ge())
+            && self.end.as_ref().is_none_or(|end| end.compare(key).is_le())
+    }
+
+    /// The same as a condition on a query, of at most six comparisons.
+    pub(crate) fn filter(&self) -> Option<Filter> {
+        let (partition, row) = (Filter::PARTITION_KEY, Filter::ROW_KEY);
+        if let (Some(start), Some(end)) = (&self.start, &self.end)
+            && start.partition == end.partition
+        {
+            let one = Filter::eq(partition, start.partition.as_str());
+            let from = start.row.as_deref().map(|text| Filter::ge(row, text));
+            let to = end.row.as_deref().map(|text| Filter::le(row, text));
+            return Filter::and_maybe(Some(one), Filter::and_maybe(from, to));
+        }
+        let from = self.start.as_ref().map(|start| {
+            let within = Filter::ge(partition, start.partition.as_str());
+            let after = Filter::gt(partition, start.partition.as_str());
+            start.row.as_deref().map_or(within.clone(), |text| within.and(after.or(Filter::ge(row, text))))
+        });
+        let to = self.end.as_ref().map(|end| {
+            let within = Filter::le(partition, end.partition.as_str());
+            let before = Filter::lt(partition, end.partition.as_str());
+            end.row.as_deref().map_or(within.clone(), |text| within.and(before.or(Filter::le(row, text))))
+        });
+        Filter::and_maybe(from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use table_core::model::Entity;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = String> {
+        prop::sample::select(vec!["", "a", "b", "ba", "c", "\u{E000}", "\u{1F600}"]).prop_map(str::to_owned)
+    }
+
+    fn edge() -> impl Strategy<Value = Option<Edge>> {
+        let edge =
+            (text(), proptest::option::of(text())).prop_map(|(partition, row)| Edge { partition, row });
+        proptest::option::of(edge)
+    }
+
+    proptest! {
+        #[test]
+        fn the_filter_means_the_range(start in edge(), end in edge(), partition in text(), row in text()) {
+            let range = KeyRange { start, end };
+            let entity = Entity::new(&partition, &row).unwrap();
+            let by_filter = range.filter().is_none_or(|filter| filter.matches(&entity));
+            prop_assert_eq!(range.contains(entity.key()), by_filter, "{:?}", range);
+            prop_assert!(range.filter().map_or(0, |filter| filter.comparisons()) <= 6);
+        }
+    }
+
+    #[test]
+    fn rows_belong_to_the_partition_of_their_end() {
+        let edge = |partition: &str, row: &str| Edge::of(Some(partition), Some(row)).unwrap();
+        let range = KeyRange { start: edge("a", "5"), end: edge("c", "5") };
+        for (partition, row, within) in
+            [("a", "4", false), ("a", "5", true), ("b", "9", true), ("c", "5", true), ("c", "6", false)]
+        {
+            assert_eq!(range.contains(&Key::new(partition, row).unwrap()), within, "{partition} {row}");
+        }
+        assert!(Edge::of(None, Some("r")).is_err());
+        assert!(KeyRange::default().is_all() && KeyRange::default().filter().is_none());
+    }
+}

@@ -1,0 +1,257 @@
+//! Shared access signatures.
+//!
+//! <https://learn.microsoft.com/rest/api/storageservices/create-account-sas>,
+//! <https://learn.microsoft.com/rest/api/storageservices/create-service-sas>
+
+use std::net::IpAddr;
+
+use table_core::model::TableName;
+
+use super::range::Edge;
+use super::{Credentials, KeyRange, Permit, parse_time};
+use crate::acl::{self, StoredPolicy};
+use crate::address::Parameters;
+use crate::errors::{Failure, Result};
+use crate::request::table;
+use crate::tenant::Tenant;
+
+/// What the signature in a request's address allows now.
+pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Result<Permit> {
+    let token = Token::read(&credentials.address.parameters)?;
+    let text = token.string_to_sign(tenant.account.name())?;
+    if !tenant.account.has_signed(&text, token.signature) {
+        return Err(Failure::unauthenticated("the signature is none of this account's keys over its fields"));
+    }
+    let policy = match token.policy {
+        "" => StoredPolicy::default(),
+        id => stored(&token, id, tenant).await?,
+    };
+    let permissions = once(token.permissions, &policy.permissions, "sp")?;
+    token.check_time(credentials, &policy)?;
+    token.check_place(credentials)?;
+    if permissions.is_empty() {
+        return Err(Failure::unauthenticated("neither the signature nor its policy names permissions"));
+    }
+    match token.table {
+        Some(signed) => Ok(Permit::Table {
+            table: signed.to_lowercase(),
+            permissions: permissions.to_owned(),
+            range: token.range()?,
+        }),
+        None if !token.services.contains('t') => {
+            Err(Failure::unauthorized("AuthorizationServiceMismatch", "the signature's services lack 't'"))
+        }
+        None => {
+            Ok(Permit::Account { permissions: permissions.to_owned(), resources: token.resources.to_owned() })
+        }
+    }
+}
+
+/// The policy that a signature names.
+async fn stored(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPolicy> {
+    let unknown = || Failure::unauthenticated("the table has no stored policy of the signature's name");
+    let name: TableName = table(token.table.ok_or_else(unknown)?).map_err(|_| unknown())?;
+    let policies = acl::stored_policies(tenant, &name).await?;
+    policies.into_iter().find(|policy| policy.id == id).ok_or_else(unknown)
+}
+
+/// A field that the signature or its policy says, and not both.
+fn once<'a>(signed: &'a str, stored: &'a str, field: &str) -> Result<&'a str> {
+    match (signed, stored) {
+        ("", stored) => Ok(stored),
+        (signed, "") => Ok(signed),
+        _ => Err(Failure::unauthenticated(&format!("the signature and its policy both say {field}"))),
+    }
+}
+
+/// The fields of a signature, decoded; empty where they are missing.
+struct Token<'a> {
+    version: &'a str,
+    /// Of a table's signature.
+    table: Option<&'a str>,
+    services: &'a str,
+    resources: &'a str,
+    permissions: &'a str,
+    start: &'a str,
+    expiry: &'a str,
+    policy: &'a str,
+    ip: &'a str,
+    protocol: &'a str,
+    /// `spk`, `srk`, `epk`, `erk`.
+    keys: [&'a str; 4],
+    scope: &'a str,
+    signature: &'a str,
+}
+
+impl<'a> Token<'a> {
+    fn read(parameters: &'a Parameters) -> Result<Self> {
+        let field = |name| parameters.get(name).map(Option::unwrap_or_default);
+        let token = Self {
+            version: field("sv")?,
+            table: parameters.get("tn")?,
+            services: field("ss")?,
+            resources: field("srt")?,
+            permissions: field("sp")?,
+            start: field("st")?,
+            expiry: field("se")?,
+            policy: field("si")?,
+            ip: field("sip")?,
+            protocol: field("spr")?,
+            keys: [field("spk")?, field("srk")?, field("epk")?, field("erk")?],
+            scope: field("ses")?,
+            signature: field("sig")?,
+        };
+        // Versions are compared as texts below.
+        let version = token.version.as_bytes();
+        let dated = version.len() == 10 && version.iter().all(|b| b.is_ascii_digit() || *b == b'-');
+        if !dated || token.version < "2012-02-12" {
+            return Err(Failure::unauthenticated("the signature's version (sv) is missing or not known"));
+        }
+        Ok(token)
+    }
+
+    /// The text under the signature, as its version has it.
+    ///
+    /// # Errors
+    /// A field has a line end: then one signed text could be split in several ways.
+    fn string_to_sign(&self, account: &str) -> Result<String> {
+        let Self { version, services, resources, permissions, start, expiry, policy, ip, protocol, .. } =
+            *self;
+        let newer = version >= "2015-04-05";
+        let lines = match self.table {
+            Some(table) => {
+                let service = if version >= "2015-02-21" { "/table" } else { "" };
+                let resource = format!("{service}/{account}/{}", table.to_lowercase());
+                let mut lines: Vec<String> = [permissions, start, expiry].map(str::to_owned).into();
+                lines.push(resource);
+                lines.push(policy.to_owned());
+                if newer {
+                    lines.extend([ip.to_owned(), protocol.to_owned()]);
+                }
+                lines.push(version.to_owned());
+                lines.extend(self.keys.map(str::to_owned));
+                lines
+            }
+            None if newer => {
+                let fields =
+                    [account, permissions, services, resources, start, expiry, ip, protocol, version];
+                let mut lines: Vec<String> = fields.map(str::to_owned).into();
+                if version >= "2020-12-06" {
+                    lines.push(self.scope.to_owned());
+                }
+                lines.push(String::new());
+                lines
+            }
+            None => return Err(Failure::unauthenticated("the signature names no table (tn)")),
+        };
+        if lines.iter().any(|line| line.contains('\n')) {
+            return Err(Failure::unauthenticated("a field of the signature has a line end"));
+        }
+        Ok(lines.join("\n"))
+    }
+
+    fn check_time(&self, credentials: &Credentials<'_>, policy: &StoredPolicy) -> Result<()> {
+        let unreadable = || Failure::unauthenticated("a time of the signature is not of a documented form");
+        let start = once(self.start, &policy.start, "st")?;
+        let expiry = once(self.expiry, &policy.expiry, "se")?;
+        if expiry.is_empty() {
+            return Err(Failure::unauthenticated("neither the signature nor its policy says when it ends"));
+        }
+        if credentials.now >= parse_time(expiry).ok_or_else(unreadable)? {
+            return Err(Failure::unauthenticated("the signature has expired"));
+        }
+        if !start.is_empty() && credentials.now < parse_time(start).ok_or_else(unreadable)? {
+            return Err(Failure::unauthenticated("the signature is not yet valid"));
+        }
+        Ok(())
+    }
+
+    fn check_place(&self, credentials: &Credentials<'_>) -> Result<()> {
+        match self.protocol {
+            "" | "https,http" | "http,https" => {}
+            "https" if credentials.secure => {}
+            _ => {
+                let reason = "the signature is for https alone";
+                return Err(Failure::unauthorized("AuthorizationProtocolMismatch", reason));
+            }
+        }
+        if self.ip.is_empty() || within(self.ip, credentials.peer) {
+            return Ok(());
+        }
+        Err(Failure::unauthorized("AuthorizationSourceIPMismatch", "the signature is for other addresses"))
+    }
+
+    fn range(&self) -> Result<KeyRange> {
+        let [start_partition, start_row, end_partition, end_row] =
+            self.keys.map(|key| Some(key).filter(|key| !key.is_empty()));
+        let lone = |()| Failure::unauthenticated("a range of rows (srk, erk) needs its partition (spk, epk)");
+        let start = Edge::of(start_partition, start_row).map_err(lone)?;
+        let end = Edge::of(end_partition, end_row).map_err(lone)?;
+        Ok(KeyRange { start, end })
+    }
+}
+
+/// Whether an address is in a range such as `168.1.5.60-168.1.5.70`, or is the only one.
+fn within(range: &str, peer: IpAddr) -> bool {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (Ok(first), Ok(last)) = (first.trim().parse::<IpAddr>(), last.trim().parse::<IpAddr>()) else {
+        return false;
+    };
+    let peer = peer.to_canonical();
+    first.is_ipv4() == peer.is_ipv4() && last.is_ipv4() == peer.is_ipv4() && (first..=last).contains(&peer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(query: &str) -> String {
+        let parameters = Parameters::parse(query).unwrap();
+        Token::read(&parameters).unwrap().string_to_sign("acc").unwrap()
+    }
+
+    #[test]
+    fn each_version_has_its_text() {
+        let table = |version| {
+            text(&format!(
+                "sv={version}&tn=Orders&sp=r&st=S&se=E&si=P&sip=I&spr=https&spk=a&srk=1&epk=b&erk=2&sig=x"
+            ))
+        };
+        assert_eq!(table("2019-02-02"), "r\nS\nE\n/table/acc/orders\nP\nI\nhttps\n2019-02-02\na\n1\nb\n2");
+        assert_eq!(table("2015-02-21"), "r\nS\nE\n/table/acc/orders\nP\n2015-02-21\na\n1\nb\n2");
+        assert_eq!(table("2013-08-15"), "r\nS\nE\n/acc/orders\nP\n2013-08-15\na\n1\nb\n2");
+        let account = |version| text(&format!("sv={version}&ss=bt&srt=sco&sp=rl&se=E&spr=https&ses=&sig=x"));
+        assert_eq!(account("2019-02-02"), "acc\nrl\nbt\nsco\n\nE\n\nhttps\n2019-02-02\n");
+        assert_eq!(account("2020-12-06"), "acc\nrl\nbt\nsco\n\nE\n\nhttps\n2020-12-06\n\n");
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for query in
+            ["sv=&sig=x", "sv=2011-08-18&sig=x", "sv=tomorrow..&sig=x", "sv=2019-02-02&sp=r&sp=w&sig=x"]
+        {
+            let parameters = Parameters::parse(query).unwrap();
+            assert!(Token::read(&parameters).is_err(), "{query}");
+        }
+        let parameters = Parameters::parse("sv=2019-02-02&tn=t&spk=a%0Ab&sig=x").unwrap();
+        assert!(Token::read(&parameters).unwrap().string_to_sign("acc").is_err());
+        let parameters = Parameters::parse("sv=2019-02-02&tn=t&srk=a&sig=x").unwrap();
+        assert!(Token::read(&parameters).unwrap().range().is_err());
+    }
+
+    #[test]
+    fn addresses_are_compared_within_their_family() {
+        for (range, peer, expected) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("10.0.0.1-10.0.0.9", "10.0.0.5", true),
+            ("10.0.0.1-10.0.0.9", "10.0.0.10", false),
+            ("127.0.0.1", "::ffff:127.0.0.1", true),
+            ("127.0.0.1", "::1", false),
+            ("::1", "::1", true),
+            ("nowhere", "127.0.0.1", false),
+            ("10.0.0.9-10.0.0.1", "10.0.0.5", false),
+        ] {
+            assert_eq!(within(range, peer.parse().unwrap()), expected, "{range} {peer}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Writes of entities, as requests say them, alone or in a group.
+
+use table_core::model::{Entity, Key, TableName};
+use table_core::store::{Operation, Written};
+
+use crate::address::{Resource, entity_path};
+use crate::answer::Answer;
+use crate::authorize::{Action, Permit};
+use crate::errors::{Failure, Result};
+use crate::request::{self, Asked, Verb, condition, header};
+use crate::tables::created;
+use crate::tenant::Tenant;
+use crate::wire::{self, Fields, check_content_type};
+
+/// A write that was read and is allowed.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) table: TableName,
+    pub(crate) operation: Operation,
+}
+
+impl Write {
+    /// Reads a request of Insert, Update, Merge, Insert Or Replace, Insert Or Merge or Delete Entity.
+    pub(crate) fn read(permit: &Permit, asked: &Asked<'_>, resource: &Resource, body: &[u8]) -> Result<Self> {
+        let (table, operation) = match (asked.verb, resource) {
+            (Verb::Post, Resource::Entities(name)) => (request::table(name)?, insert(asked, body)?),
+            (Verb::Put | Verb::Merge, Resource::Entity(..)) => {
+                let (table, key) = request::entity(resource)?;
+                (table, update(asked, key, body)?)
+            }
+            (Verb::Delete, Resource::Entity(..)) => {
+                let (table, key) = request::entity(resource)?;
+                let condition =
+                    condition(asked.headers)?.ok_or_else(|| Failure::missing_header("If-Match"))?;
+                (table, Operation::Delete(key, condition))
+            }
+            _ => return Err(Failure::method_not_allowed()),
+        };
+        permit.check(action(&operation), Some(&table))?;
+        permit.check_key(operation.key())?;
+        Ok(Self { table, operation })
+    }
+
+    /// The answer to the write.
+    pub(crate) async fn answer(&self, tenant: &Tenant, asked: &Asked<'_>, written: &Written) -> Answer {
+        let answer = match &self.operation {
+            Operation::Insert(entity) => {
+                let address = asked.links().to(&entity_path(&self.table, entity.key()));
+                let stored = match asked.wants_echo() {
+                    true => stored(tenant, &self.table, entity, written).await,
+                    false => entity.clone(),
+                };
+                let body = || wire::entity_document(asked.level, asked.links(), &self.table, &stored, None);
+                created(asked, body).with("location", &address).with("dataserviceid", &address)
+            }
+            _ => Answer::no_content(),
+        };
+        match &written.etag {
+            Some(etag) => answer.with("etag", etag.to_string()),
+            None => answer,
+        }
+    }
+}
+
+/// What was inserted, with the time that the store gave it. That is not known if another writer has changed the entity
+/// since, or it cannot be read now: the insert is done whatever a read says.
+async fn stored(tenant: &Tenant, table: &TableName, entity: &Entity, written: &Written) -> Entity {
+    match tenant.store.get(table, entity.key(), None).await {
+        Ok(Some(found)) if found.etag() == written.etag.as_ref() => found,
+        _ => entity.clone().with_system(written.etag.clone(), None),
+    }
+}
+
+fn insert(asked: &Asked<'_>, body: &[u8]) -> Result<Operation> {
+    check_content_type(header(asked.headers, "content-type"))?;
+    if asked.headers.contains_key("if-match") {
+        return Err(Failure::invalid_input("If-Match HTTP header cannot be specified for inserts."));
+    }
+    let Fields { partition, row, properties } = wire::read_fields(body)?;
+    let partition = partition.ok_or_else(|| wire::needs_value("PartitionKey"))?;
+    let row = row.ok_or_else(|| wire::needs_value("RowKey"))?;
+    Ok(Operation::Insert(Entity::from_parts(Key::new(partition, row)?, properties)))
+}
+
+fn update(asked: &Asked<'_>, key: Key, body: &[u8]) -> Result<Operation> {
+    check_content_type(header(asked.headers, "content-type"))?;
+    let condition = condition(asked.headers)?;
+    let Fields { partition, row, properties } = wire::read_fields(body)?;
+    let other = |found: &Option<String>, of_key: &str| found.as_deref().is_some_and(|found| found != of_key);
+    if other(&partition, key.partition()) || other(&row, key.row()) {
+        return Err(Failure::invalid_input("The keys in the request's body are not those in its address."));
+    }
+    let entity = Entity::from_parts(key, properties);
+    Ok(match (asked.verb, condition) {
+        (Verb::Put, Some(condition)) => Operation::Replace(entity, condition),
+        (Verb::Put, None) => Operation::InsertOrReplace(entity),
+        (_, Some(condition)) => Operation::Merge(entity, condition),
+        (_, None) => Operation::InsertOrMerge(entity),
+    })
+}
+
+const fn action(operation: &Operation) -> Action {
+    match operation {
+        Operation::Insert(_) => Action::Insert,
+        Operation::InsertOrReplace(_) | Operation::InsertOrMerge(_) => Action::Upsert,
+        Operation::Replace(..) | Operation::Merge(..) => Action::Update,
+        Operation::Delete(..) => Action::Delete,
+    }
+}
+
+/// One write as a request of its own.
+pub(crate) async fn write(
+    tenant: &Tenant,
+    permit: &Permit,
+    asked: &Asked<'_>,
+    resource: &Resource,
+    body: &[u8],
+) -> Result<Answer> {
+    let write = Write::read(permit, asked, resource, body)?;
+    let written = tenant.store.write(&write.table, write.operation.clone()).await?;
+    Ok(write.answer(tenant, asked, &written).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use table_core::model::IfMatch;
+
+    use super::*;
+    use crate::address::Address;
+    use crate::wire::Metadata;
+
+    fn read(
+        verb: Verb,
+        path: &str,
+        headers: &[(&'static str, &str)],
+        body: &str,
+    ) -> Result<Operation, &'static str> {
+        let address = Address::parse("http", "h", &format!("/acc/{path}"), None, |_| false).unwrap();
+        let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        let headers: HeaderMap = headers.iter().map(pair).collect();
+        let asked = Asked { verb, address: &address, headers: &headers, level: Metadata::Minimal };
+        let resource = address.resource().unwrap();
+        Write::read(&Permit::Owner, &asked, &resource, body.as_bytes())
+            .map(|w| w.operation)
+            .map_err(|f| f.code)
+    }
+
+    const PATH: &str = "abc(PartitionKey='p',RowKey='r')";
+
+    #[test]
+    fn verb_and_condition_make_the_operation() {
+        let entity = || Entity::new("p", "r").unwrap().with("A", 1);
+        let body = r#"{"PartitionKey":"p","RowKey":"r","A":1}"#;
+        let any = [("if-match", "*")];
+        assert_eq!(read(Verb::Post, "abc", &[], body), Ok(Operation::Insert(entity())));
+        assert_eq!(read(Verb::Put, PATH, &[], body), Ok(Operation::InsertOrReplace(entity())));
+        assert_eq!(read(Verb::Put, PATH, &any, body), Ok(Operation::Replace(entity(), IfMatch::Any)));
+        assert_eq!(read(Verb::Merge, PATH, &[], r#"{"A":1}"#), Ok(Operation::InsertOrMerge(entity())));
+        assert_eq!(read(Verb::Merge, PATH, &any, body), Ok(Operation::Merge(entity(), IfMatch::Any)));
+        let delete = Operation::Delete(entity().key().clone(), IfMatch::Any);
+        assert_eq!(read(Verb::Delete, PATH, &any, ""), Ok(delete));
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_code() {
+        for (verb, path, headers, body, code) in [
+            (Verb::Post, "abc", vec![], r#"{"PartitionKey":"p"}"#, "PropertiesNeedValue"),
+            (Verb::Post, "abc", vec![], r#"{"PartitionKey":"a/b","RowKey":""}"#, "OutOfRangeInput"),
+            (Verb::Post, "a", vec![], "{}", "InvalidResourceName"),
+            (Verb::Post, "TableServerSettings", vec![], "{}", "TableNotFound"),
+            (Verb::Post, PATH, vec![], "{}", "MethodNotAllowed"),
+            (Verb::Put, "abc", vec![], "{}", "MethodNotAllowed"),
+            (Verb::Put, PATH, vec![], r#"{"RowKey":"other"}"#, "InvalidInput"),
+            (Verb::Put, PATH, vec![("if-none-match", "*")], "{}", "InvalidInput"),
+            (Verb::Put, PATH, vec![("content-type", "application/atom+xml")], "{}", "AtomFormatNotSupported"),
+            (Verb::Delete, PATH, vec![], "", "MissingRequiredHeader"),
+        ] {
+            assert_eq!(read(verb, path, &headers, body), Err(code), "{path} {body}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Refusals: status, code and message as the service gives them.
+//!
+//! <https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes>,
+//! <https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http::StatusCode;
+use table_core::Error;
+use table_core::store::{ErrorKind, Outcome, limits};
+
+use crate::answer::Answer;
+use crate::xml::escaped;
+
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// A refused request.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) code: &'static str,
+    pub(crate) message: Cow<'static, str>,
+    /// The operation of a group that failed.
+    pub(crate) index: Option<usize>,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// How a refusal is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ErrorFormat {
+    #[default]
+    Json,
+    Xml,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, code, message: message.into(), index: None, retry_after: None }
+    }
+
+    /// The same refusal of an operation of a group.
+    pub(crate) fn of_operation(mut self, index: usize) -> Self {
+        self.index = self.index.or(Some(index));
+        self
+    }
+
+    pub(crate) fn invalid_input(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "InvalidInput", message)
+    }
+
+    pub(crate) fn invalid_xml() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+    }
+
+    pub(crate) fn invalid_uri() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "InvalidUri",
+            "The requested URI does not represent any resource on the server.",
+        )
+    }
+
+    pub(crate) fn invalid_header(name: &str, reason: &str) -> Self {
+        let message =
+            format!("The value for one of the HTTP headers is not in the correct format: {name}: {reason}");
+        Self::new(StatusCode::BAD_REQUEST, "InvalidHeaderValue", message)
+    }
+
+    pub(crate) fn missing_header(name: &str) -> Self {
+        let message = format!("An HTTP header that's mandatory for this request is not specified: {name}.");
+        Self::new(StatusCode::BAD_REQUEST, "MissingRequiredHeader", message)
+    }
+
+    pub(crate) fn invalid_parameter(name: &str, reason: &str) -> Self {
+        let message = format!(
+            "Value for one of the query parameters specified in the request URI is invalid: {name}: {reason}"
+        );
+        Self::new(StatusCode::BAD_REQUEST, "InvalidQueryParameterValue", message)
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "The requested method is not allowed on the specified resource.",
+        )
+    }
+
+    pub(crate) fn not_implemented(what: &str) -> Self {
+        let message =
+            format!("The requested operation is not implemented on the specified resource: {what}.");
+        Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
+    }
+
+    pub(crate) fn table_not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "TableNotFound", "The table specified does not exist.")
+    }
+
+    pub(crate) fn resource_not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "ResourceNotFound", "The specified resource does not exist.")
+    }
+
+    pub(crate) fn unauthenticated(reason: &str) -> Self {
+        let message = format!(
+            "Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly \
+             including the signature: {reason}."
+        );
+        Self::new(StatusCode::FORBIDDEN, "AuthenticationFailed", message)
+    }
+
+    pub(crate) fn unauthorized(code: &'static str, reason: &str) -> Self {
+        let message = format!("This request is not authorized to perform this operation: {reason}.");
+        Self::new(StatusCode::FORBIDDEN, code, message)
+    }
+
+    pub(crate) fn body_too_large(limit: usize) -> Self {
+        let message = format!(
+            "The request body is too large and exceeds the maximum permissible limit of {limit} bytes."
+        );
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestBodyTooLarge", message)
+    }
+
+    pub(crate) fn busy(retry_after: Option<Duration>) -> Self {
+        let message = "The server is currently unable to receive requests. Please retry your request.";
+        Self { retry_after, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message) }
+    }
+
+    /// A failure of the store, which is not the client's to know.
+    pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
+        tracing::error!(target: "table_server", %cause, "the store failed");
+        let message = "The server encountered an internal error. Please retry the request.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    fn timed_out() -> Self {
+        let message = "The operation could not be completed within the permitted time.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "OperationTimedOut", message)
+    }
+
+    /// The answer to a request that was refused as a whole.
+    pub(crate) fn into_answer(self, format: ErrorFormat, request: &str) -> Answer {
+        let message =
+            format!("{}\nRequestId:{request}\nTime:{}", self.message, table_core::model::Ticks::now());
+        let message = self.index.map_or(message.clone(), |index| format!("{index}:{message}"));
+        let answer = Answer::new(self.status).with("x-ms-error-code", self.code);
+        let answer = match self.retry_after {
+            Some(after) => answer.with("retry-after", after.as_secs().max(1).to_string()),
+            None => answer,
+        };
+        match format {
+            ErrorFormat::Json => {
+                answer.with_body("application/json;charset=utf-8", json(self.code, &message))
+            }
+            ErrorFormat::Xml => answer.with_body("application/xml", xml(self.code, &message)),
+        }
+    }
+}
+
+fn json(code: &str, message: &str) -> Vec<u8> {
+    let message = serde_json::json!({ "lang": "en-US", "value": message });
+    serde_json::json!({ "odata.error": { "code": code, "message": message } }).to_string().into_bytes()
+}
+
+fn xml(code: &str, message: &str) -> Vec<u8> {
+    let message = escaped(message);
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    )
+    .into_bytes()
+}
+
+/// What an error of the store is on the wire. A write whose outcome is unknown must never look refused.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error.outcome() {
+            Outcome::NotApplied => {}
+            Outcome::Ambiguous => return Self { index: error.failed_index(), ..Self::timed_out() },
+            Outcome::Applied => return Self::internal(&error),
+        }
+        let text = error.to_string();
+        match error.into_kind() {
+            ErrorKind::TransactionFailed { index, error } => Self::from(*error).of_operation(index),
+            kind => Self::of_kind(&kind, text),
+        }
+    }
+}
+
+impl Failure {
+    fn of_kind(kind: &ErrorKind, text: String) -> Self {
+        let conflict = |code, message: &'static str| Self::new(StatusCode::CONFLICT, code, message);
+        let bad = |code| Self::new(StatusCode::BAD_REQUEST, code, text.clone());
+        match kind {
+            ErrorKind::TableNotFound { .. } => Self::table_not_found(),
+            ErrorKind::TableAlreadyExists { .. } => {
+                conflict("TableAlreadyExists", "The table specified already exists.")
+            }
+            ErrorKind::TableBeingDeleted { .. } => {
+                conflict("TableBeingDeleted", "The specified table is being deleted. Try operation later.")
+            }
+            ErrorKind::EntityNotFound { .. } => Self::resource_not_found(),
+            ErrorKind::EntityAlreadyExists { .. } => {
+                conflict("EntityAlreadyExists", "The specified entity already exists.")
+            }
+            ErrorKind::PreconditionFailed { .. } => Self::new(
+                StatusCode::PRECONDITION_FAILED,
+                "UpdateConditionNotSatisfied",
+                "The update condition specified in the request was not satisfied.",
+            ),
+            ErrorKind::LimitExceeded { allowed, .. } => Self::limit(*allowed, text),
+            ErrorKind::InvalidKey { .. } => bad("OutOfRangeInput"),
+            ErrorKind::InvalidName { which: "table name", .. } => bad("InvalidResourceName"),
+            ErrorKind::InvalidName { .. } => bad("PropertyNameInvalid"),
+            ErrorKind::InvalidValue { .. } => bad("OutOfRangeInput"),
+            ErrorKind::InvalidFilter { .. }
+            | ErrorKind::InvalidRequest(_)
+            | ErrorKind::ScanRefused { .. } => bad("InvalidInput"),
+            ErrorKind::InvalidContinuation(_) => bad("InvalidQueryParameterValue"),
+            ErrorKind::UniqueViolation { .. } | ErrorKind::KeyCollision { .. } => {
+                Self::new(StatusCode::CONFLICT, "EntityAlreadyExists", text)
+            }
+            ErrorKind::Throttled { retry_after } => Self::busy(*retry_after),
+            ErrorKind::Timeout { .. } => Self::timed_out(),
+            ErrorKind::Unsupported { .. } => Self::not_implemented(&text),
+            _ => Self::internal(&text),
+        }
+    }
+
+    /// Limits are told apart by their numbers, which `store::limits` has once.
+    fn limit(allowed: usize, text: String) -> Self {
+        let code = match allowed {
+            limits::CUSTOM_PROPERTIES => "TooManyProperties",
+            limits::ENTITY_BYTES | limits::COSMOS_ENTITY_BYTES => "EntityTooLarge",
+            limits::PROPERTY_NAME_CHARS => "PropertyNameTooLong",
+            limits::STRING_UNITS | limits::BINARY_BYTES | limits::KEY_UNITS => "PropertyValueTooLarge",
+            limits::GROUP_BYTES => return Self::body_too_large(allowed),
+            _ => "InvalidInput",
+        };
+        Self::new(StatusCode::BAD_REQUEST, code, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: ErrorKind) -> (u16, &'static str) {
+        let failure = Failure::from(Error::new(kind));
+        (failure.status.as_u16(), failure.code)
+    }
+
+    #[test]
+    fn errors_of_the_store_have_the_documented_codes() {
+        let (table, key) = (|| "T".to_owned(), || "('p', 'r')".to_owned());
+        assert_eq!(of(ErrorKind::TableNotFound { table: table() }), (404, "TableNotFound"));
+        assert_eq!(of(ErrorKind::TableBeingDeleted { table: table() }), (409, "TableBeingDeleted"));
+        let missing = ErrorKind::EntityNotFound { table: table(), key: key() };
+        assert_eq!(of(missing), (404, "ResourceNotFound"));
+        let there = ErrorKind::EntityAlreadyExists { table: table(), key: key() };
+        assert_eq!(of(there), (409, "EntityAlreadyExists"));
+        let changed = ErrorKind::PreconditionFailed { table: table(), key: key() };
+        assert_eq!(of(changed), (412, "UpdateConditionNotSatisfied"));
+        for (allowed, expected) in [
+            (252, (400, "TooManyProperties")),
+            (1024 * 1024, (400, "EntityTooLarge")),
+            (255, (400, "PropertyNameTooLong")),
+            (64 * 1024, (400, "PropertyValueTooLarge")),
+            (4 * 1024 * 1024, (413, "RequestBodyTooLarge")),
+            (15, (400, "InvalidInput")),
+        ] {
+            let limit = ErrorKind::LimitExceeded { what: "x".to_owned(), allowed, actual: allowed + 1 };
+            assert_eq!(of(limit), expected);
+        }
+        assert_eq!(of(ErrorKind::Throttled { retry_after: None }), (503, "ServerBusy"));
+        assert_eq!(of(ErrorKind::Storage("secret path".to_owned())), (500, "InternalError"));
+    }
+
+    #[test]
+    fn an_unknown_outcome_never_looks_refused() {
+        let gone = ErrorKind::EntityNotFound { table: "T".to_owned(), key: String::new() };
+        for kind in [gone, ErrorKind::Throttled { retry_after: None }] {
+            let failure = Failure::from(Error::new(kind.clone()).with_outcome(Outcome::Ambiguous));
+            assert_eq!((failure.status.as_u16(), failure.code), (500, "OperationTimedOut"));
+            let failure = Failure::from(Error::new(kind).with_outcome(Outcome::Applied));
+            assert_eq!((failure.status.as_u16(), failure.code), (500, "InternalError"));
+        }
+    }
+
+    #[test]
+    fn refusals_are_written_in_json_and_xml() {
+        let failure = || Failure::invalid_input("a <b> & \"c\"").of_operation(3);
+        let json = failure().into_answer(ErrorFormat::Json, "id");
+        let read: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+        assert_eq!(read["odata.error"]["code"], "InvalidInput");
+        let message = read["odata.error"]["message"]["value"].as_str().unwrap();
+        assert!(message.starts_with("3:a <b> & \"c\"\nRequestId:id\nTime:2"), "{message}");
+        let xml = failure().into_answer(ErrorFormat::Xml, "id");
+        let text = String::from_utf8(xml.body.to_vec()).unwrap();
+        assert!(text.contains("<Code>InvalidInput</Code><Message>3:a &lt;b&gt; &amp; "), "{text}");
+        assert_eq!(xml.headers["x-ms-error-code"], "InvalidInput");
+    }
+}

@@ -1,0 +1,239 @@
+//! Bodies of groups: `multipart/mixed`, as every client sends it.
+//!
+//! <https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>,
+//! <https://www.rfc-editor.org/rfc/rfc2046#section-5.1>
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use crate::errors::{Failure, Result};
+
+/// A request inside a group.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) method: Method,
+    pub(crate) address: &'a str,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: &'a str,
+    /// What the client calls it, to be given back.
+    pub(crate) content_id: Option<HeaderValue>,
+}
+
+/// What a group has: writes in one set, or one read.
+#[derive(Debug)]
+pub(crate) enum Group<'a> {
+    Changes(Vec<Part<'a>>),
+    Read(Part<'a>),
+}
+
+/// One more than a group may have, so that one that has more is told so.
+pub(crate) const MOST_PARTS: usize = table_core::store::limits::GROUP_OPERATIONS + 1;
+/// Headers of a part: several times those that clients send.
+const MOST_HEADERS: usize = 64;
+
+/// Reads a group.
+pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
+    let boundary = boundary(content_type).ok_or_else(|| malformed("its content type has no boundary"))?;
+    let mut parts = parts(body, boundary)?.into_iter();
+    let first = parts.next().ok_or_else(|| malformed("it has no parts"))?;
+    if parts.next().is_some() {
+        return Err(malformed("it has more than one set of changes, or a query beside changes"));
+    }
+    let (headers, content) = head(first)?;
+    let of_set =
+        headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+    if !is_mixed(&of_set) {
+        return Ok(Group::Read(part(first)?));
+    }
+    let inner = self::boundary(&of_set).ok_or_else(|| malformed("its set of changes has no boundary"))?;
+    let changes = self::parts(content, inner)?;
+    changes.into_iter().map(part).collect::<Result<_>>().map(Group::Changes)
+}
+
+fn is_mixed(content_type: &str) -> bool {
+    content_type.trim_start().get(..15).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/mixed"))
+}
+
+/// The boundary that a content type names.
+fn boundary(content_type: &str) -> Option<&str> {
+    if !is_mixed(content_type) {
+        return None;
+    }
+    let mut parameters = content_type.split(';').filter_map(|parameter| parameter.split_once('='));
+    let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;
+    let value = value.trim().trim_matches('"');
+    // RFC 2046 allows 70 characters.
+    (1..=128).contains(&value.len()).then_some(value)
+}
+
+/// The texts between the delimiters of a boundary, up to the one that ends them.
+fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
+    let (mut found, mut start, mut at) = (Vec::new(), None, 0);
+    while at < text.len() {
+        let line = text[at..].split_inclusive('\n').next().unwrap_or_default();
+        let next = at + line.len();
+        if let Some(last) = delimiter(line, boundary) {
+            if let Some(start) = start {
+                found.push(without_line_end(&text[start..at]));
+            }
+            if last {
+                return Ok(found);
+            }
+            if found.len() == MOST_PARTS {
+                return Ok(found);
+            }
+            start = Some(next);
+        }
+        at = next;
+    }
+    Err(malformed("it is cut off"))
+}
+
+/// Whether a line is the boundary's delimiter, and then whether it is the last one.
+fn delimiter(line: &str, boundary: &str) -> Option<bool> {
+    match line.strip_prefix("--")?.strip_prefix(boundary)?.trim_end() {
+        "" => Some(false),
+        "--" => Some(true),
+        _ => None,
+    }
+}
+
+/// The line end before a delimiter belongs to the delimiter.
+fn without_line_end(text: &str) -> &str {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.strip_suffix('\r').unwrap_or(text)
+}
+
+/// The headers of a part, and what comes behind the empty line after them.
+fn head(text: &str) -> Result<(HeaderMap, &str)> {
+    let (mut headers, mut at) = (HeaderMap::new(), 0);
+    for line in text.split_inclusive('\n') {
+        at += line.len();
+        let line = line.trim_end_matches(['\r', '\n']);
+        if line.is_empty() {
+            return Ok((headers, &text[at..]));
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| malformed("a header has no colon"))?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes());
+        let value = HeaderValue::from_bytes(value.trim().as_bytes());
+        let (Ok(name), Ok(value)) = (name, value) else { return Err(malformed("a header is malformed")) };
+        if headers.len() == MOST_HEADERS {
+            return Err(malformed("a part has too many headers"));
+        }
+        headers.append(name, value);
+    }
+    Ok((headers, ""))
+}
+
+/// A request inside a part of type `application/http`.
+fn part(text: &str) -> Result<Part<'_>> {
+    let (outer, request) = head(text)?;
+    let request = request.trim_start_matches(['\r', '\n']);
+    let (line, rest) = request.split_once('\n').unwrap_or((request, ""));
+    let mut words = line.split_ascii_whitespace();
+    let (Some(method), Some(address), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(malformed("a part has no request line"));
+    };
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("a part has no method"))?;
+    if !version.starts_with("HTTP/") {
+        return Err(malformed("a part's request line has no version"));
+    }
+    let (headers, body) = head(rest)?;
+    let content_id = headers.get("content-id").or_else(|| outer.get("content-id")).cloned();
+    Ok(Part { method, address, headers, body: body.trim(), content_id })
+}
+
+pub(crate) fn malformed(reason: &str) -> Failure {
+    Failure::invalid_input(format!("The batch request is malformed: {reason}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OUTER: &str = "multipart/mixed; boundary=batch_1";
+
+    fn changes(text: &str) -> Vec<Part<'_>> {
+        match read(OUTER, text).unwrap() {
+            Group::Changes(parts) => parts,
+            Group::Read(part) => panic!("{part:?}"),
+        }
+    }
+
+    fn group(line_end: &str, parts: &[&str]) -> String {
+        let mut text = "--batch_1\nContent-Type: multipart/mixed; boundary=\"set_1\"\n\n".to_owned();
+        for part in parts {
+            text.push_str("--set_1\nContent-Type: application/http\nContent-Transfer-Encoding: binary\n\n");
+            text.push_str(part);
+            text.push('\n');
+        }
+        text.push_str("--set_1--\n--batch_1--\n");
+        text.replace('\n', line_end)
+    }
+
+    const INSERT: &str = "POST http://h/acc/T HTTP/1.1\nContent-ID: 7\nContent-Type: application/json\n\n{\"A\":\"--set_2\"}\n";
+    const DELETE: &str = "DELETE /acc/T(PartitionKey='p',RowKey='r') HTTP/1.1\nIf-Match: *\n\n";
+
+    #[test]
+    fn parts_are_read_with_every_kind_of_line_end() {
+        for line_end in ["\n", "\r\n"] {
+            let text = group(line_end, &[INSERT, DELETE]);
+            let parts = changes(&text);
+            assert_eq!(parts.len(), 2);
+            assert_eq!((&parts[0].method, parts[0].address), (&Method::POST, "http://h/acc/T"));
+            assert_eq!(parts[0].body, "{\"A\":\"--set_2\"}");
+            assert_eq!(parts[0].content_id.as_ref().unwrap(), "7");
+            assert_eq!((&parts[1].method, parts[1].body), (&Method::DELETE, ""));
+            assert_eq!(parts[1].headers["if-match"], "*");
+        }
+    }
+
+    #[test]
+    fn one_query_may_stand_alone() {
+        let text =
+            "--batch_1\r\nContent-Type: application/http\r\n\r\nGET /acc/T() HTTP/1.1\r\n\r\n\r\n--batch_1--";
+        assert!(matches!(read(OUTER, text), Ok(Group::Read(part)) if part.address == "/acc/T()"));
+    }
+
+    #[test]
+    fn what_is_no_group_is_refused() {
+        let whole = group("\r\n", &[INSERT]);
+        assert!(read("application/json", &whole).is_err());
+        assert!(read("multipart/mixed", &whole).is_err());
+        assert!(read("multipart/mixed; boundary=other", &whole).is_err());
+        for text in [
+            "",
+            "--batch_1--",
+            &whole[..whole.len() - 20],
+            &whole.replace("POST http://h/acc/T HTTP/1.1", "POST"),
+            &whole.replace("POST http", "PO ST http"),
+            &whole.replace("; boundary=\"set_1\"", ""),
+            &whole.replace("Content-ID: 7", "Content-ID"),
+            &whole.replace("Content-ID: 7", "Content ID: 7"),
+            &format!("{}{whole}", whole.trim_end().trim_end_matches("--batch_1--")),
+        ] {
+            assert!(read(OUTER, text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_beyond_the_limit_are_not_read() {
+        let text = group("\r\n", &[DELETE; 5000]);
+        assert_eq!(changes(&text).len(), MOST_PARTS);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(
+            pieces in proptest::collection::vec(prop::sample::select(vec![
+                "--batch_1", "--set_1", "--", "\r\n", "\n", "\r\n\r\n", "Content-Type: ", "multipart/mixed; boundary=set_1",
+                "application/http", "GET /a HTTP/1.1", ":", "é", "x",
+            ]), 0..30),
+        ) {
+            let _ = read(OUTER, &pieces.concat());
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Reads: one entity, pages of entities, pages of tables, and where they go on.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::StatusCode;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::{Continuation, Filter, Page, Position, Query, Select};
+use table_core::store::{ErrorKind, limits};
+
+use crate::address::Parameters;
+use crate::answer::Answer;
+use crate::authorize::{Action, KeyRange, Permit};
+use crate::errors::{Failure, Result};
+use crate::request::Asked;
+use crate::tenant::Tenant;
+use crate::wire;
+
+/// Get Entity. One that the signature does not cover is not there, as a query would leave it out.
+pub(crate) async fn entity(
+    tenant: &Tenant,
+    permit: &Permit,
+    asked: &Asked<'_>,
+    table: &TableName,
+    key: &Key,
+) -> Result<Answer> {
+    permit.check(Action::Query, Some(table))?;
+    check_options(&asked.address.parameters, &["$select", "$format"])?;
+    let select = select(&asked.address.parameters)?;
+    let found = tenant.store.get(table, key, select.as_ref()).await?;
+    let found = found.filter(|_| permit.covers(key)).ok_or_else(Failure::resource_not_found)?;
+    let body = wire::entity_document(asked.level, asked.links(), table, &found, select.as_ref());
+    let answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    Ok(match found.etag() {
+        Some(etag) => answer.with("etag", etag.to_string()),
+        None => answer,
+    })
+}
+
+/// Query Entities.
+pub(crate) async fn entities(
+    tenant: &Tenant,
+    permit: &Permit,
+    asked: &Asked<'_>,
+    table: &TableName,
+) -> Result<Answer> {
+    permit.check(Action::Query, Some(table))?;
+    let parameters = &asked.address.parameters;
+    check_options(parameters, &["$filter", "$select", "$top", "$format"])?;
+    let query = Query { filter: filter(parameters)?, select: select(parameters)?, top: top(parameters)? };
+    let range = permit.range();
+    let query = range.map_or(query.clone(), |range| within(tenant, query, range));
+    let from = match (token(parameters, "NextPartitionKey")?, token(parameters, "NextRowKey")?) {
+        (Some(first), second) => {
+            Some(Continuation::new(tenant.store.profile(), table, &query, Position { first, second }))
+        }
+        (None, None) => None,
+        (None, Some(_)) => {
+            return Err(Failure::invalid_parameter("NextRowKey", "NextPartitionKey is missing"));
+        }
+    };
+    let Page { mut items, continuation } = tenant.store.query(table, &query, from.as_ref()).await?;
+    items.retain(|entity: &Entity| permit.covers(entity.key()));
+    let body = wire::entities_page(asked.level, asked.links(), table, &items, query.select.as_ref());
+    let mut answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    if let Some(next) = continuation {
+        let Position { first, second } = next.position(tenant.store.profile(), table, &query)?;
+        answer.set("x-ms-continuation-nextpartitionkey", &written(first));
+        if let Some(second) = second {
+            answer.set("x-ms-continuation-nextrowkey", &written(second));
+        }
+    }
+    Ok(answer)
+}
+
+/// The query within a signature's range, so that the store looks at nothing else. Where the filter leaves no room for
+/// more comparisons, the page is cut afterwards.
+fn within(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
+    let Some(bounds) = range.filter() else { return query };
+    let comparisons = bounds.comparisons() + query.filter.as_ref().map_or(0, Filter::comparisons);
+    match tenant.store.profile().filter_comparisons {
+        Some(allowed) if comparisons > allowed => query,
+        _ => query.with_filter(bounds),
+    }
+}
+
+/// Query Tables. The server's own table is not shown.
+pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) -> Result<Answer> {
+    permit.check(Action::QueryTables, None)?;
+    let parameters = &asked.address.parameters;
+    check_options(parameters, &["$filter", "$top", "$format", "$select"])?;
+    let (filter, top) = (filter(parameters)?, top(parameters)?.unwrap_or(limits::PAGE_SIZE));
+    if let Some(filter) = &filter {
+        filter.check_names()?;
+    }
+    let prefix = filter.as_ref().and_then(exact_name);
+    let (position, after) = match token(parameters, "NextTableName")? {
+        None => (None, None),
+        Some(next) => place(&next)?,
+    };
+    let from = position.clone().map(|position| Continuation::of_tables(prefix, position));
+    let Page { items, continuation } = tenant.store.list_tables(prefix, from.as_ref()).await?;
+    let identity = |table: &TableName| tenant.store.profile().table_identity(table);
+    let keyless = Entity::new("", "")?;
+    let shown = |table: &TableName| {
+        let named = |filter: &Filter| filter.matches(&as_entity(table, &keyless));
+        !crate::settings::is_hidden(table)
+            && after.as_ref().is_none_or(|after| identity(table) > *after)
+            && filter.as_ref().is_none_or(named)
+    };
+    let mut items: Vec<TableName> = items.into_iter().filter(shown).collect();
+    let next = if items.len() > top {
+        items.truncate(top);
+        // The same page again, from behind its last table.
+        items.last().map(|last| (position, Some(identity(last))))
+    } else {
+        match continuation {
+            Some(next) => Some((Some(next.tables_position(prefix)?.clone()), None)),
+            None => None,
+        }
+    };
+    let body = wire::tables_page(asked.level, asked.links(), &items);
+    let answer = Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body);
+    Ok(match next {
+        Some((position, after)) => answer
+            .with("x-ms-continuation-nexttablename", written(&placed(position.as_ref(), after.as_deref()))),
+        None => answer,
+    })
+}
+
+/// A table as the filters of a listing see it.
+fn as_entity(table: &TableName, keyless: &Entity) -> Entity {
+    keyless.clone().with("TableName", table.as_str())
+}
+
+/// The name, if a filter is for one table alone.
+fn exact_name(filter: &Filter) -> Option<&str> {
+    use table_core::model::EdmValue;
+    use table_core::query::{Comparison, FilterNode};
+    match filter.node() {
+        FilterNode::Compare { property, comparison: Comparison::Equal, value: EdmValue::String(name) }
+            if &**property == "TableName" =>
+        {
+            Some(name)
+        }
+        _ => None,
+    }
+}
+
+/// Refuses a table that is not there.
+pub(crate) async fn require_table(tenant: &Tenant, table: &TableName) -> Result<()> {
+    if is_there(tenant, table).await?.is_some() { Ok(()) } else { Err(Failure::table_not_found()) }
+}
+
+/// The table under the name of its creation.
+pub(crate) async fn is_there(tenant: &Tenant, table: &TableName) -> Result<Option<TableName>> {
+    let identity = tenant.store.profile().table_identity(table);
+    let mut from = None;
+    loop {
+        let page = tenant.store.list_tables(Some(table.as_str()), from.as_ref()).await?;
+        let mut names = page.items.into_iter();
+        if let Some(found) = names.find(|name| tenant.store.profile().table_identity(name) == identity) {
+            return Ok(Some(found));
+        }
+        from = Some(match page.continuation {
+            Some(next) => next,
+            None => return Ok(None),
+        });
+    }
+}
+
+/// Options of OData that this service does not have.
+fn check_options(parameters: &Parameters, known: &[&str]) -> Result<()> {
+    match parameters.names().find(|name| name.starts_with('$') && !known.contains(name)) {
+        Some(unknown) => Err(Failure::not_implemented(&format!("the query option {unknown}"))),
+        None => Ok(()),
+    }
+}
+
+fn filter(parameters: &Parameters) -> Result<Option<Filter>> {
+    Ok(parameters.get("$filter")?.map(str::parse).transpose()?)
+}
+
+/// Names of a projection, at most: every property that an entity can have.
+const SELECTED: usize = limits::CUSTOM_PROPERTIES + 3;
+
+fn select(parameters: &Parameters) -> Result<Option<Select>> {
+    let Some(names) = parameters.get("$select")? else { return Ok(None) };
+    let names: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    if names.len() > SELECTED {
+        return Err(Failure::invalid_input(
+            "The $select query option names more properties than an entity has.",
+        ));
+    }
+    Ok((!names.contains(&"*") && !names.is_empty()).then(|| Select::new(names)))
+}
+
+/// "The maximum value for $top is 1,000":
+/// <https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities#supported-query-options>
+fn top(parameters: &Parameters) -> Result<Option<usize>> {
+    let Some(top) = parameters.get("$top")? else { return Ok(None) };
+    let number = top.parse().ok().filter(|top| (1..=limits::PAGE_SIZE).contains(top));
+    number
+        .map(Some)
+        .ok_or_else(|| Failure::invalid_input("The $top query option is a number from 1 to 1000."))
+}
+
+/// A part of a continuation as it is sent: keys may hold characters that headers do not take.
+fn written(text: &str) -> String {
+    let encoded = URL_SAFE_NO_PAD.encode(text);
+    format!("1!{}!{encoded}", encoded.len())
+}
+
+fn token(parameters: &Parameters, name: &str) -> Result<Option<String>> {
+    let Some(text) = parameters.get(name)? else { return Ok(None) };
+    let read = || {
+        let (length, encoded) = text.strip_prefix("1!")?.split_once('!')?;
+        let whole = length.parse() == Ok(encoded.len());
+        let bytes = URL_SAFE_NO_PAD.decode(encoded).ok().filter(|_| whole)?;
+        String::from_utf8(bytes).ok()
+    };
+    read().map(Some).ok_or_else(|| Failure::invalid_parameter(name, "it was not returned by this service"))
+}
+
+/// Where a listing of tables goes on: the store's position of a page, and the last table that was shown of it.
+type Place = (Option<Position>, Option<String>);
+
+fn placed(position: Option<&Position>, after: Option<&str>) -> String {
+    let position = position.map(|position| (&position.first, &position.second));
+    serde_json::json!([position, after]).to_string()
+}
+
+fn place(text: &str) -> Result<Place> {
+    let foreign = |_| {
+        Failure::from(table_core::Error::new(ErrorKind::InvalidContinuation(
+            "it is of no listing".to_owned(),
+        )))
+    };
+    let (position, after): (Option<(String, Option<String>)>, Option<String>) =
+        serde_json::from_str(text).map_err(foreign)?;
+    Ok((position.map(|(first, second)| Position { first, second }), after))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn continuations_read_back(text in "\\PC{0,20}") {
+            let query = format!("NextPartitionKey={}", written(&text).replace('!', "%21"));
+            let parameters = Parameters::parse(&query).unwrap();
+            prop_assert_eq!(token(&parameters, "NextPartitionKey").unwrap(), Some(text.clone()));
+            let position = Position { first: text.clone(), second: None };
+            let placed = placed(Some(&position), Some(&text));
+            prop_assert_eq!(place(&placed).unwrap(), (Some(position), Some(text)));
+        }
+
+        #[test]
+        fn foreign_continuations_are_refused(text in "[ -%'-~]{1,20}") {
+            let parameters = Parameters::parse(&format!("NextRowKey={text}")).unwrap_or_default();
+            prop_assume!(!text.starts_with("1!"));
+            if parameters.get("NextRowKey").is_ok_and(|value| value.is_some()) {
+                prop_assert!(token(&parameters, "NextRowKey").is_err());
+            }
+            let _ = place(&text);
+        }
+    }
+
+    #[test]
+    fn options_have_bounds() {
+        let of = |text: &str| Parameters::parse(text).unwrap();
+        for wrong in ["$top=0", "$top=1001", "$top=-1", "$top=x"] {
+            assert_eq!(top(&of(wrong)).unwrap_err().code, "InvalidInput", "{wrong}");
+        }
+        assert_eq!(top(&of("$top=1000")).unwrap(), Some(1000));
+        assert_eq!(select(&of("$select=*")).unwrap(), None);
+        assert_eq!(select(&of("$select=A, B")).unwrap(), Some(Select::new(["A", "B"])));
+        assert!(select(&of(&format!("$select={}", "A,".repeat(300)))).is_err());
+        assert_eq!(filter(&of("$filter=A+eq")).unwrap_err().code, "InvalidInput");
+        assert_eq!(check_options(&of("$orderby=A"), &["$top"]).unwrap_err().code, "NotImplemented");
+    }
+}

@@ -1,0 +1,159 @@
+//! What is asked for: the verb, the headers that matter, the table.
+
+use http::{HeaderMap, Method};
+use table_core::model::{ETag, IfMatch, Key, TableName};
+
+use crate::address::{Address, Resource};
+use crate::errors::{Failure, Result};
+use crate::settings::is_hidden;
+use crate::wire::{Links, Metadata};
+
+/// What a request does, whatever verb carries it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    Post,
+    Put,
+    Merge,
+    Delete,
+    Options,
+    Other,
+}
+
+const TUNNELLED: &str = "x-http-method";
+
+impl Verb {
+    /// The verb of a request; `X-HTTP-Method` of a POST counts instead.
+    pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Result<Self> {
+        let bad =
+            |code, message: &'static str| Err(Failure::new(http::StatusCode::BAD_REQUEST, code, message));
+        let mut tunnelled = headers.get_all(TUNNELLED).iter();
+        match (tunnelled.next(), tunnelled.next()) {
+            (None, _) => Ok(Self::named(method.as_str())),
+            (Some(_), Some(_)) => bad("XMethodIncorrectCount", "More than one X-HTTP-Method is specified."),
+            (Some(_), None) if method != Method::POST => bad(
+                "XMethodNotUsingPost",
+                "The request uses X-HTTP-Method with an HTTP verb other than POST.",
+            ),
+            (Some(verb), None) => match Self::named(verb.to_str().unwrap_or_default()) {
+                verb @ (Self::Put | Self::Merge | Self::Delete) => Ok(verb),
+                _ => bad("XMethodIncorrectValue", "The specified X-HTTP-Method is invalid."),
+            },
+        }
+    }
+
+    fn named(name: &str) -> Self {
+        match name {
+            "GET" => Self::Get,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "MERGE" | "PATCH" => Self::Merge,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A request whose address and verb are read, alone or in a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) address: &'a Address,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) level: Metadata,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn links(&self) -> Links<'a> {
+        Links { account: &self.address.account, root: &self.address.root }
+    }
+
+    /// Whether the answer to an insert has the entity: `Prefer`.
+    pub(crate) fn wants_echo(&self) -> bool {
+        !header(self.headers, "prefer")
+            .is_some_and(|prefer| prefer.to_ascii_lowercase().contains("return-no-content"))
+    }
+}
+
+/// A header that is a text.
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The table of a name in an address. The server's own table is none.
+pub(crate) fn table(name: &str) -> Result<TableName> {
+    let table = TableName::new(name)?;
+    if is_hidden(&table) { Err(Failure::table_not_found()) } else { Ok(table) }
+}
+
+/// The table and key of an entity's address.
+pub(crate) fn entity(resource: &Resource) -> Result<(TableName, Key)> {
+    match resource {
+        Resource::Entity(name, partition, row) => Ok((table(name)?, Key::new(partition, row)?)),
+        _ => Err(Failure::invalid_uri()),
+    }
+}
+
+/// The condition of a write.
+///
+/// # Errors
+/// It is malformed, or a kind that writes do not have.
+pub(crate) fn condition(headers: &HeaderMap) -> Result<Option<IfMatch>> {
+    if headers.contains_key("if-none-match") {
+        return Err(Failure::invalid_input(
+            "If-None-Match HTTP header cannot be specified for this operation.",
+        ));
+    }
+    let Some(value) = headers.get("if-match") else { return Ok(None) };
+    let text = value.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Ok(Some(IfMatch::Any));
+    }
+    let quoted = text.strip_prefix("W/").unwrap_or(text);
+    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if headers.get_all("if-match").iter().count() > 1 || inner.is_none_or(|inner| inner.contains('"')) {
+        return Err(Failure::invalid_input(format!(
+            "The etag value '{text}' specified in one of the request headers is not valid. Please make sure only one etag \
+             value is specified and is valid."
+        )));
+    }
+    Ok(Some(IfMatch::Exactly(ETag::from(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn verbs_are_tunnelled_by_post_alone() {
+        let of =
+            |method: &str, pairs| Verb::of(&method.parse().unwrap(), &headers(pairs)).map_err(|f| f.code);
+        assert_eq!(of("MERGE", &[]), Ok(Verb::Merge));
+        assert_eq!(of("PATCH", &[]), Ok(Verb::Merge));
+        assert_eq!(of("POST", &[("x-http-method", "MERGE")]), Ok(Verb::Merge));
+        assert_eq!(of("PUT", &[("x-http-method", "MERGE")]), Err("XMethodNotUsingPost"));
+        assert_eq!(of("POST", &[("x-http-method", "GET")]), Err("XMethodIncorrectValue"));
+        let twice = headers(&[("x-http-method", "PUT")]);
+        let mut twice = twice;
+        twice.append("x-http-method", "PUT".parse().unwrap());
+        assert_eq!(Verb::of(&Method::POST, &twice).unwrap_err().code, "XMethodIncorrectCount");
+    }
+
+    #[test]
+    fn conditions_are_versions_or_a_star() {
+        let of = |value| condition(&headers(&[("if-match", value)])).map_err(|f| f.code);
+        assert_eq!(of("*"), Ok(Some(IfMatch::Any)));
+        assert_eq!(of("W/\"a\""), Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\"")))));
+        for wrong in ["", "a", "W/a", "W/\"a\", W/\"b\"", "\"a"] {
+            assert_eq!(of(wrong), Err("InvalidInput"), "{wrong}");
+        }
+        assert_eq!(condition(&headers(&[])).unwrap(), None);
+        assert!(condition(&headers(&[("if-none-match", "*")])).is_err());
+    }
+}

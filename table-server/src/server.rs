@@ -1,0 +1,156 @@
+//! A server that listens.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::connection::{self, Phase};
+use crate::limits::Limits;
+use crate::service::{Peer, Service};
+use crate::start::ServerBuilder;
+
+/// A server that listens and answers.
+///
+/// [`stop`](Self::stop) it to finish what was asked. A dropped server closes its connections at once: what clients have
+/// no answer to may or may not be done.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    setup: Arc<Setup>,
+    phase: watch::Sender<Phase>,
+    /// A permit for each connection.
+    connections: Arc<Semaphore>,
+    accepts: JoinHandle<()>,
+}
+
+/// What connections are served with.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) service: Arc<Service>,
+    pub(crate) limits: Limits,
+    #[cfg(feature = "tls")]
+    pub(crate) certificate: Option<crate::tls::Certificate>,
+}
+
+/// How long to wait after the system had no more files or memory for a connection.
+const EXHAUSTED: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// A server to be made.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    pub(crate) fn over(listener: TcpListener, address: SocketAddr, setup: Setup) -> Self {
+        let setup = Arc::new(setup);
+        let (phase, told) = watch::channel(Phase::Serve);
+        let places = setup.limits.connections.clamp(1, u32::MAX as usize);
+        let connections = Arc::new(Semaphore::new(places));
+        let accepts = tokio::spawn(accept(listener, Arc::clone(&setup), Arc::clone(&connections), told));
+        Self { address, setup, phase, connections, accepts }
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The address of an account: its tables are below it.
+    pub fn endpoint(&self, account: &str) -> String {
+        format!("{}://{}/{account}", self.scheme(), self.address)
+    }
+
+    /// What clients of every language open the account with; `None` for an account that is not served. It holds the
+    /// account's key.
+    pub fn connection_string(&self, account: &str) -> Option<String> {
+        let credential = self.setup.service.tenants.of(account)?.account.credential();
+        let (scheme, endpoint) = (self.scheme(), self.endpoint(account));
+        Some(format!("DefaultEndpointsProtocol={scheme};{credential};TableEndpoint={endpoint};"))
+    }
+
+    fn scheme(&self) -> &'static str {
+        #[cfg(feature = "tls")]
+        if self.setup.certificate.is_some() {
+            return "https";
+        }
+        "http"
+    }
+
+    /// Takes no more connections and requests, answers what was asked, and closes. After
+    /// [`Limits::stop_time`](crate::Limits::stop_time) it closes whatever is left. Whether all was answered.
+    pub async fn stop(mut self) -> bool {
+        self.phase.send_replace(Phase::Finish);
+        let _ = (&mut self.accepts).await;
+        let limits = &self.setup.limits;
+        let all = limits.connections.clamp(1, u32::MAX as usize) as u32;
+        let finished = timeout(limits.stop_time, self.connections.acquire_many(all)).await.is_ok();
+        self.phase.send_replace(Phase::Abort);
+        finished
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.phase.send_replace(Phase::Abort);
+        self.accepts.abort();
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    setup: Arc<Setup>,
+    connections: Arc<Semaphore>,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let stopped = phase.clone();
+    let take = async {
+        loop {
+            // Closed by nobody.
+            let Ok(place) = Arc::clone(&connections).acquire_owned().await else { return };
+            match listener.accept().await {
+                Ok((stream, address)) => {
+                    tokio::spawn(serve(stream, address, place, Arc::clone(&setup), stopped.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(target: "table_server", %error, "a connection could not be accepted");
+                    sleep(EXHAUSTED).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = take => {}
+        _ = phase.wait_for(|phase| *phase != Phase::Serve) => {}
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    place: OwnedSemaphorePermit,
+    setup: Arc<Setup>,
+    phase: watch::Receiver<Phase>,
+) {
+    // Answers are written whole: waiting to join them with others only delays them.
+    let _ = stream.set_nodelay(true);
+    let (service, limits) = (Arc::clone(&setup.service), setup.limits);
+    let peer = Peer { ip: address.ip(), secure: false };
+    #[cfg(feature = "tls")]
+    if let Some(certificate) = &setup.certificate {
+        let peer = Peer { secure: true, ..peer };
+        match timeout(limits.header_time, certificate.accept(stream)).await {
+            Ok(Ok(stream)) => connection::serve(stream, peer, service, limits, phase).await,
+            Ok(Err(error)) => tracing::debug!(target: "table_server", %error, "a TLS handshake failed"),
+            Err(_) => {}
+        }
+        drop(place);
+        return;
+    }
+    connection::serve(stream, peer, service, limits, phase).await;
+    drop(place);
+}

@@ -1,0 +1,286 @@
+//! One request from its head to its answer.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use bytes::Bytes;
+use chrono::Utc;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use uuid::Uuid;
+
+use crate::address::{Address, Resource};
+use crate::answer::Answer;
+use crate::authorize::{Action, Credentials, Permit};
+use crate::body::Bodies;
+use crate::errors::{ErrorFormat, Failure, Result};
+use crate::limits::Limits;
+use crate::request::{self, Asked, Verb, header};
+use crate::tenant::{Tenant, Tenants};
+use crate::wire::Metadata;
+use crate::{acl, batch, cors, entities, properties, queries, tables};
+
+/// The address that tells whether the server answers. No account can have this name.
+const HEALTH: &str = "/_health";
+/// The version that answers name where the request named none.
+const VERSION: &str = "2020-12-06";
+
+/// Everything that requests need.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) tenants: Tenants,
+    pub(crate) bodies: Bodies,
+}
+
+/// Whom a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) ip: IpAddr,
+    pub(crate) secure: bool,
+}
+
+impl Service {
+    pub(crate) fn new(tenants: Tenants, limits: &Limits) -> Self {
+        Self { tenants, bodies: Bodies::new(limits) }
+    }
+
+    /// Answers a request, and logs it.
+    pub(crate) async fn respond(&self, request: Request<Incoming>, peer: Peer) -> Response<Full<Bytes>> {
+        let started = Instant::now();
+        let id = Uuid::new_v4().to_string();
+        let (head, body) = request.into_parts();
+        let received = body.size_hint().lower();
+        let mut answer = match head.uri.path() {
+            HEALTH => Answer::new(StatusCode::OK).with_body("text/plain", "ok\n"),
+            _ => self.answer(&head, body, peer, &id).await,
+        };
+        finish(&mut answer, &head.headers, &id);
+        // The path names entities; the query may hold a signature and is never shown.
+        tracing::info!(
+            target: "table_server::access",
+            peer = %peer.ip,
+            method = %head.method,
+            path = head.uri.path(),
+            status = answer.status.as_u16(),
+            code = answer.headers.get("x-ms-error-code").and_then(|code| code.to_str().ok()),
+            received,
+            sent = answer.body.len(),
+            micros = started.elapsed().as_micros() as u64,
+            id,
+        );
+        answer.into_response()
+    }
+
+    async fn answer<B>(&self, head: &Parts, body: B, peer: Peer, id: &str) -> Answer
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let address = match self.address(head, peer) {
+            Ok(address) => address,
+            Err(failure) => return failure.into_answer(ErrorFormat::Json, id),
+        };
+        let format = format(&head.headers, &address);
+        let Some(tenant) = self.tenants.of(&address.account) else {
+            return Failure::resource_not_found().into_answer(format, id);
+        };
+        let call = Call { service: self, tenant, address: &address, head, peer, id };
+        let mut answer = call.run(body).await.unwrap_or_else(|failure| failure.into_answer(format, id));
+        if let Some(origin) = header(&head.headers, "origin").filter(|_| head.method != http::Method::OPTIONS)
+        {
+            // Without the rules no page may read the answer; the answer itself stands.
+            let rules = properties::cors_rules(tenant).await.unwrap_or_default();
+            answer.set("x-ms-request-id", id);
+            cors::expose(&rules, origin, head.method.as_str(), &mut answer);
+        }
+        answer
+    }
+
+    fn address(&self, head: &Parts, peer: Peer) -> Result<Address> {
+        let scheme = if peer.secure { "https" } else { "http" };
+        // An absolute address in the request line counts before the header.
+        let host = match head.uri.authority() {
+            Some(authority) => authority.as_str(),
+            None => header(&head.headers, "host").unwrap_or_default(),
+        };
+        Address::parse(scheme, host, head.uri.path(), head.uri.query(), |name| {
+            self.tenants.of(name).is_some()
+        })
+    }
+}
+
+/// A request to an account.
+struct Call<'a> {
+    service: &'a Service,
+    tenant: &'a Tenant,
+    address: &'a Address,
+    head: &'a Parts,
+    peer: Peer,
+    id: &'a str,
+}
+
+impl Call<'_> {
+    async fn run<B>(&self, body: B) -> Result<Answer>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let headers = &self.head.headers;
+        let verb = Verb::of(&self.head.method, headers)?;
+        if verb == Verb::Options {
+            return cors::preflight(&properties::cors_rules(self.tenant).await?, headers);
+        }
+        check_version(headers)?;
+        let credentials = Credentials {
+            method: &self.head.method,
+            address: self.address,
+            headers,
+            peer: self.peer.ip,
+            secure: self.peer.secure,
+            now: Utc::now(),
+        };
+        let permit = credentials.check(self.tenant).await?;
+        let resource = self.address.resource()?;
+        // Whoever may do nothing here makes the server read nothing.
+        let body = match verb {
+            Verb::Post | Verb::Put | Verb::Merge => self.service.bodies.read(body).await?,
+            _ => crate::body::Received::default(),
+        };
+        match self.address.parameters.get("comp")? {
+            Some(comp) => self.run_component(verb, &permit, &resource, comp, &body.bytes).await,
+            None => self.run_data(verb, &permit, &resource, &body.bytes).await,
+        }
+    }
+
+    /// What is beside tables: properties, statistics, policies.
+    async fn run_component(
+        &self,
+        verb: Verb,
+        permit: &Permit,
+        resource: &Resource,
+        comp: &str,
+        body: &[u8],
+    ) -> Result<Answer> {
+        let allow = |action: Action, table| {
+            self.check_endpoint(action.is_read())?;
+            permit.check(action, table)
+        };
+        match (resource, comp, verb) {
+            (Resource::Service, "properties", Verb::Get) => {
+                allow(Action::GetProperties, None)?;
+                properties::get(self.tenant).await
+            }
+            (Resource::Service, "properties", Verb::Put) => {
+                allow(Action::SetProperties, None)?;
+                properties::set(self.tenant, body).await
+            }
+            (Resource::Service, "stats", Verb::Get) => {
+                allow(Action::GetStatistics, None)?;
+                if !self.address.secondary {
+                    return Err(Failure::invalid_parameter(
+                        "comp",
+                        "statistics are at the secondary address",
+                    ));
+                }
+                Ok(properties::statistics())
+            }
+            (Resource::Entities(name), "acl", Verb::Get) => {
+                let table = request::table(name)?;
+                allow(Action::GetPolicies, Some(&table))?;
+                acl::get(self.tenant, &table).await
+            }
+            (Resource::Entities(name), "acl", Verb::Put) => {
+                let table = request::table(name)?;
+                allow(Action::SetPolicies, Some(&table))?;
+                acl::set(self.tenant, &table, body).await
+            }
+            (Resource::Service, "properties" | "stats", _) | (Resource::Entities(_), "acl", _) => {
+                Err(Failure::method_not_allowed())
+            }
+            _ => Err(Failure::invalid_parameter("comp", "it is none of this resource")),
+        }
+    }
+
+    /// Tables and entities.
+    async fn run_data(
+        &self,
+        verb: Verb,
+        permit: &Permit,
+        resource: &Resource,
+        body: &[u8],
+    ) -> Result<Answer> {
+        let headers = &self.head.headers;
+        let format = self.address.parameters.get("$format")?;
+        // The outer answer of a group is no JSON, whatever is asked for.
+        let level = match resource {
+            Resource::Batch => Metadata::default(),
+            _ => Metadata::asked(format, header(headers, "accept"))?,
+        };
+        let asked = Asked { verb, address: self.address, headers, level };
+        let tenant = self.tenant;
+        self.check_endpoint(verb == Verb::Get || *resource == Resource::Batch)?;
+        match (resource, verb) {
+            (Resource::Tables, Verb::Get) => queries::tables(tenant, permit, &asked).await,
+            (Resource::Tables, Verb::Post) => tables::create(tenant, permit, &asked, body).await,
+            (Resource::Table(name), Verb::Get) => tables::get(tenant, permit, &asked, name).await,
+            (Resource::Table(name), Verb::Delete) => tables::delete(tenant, permit, name).await,
+            (Resource::Entities(name), Verb::Get) => {
+                queries::entities(tenant, permit, &asked, &request::table(name)?).await
+            }
+            (Resource::Entity(..), Verb::Get) => {
+                let (table, key) = request::entity(resource)?;
+                queries::entity(tenant, permit, &asked, &table, &key).await
+            }
+            (Resource::Batch, Verb::Post) => batch::transact(tenant, permit, &asked, body, self.id).await,
+            (Resource::Entities(_), Verb::Post)
+            | (Resource::Entity(..), Verb::Put | Verb::Merge | Verb::Delete) => {
+                entities::write(tenant, permit, &asked, resource, body).await
+            }
+            (Resource::Service, _) => Err(Failure::invalid_uri()),
+            _ => Err(Failure::method_not_allowed()),
+        }
+    }
+
+    /// The secondary is read-only.
+    fn check_endpoint(&self, reads: bool) -> Result<()> {
+        if reads || !self.address.secondary {
+            return Ok(());
+        }
+        Err(Failure::unauthorized("InsufficientAccountPermissions", "the secondary is read-only"))
+    }
+}
+
+/// A version is a day. Every one is answered by the same rules: those of the current documentation.
+fn check_version(headers: &HeaderMap) -> Result<()> {
+    let Some(version) = headers.get("x-ms-version") else { return Ok(()) };
+    let day = version.to_str().ok().filter(|version| version.len() == 10);
+    match day.and_then(|day| day.parse::<chrono::NaiveDate>().ok()) {
+        Some(_) => Ok(()),
+        None => Err(Failure::invalid_header("x-ms-version", "it is no version")),
+    }
+}
+
+/// Refusals are XML where answers are, and where nothing else is accepted.
+fn format(headers: &HeaderMap, address: &Address) -> ErrorFormat {
+    let accept = header(headers, "accept").unwrap_or_default().to_ascii_lowercase();
+    let xml = address.parameters.has("comp") || accept.contains("xml") && !accept.contains("json");
+    if xml { ErrorFormat::Xml } else { ErrorFormat::Json }
+}
+
+/// Headers that every answer has.
+fn finish(answer: &mut Answer, asked: &HeaderMap, id: &str) {
+    answer.set("x-ms-request-id", id);
+    let version = header(asked, "x-ms-version").filter(|version| version.len() == 10);
+    answer.set("x-ms-version", version.unwrap_or(VERSION));
+    answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));
+    answer.set("cache-control", "no-cache");
+    answer.set("x-content-type-options", "nosniff");
+    // "Up to 1,024 visible ASCII characters": otherwise it is not given back.
+    let client = header(asked, "x-ms-client-request-id");
+    let visible = |id: &&str| id.len() <= 1024 && id.bytes().all(|b| b.is_ascii_graphic());
+    if let Some(client) = client.filter(visible) {
+        answer.set("x-ms-client-request-id", client);
+    }
+}

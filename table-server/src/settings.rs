@@ -1,0 +1,87 @@
+//! What the service keeps beside tables: stored access policies and the account's properties. They are rows of a table
+//! of the account's own store, which clients do not see, and so they last as long as the entities do.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use table_core::Result;
+use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
+use table_core::store::{Error, Operation, TableStore};
+
+/// The table of the settings. Nobody else can use the name.
+const TABLE: &str = "TableServerSettings";
+const VALUE: &str = "Value";
+
+/// Whether a table is the server's own.
+pub(crate) fn is_hidden(table: &TableName) -> bool {
+    table.as_str().eq_ignore_ascii_case(TABLE)
+}
+
+#[derive(Debug)]
+pub(crate) struct Settings {
+    store: Arc<dyn TableStore>,
+}
+
+/// A setting: its kind, and what it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setting<'a> {
+    Policies(&'a TableName),
+    Properties,
+}
+
+impl Setting<'_> {
+    fn key(self) -> Result<Key> {
+        match self {
+            Self::Policies(table) => Key::new("policies", table.to_lowercase()),
+            Self::Properties => Key::new("properties", ""),
+        }
+    }
+}
+
+impl Settings {
+    pub(crate) fn new(store: Arc<dyn TableStore>) -> Self {
+        Self { store }
+    }
+
+    /// A setting, or its default where nothing was set.
+    pub(crate) async fn get<T: DeserializeOwned + Default>(&self, setting: Setting<'_>) -> Result<T> {
+        let found = match self.store.get(&table()?, &setting.key()?, None).await {
+            Err(e) if e.is_table_not_found() => None,
+            other => other?,
+        };
+        let Some(entity) = found else { return Ok(T::default()) };
+        let Some(ValueRef::String(text)) = entity.get(VALUE) else { return Err(damaged(setting)) };
+        serde_json::from_str(text).map_err(|_| damaged(setting))
+    }
+
+    pub(crate) async fn set<T: Serialize>(&self, setting: Setting<'_>, value: &T) -> Result<()> {
+        let text = serde_json::to_string(value).map_err(|e| Error::corrupt(e.to_string()))?;
+        let entity = Entity::from(setting.key()?).with(VALUE, text);
+        let (table, operation) = (table()?, Operation::InsertOrReplace(entity));
+        match self.store.write(&table, operation.clone()).await {
+            Err(e) if e.is_table_not_found() => {}
+            other => return other.map(drop),
+        }
+        match self.store.create_table(&table).await {
+            Err(e) if !e.is_already_exists() => return Err(e),
+            _ => {}
+        }
+        self.store.write(&table, operation).await.map(drop)
+    }
+
+    pub(crate) async fn remove(&self, setting: Setting<'_>) -> Result<()> {
+        match self.store.write(&table()?, Operation::Delete(setting.key()?, IfMatch::Any)).await {
+            Err(e) if !e.is_not_found() => Err(e),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn table() -> Result<TableName> {
+    TableName::new(TABLE)
+}
+
+fn damaged(setting: Setting<'_>) -> Error {
+    Error::corrupt(format!("the server's setting {setting:?} cannot be read"))
+}

@@ -1,0 +1,133 @@
+//! A server for tests.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use table_core::memory::MemoryStore;
+use table_core::store::TableStore;
+use tokio::sync::oneshot;
+
+use crate::account::{Account, EMULATOR_ACCOUNT};
+use crate::server::Server;
+use crate::start::StartError;
+
+/// An empty server in memory, on a free port of this machine, with the emulator's public account. It ends when it is
+/// dropped.
+///
+/// ```
+/// use table_core::store::TableStore as _;
+/// use table_server::TestServer;
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = TestServer::start().await;
+/// let client = table_azure::AzureTableStore::from_connection_string(&server.connection_string(), None)?;
+/// client.create_table(&"Orders".parse()?).await?;
+/// assert_eq!(server.store().list_tables(None, None).await?.items, ["Orders".parse()?]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct TestServer {
+    store: Arc<dyn TableStore>,
+    endpoint: String,
+    connection_string: String,
+    _runs: Runs,
+}
+
+/// What the server lives in.
+#[derive(Debug)]
+enum Runs {
+    /// The caller's runtime.
+    Here(#[expect(dead_code, reason = "held until the test ends")] Server),
+    /// A thread of its own.
+    Aside { stop: Option<oneshot::Sender<()>>, thread: Option<JoinHandle<()>> },
+}
+
+impl TestServer {
+    /// Starts on the caller's runtime.
+    ///
+    /// # Panics
+    /// This machine has no free port.
+    pub async fn start() -> Self {
+        Self::serve(MemoryStore::new()).await
+    }
+
+    /// Starts in front of a store, for example one with faults, on the caller's runtime.
+    ///
+    /// # Panics
+    /// This machine has no free port.
+    pub async fn serve<S: TableStore>(store: S) -> Self {
+        let store: Arc<dyn TableStore> = Arc::new(store);
+        let server = listen(Arc::clone(&store)).await.expect("a free port on this machine");
+        Self::over(
+            store,
+            &server.endpoint(EMULATOR_ACCOUNT),
+            server.connection_string(EMULATOR_ACCOUNT),
+            Runs::Here(server),
+        )
+    }
+
+    /// Starts on a thread of its own, for tests without a runtime, or with a runtime for each test.
+    ///
+    /// # Panics
+    /// This machine has no free port or thread.
+    pub fn start_aside() -> Self {
+        let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+        let (served, (started, starts)) = (Arc::clone(&store), mpsc::channel());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(async {
+                let server = listen(served).await.expect("a free port on this machine");
+                let addresses =
+                    (server.endpoint(EMULATOR_ACCOUNT), server.connection_string(EMULATOR_ACCOUNT));
+                let _ = started.send(addresses);
+                let _ = stopped.await;
+            });
+        });
+        let (endpoint, connection_string) = starts.recv().expect("a server");
+        let runs = Runs::Aside { stop: Some(stop), thread: Some(thread) };
+        Self::over(store, &endpoint, connection_string, runs)
+    }
+
+    fn over(
+        store: Arc<dyn TableStore>,
+        endpoint: &str,
+        connection_string: Option<String>,
+        runs: Runs,
+    ) -> Self {
+        let connection_string = connection_string.expect("the emulator's account");
+        Self { store, endpoint: endpoint.to_owned(), connection_string, _runs: runs }
+    }
+
+    /// What clients of every language open it with.
+    pub fn connection_string(&self) -> String {
+        self.connection_string.clone()
+    }
+
+    /// The address of the account.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The store behind it, to look at what clients did.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        &self.store
+    }
+}
+
+async fn listen(store: Arc<dyn TableStore>) -> Result<Server, StartError> {
+    let builder = Server::builder().account(Account::emulator(), store);
+    builder.listen((Ipv4Addr::LOCALHOST, 0).into()).start().await
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        if let Self::Aside { stop, thread } = self {
+            drop(stop.take());
+            let _ = thread.take().map(JoinHandle::join);
+        }
+    }
+}

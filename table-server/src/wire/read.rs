@@ -1,0 +1,311 @@
+//! JSON from clients: flat objects, read without a tree of values.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use http::StatusCode;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use table_core::model::{EdmType, Properties};
+
+use super::value::{self, Scalar};
+use crate::errors::{Failure, Result};
+
+/// Members that are read of one object: several times those of the largest entity, each with an annotation.
+const MEMBERS: usize = 1024;
+const TYPE: &str = "@odata.type";
+
+/// What the body of an insert or update says.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    pub(crate) partition: Option<String>,
+    pub(crate) row: Option<String>,
+    pub(crate) properties: Properties,
+}
+
+/// Reads an entity. Nulls are absent properties; `Timestamp` and members of OData itself are ignored.
+pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
+    let members = members(json)?;
+    check_names(&members)?;
+    let mut fields = Fields { partition: None, row: None, properties: Properties::with_capacity(json.len()) };
+    for (name, value) in &members {
+        match &**name {
+            "PartitionKey" => fields.partition = key(name, value)?,
+            "RowKey" => fields.row = key(name, value)?,
+            "Timestamp" => {}
+            name if name.starts_with("odata.") || name.contains("@odata.") => {}
+            name => {
+                if let Some(value) = value::read(name, annotated(&members, name)?, value)? {
+                    fields.properties.push(name, value.as_ref(), false);
+                }
+            }
+        }
+    }
+    Ok(fields)
+}
+
+/// Reads the name in the body of a table's creation.
+pub(crate) fn read_table_name(json: &[u8]) -> Result<String> {
+    let members = members(json)?;
+    match members.into_iter().find(|(name, _)| name == "TableName") {
+        Some((_, Scalar::Text(name))) => Ok(name.into_owned()),
+        _ => Err(needs_value("TableName")),
+    }
+}
+
+type Members<'a> = Vec<(Cow<'a, str>, Scalar<'a>)>;
+
+fn members(json: &[u8]) -> Result<Members<'_>> {
+    let text = std::str::from_utf8(json).map_err(|_| malformed(&"it is not UTF-8"))?;
+    let Object(members) = serde_json::from_str(text).map_err(|e| malformed(&e))?;
+    if members.len() > MEMBERS {
+        return Err(Failure::new(
+            StatusCode::BAD_REQUEST,
+            "TooManyProperties",
+            "The entity contains more properties than allowed. Each entity can include up to 252 properties to store data.",
+        ));
+    }
+    Ok(members)
+}
+
+/// Refuses a name that comes twice: which of its values counts would depend on the reader.
+fn check_names(members: &Members<'_>) -> Result<()> {
+    let mut names: Vec<&str> = members.iter().map(|(name, _)| &**name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(twice) => Err(Failure::new(
+            StatusCode::BAD_REQUEST,
+            "DuplicatePropertiesSpecified",
+            format!("The property '{}' is specified more than one time.", twice[0]),
+        )),
+    }
+}
+
+fn key(name: &str, value: &Scalar<'_>) -> Result<Option<String>> {
+    match value {
+        Scalar::Text(text) => Ok(Some(text.clone().into_owned())),
+        Scalar::Null => Err(needs_value(name)),
+        _ => Err(value::invalid(name, "a key is a text")),
+    }
+}
+
+/// The annotated type of a property, before it or behind it.
+fn annotated(members: &Members<'_>, name: &str) -> Result<Option<EdmType>> {
+    let is_of = |other: &str| other.strip_suffix(TYPE) == Some(name);
+    match members.iter().find(|(other, _)| is_of(other)) {
+        None => Ok(None),
+        Some((_, Scalar::Text(text))) if text == "Edm.Null" => Ok(None),
+        Some((_, Scalar::Text(text))) => {
+            let known = EdmType::from_name(text);
+            known.map(Some).ok_or_else(|| value::invalid(name, &format!("the type '{text}' is not known")))
+        }
+        Some(_) => Err(value::invalid(name, "its type is not a text")),
+    }
+}
+
+pub(crate) fn needs_value(name: &str) -> Failure {
+    let message = format!("The values are not specified for all properties in the entity: {name}.");
+    Failure::new(StatusCode::BAD_REQUEST, "PropertiesNeedValue", message)
+}
+
+fn malformed(reason: &dyn fmt::Display) -> Failure {
+    Failure::invalid_input(format!("The request body is not the JSON of an object: {reason}."))
+}
+
+/// The members of an object in their order, up to one more than allowed.
+struct Object<'a>(Members<'a>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut members = Vec::new();
+                while members.len() <= MEMBERS {
+                    let Some(Text(name)) = map.next_key()? else { return Ok(Object(members)) };
+                    members.push((name, map.next_value()?));
+                }
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Object(members))
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A text that borrows from the document where it has no escapes.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Scalar::deserialize(deserializer)? {
+            Scalar::Text(text) => Ok(Self(text)),
+            _ => Err(serde::de::Error::custom("a name is a text")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Scalars)
+    }
+}
+
+struct Scalars;
+
+impl<'de> Visitor<'de> for Scalars {
+    type Value = Scalar<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Boolean(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Integer(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Scalar<'de>, E> {
+        Ok(i64::try_from(value).map_or(Scalar::Large, Scalar::Integer))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Decimal(value))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Scalar<'de>, E> {
+        Ok(Scalar::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar<'de>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Nested)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar<'de>, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Scalar::Nested)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use table_core::model::{EdmValue, Ticks, ValueRef};
+
+    use super::*;
+
+    fn read(json: &str) -> Properties {
+        read_fields(json.as_bytes()).unwrap().properties
+    }
+
+    fn code(json: &str) -> &'static str {
+        read_fields(json.as_bytes()).unwrap_err().code
+    }
+
+    #[test]
+    fn every_type_is_read() {
+        let properties = read(
+            r#"{"PartitionKey":"p","RowKey":"r","Timestamp":"ignored","odata.etag":"x","odata.type":"a.T",
+            "S":"te\nxt","B":true,"I":-5,"D":1.5,"W":1.0,"N":null,
+            "L@odata.type":"Edm.Int64","L":"9007199254740993",
+            "T":"2013-01-01T05:15:00.1234567Z","T@odata.type":"Edm.DateTime",
+            "G@odata.type":"Edm.Guid","G":"c9da6455-213d-42c9-9a79-3e9149a57833",
+            "X@odata.type":"Edm.Binary","X":"AQID","F@odata.type":"Edm.Double","F":"-Infinity",
+            "P@odata.type":"Edm.Double","P":3}"#,
+        );
+        let time: Ticks = "2013-01-01T05:15:00.1234567Z".parse().unwrap();
+        let guid = "c9da6455-213d-42c9-9a79-3e9149a57833".parse().unwrap();
+        for (name, expected) in [
+            ("S", EdmValue::from("te\nxt")),
+            ("B", true.into()),
+            ("I", (-5).into()),
+            ("D", 1.5.into()),
+            ("W", 1.0.into()),
+            ("L", 9_007_199_254_740_993_i64.into()),
+            ("T", time.into()),
+            ("G", EdmValue::Guid(guid)),
+            ("X", vec![1u8, 2, 3].into()),
+            ("F", f64::NEG_INFINITY.into()),
+            ("P", 3.0.into()),
+        ] {
+            assert_eq!(properties.get(name).map(ValueRef::to_owned), Some(expected), "{name}");
+        }
+        assert_eq!(properties.len(), 11);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (json, expected) in [
+            ("", "InvalidInput"),
+            ("[]", "InvalidInput"),
+            ("{\"A\":1", "InvalidInput"),
+            ("{\"A\":1}x", "InvalidInput"),
+            ("{\"A\":{\"B\":1}}", "InvalidInput"),
+            ("{\"A\":[1]}", "InvalidInput"),
+            ("{\"A\":1,\"A\":2}", "DuplicatePropertiesSpecified"),
+            ("{\"A\\u0042\":1,\"AB\":2}", "DuplicatePropertiesSpecified"),
+            ("{\"PartitionKey\":null}", "PropertiesNeedValue"),
+            ("{\"RowKey\":5}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Int64\",\"A\":\"x\"}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Guid\",\"A\":\"c9da6455213d42c99a793e9149a57833\"}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Stream\",\"A\":\"x\"}", "InvalidInput"),
+            ("{\"A@odata.type\":7,\"A\":\"x\"}", "InvalidInput"),
+            ("{\"A@odata.type\":\"Edm.Int32\",\"A\":2147483648}", "InvalidInput"),
+            ("{\"A\":9007199254740993}", "InvalidInput"),
+            ("{\"A\":9999999999999999999}", "InvalidInput"),
+        ] {
+            assert_eq!(code(json), expected, "{json}");
+        }
+    }
+
+    /// `JsonReader` of the service's OData library: an Int32 if it fits, else a Double. What a Double cannot hold
+    /// exactly is refused here.
+    #[test]
+    fn whole_numbers_beyond_an_int32_are_doubles_if_nothing_is_lost() {
+        assert_eq!(read("{\"A\":2147483647}").get("A"), Some(ValueRef::Int32(i32::MAX)));
+        assert_eq!(read("{\"A\":5000000000}").get("A"), Some(ValueRef::Double(5e9)));
+    }
+
+    #[test]
+    fn an_absurd_number_of_members_is_refused_early() {
+        let many: Vec<String> = (0..100_000).map(|n| format!("\"P{n}\":1")).collect();
+        assert_eq!(code(&format!("{{{}}}", many.join(","))), "TooManyProperties");
+        let deep = "[".repeat(200_000);
+        assert_eq!(code(&format!("{{\"A\":{deep}")), "InvalidInput");
+    }
+
+    #[test]
+    fn names_of_tables_are_read() {
+        assert_eq!(read_table_name(b"{\"TableName\":\"abc\",\"odata.type\":\"x\"}").unwrap(), "abc");
+        assert!(read_table_name(b"{\"TableName\":1}").is_err() && read_table_name(b"{}").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[{}\\[\\]\",:a@1.e\\\\u-]{0,40}") {
+            let _ = read_fields(&bytes);
+            let _ = read_fields(text.as_bytes());
+            let _ = read_table_name(&bytes);
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! JSON to clients.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use table_core::model::{EdmType, Entity, TableName, ValueRef};
+use table_core::query::{Filter, Select};
+
+use super::Metadata;
+use crate::address::entity_path;
+
+/// What addresses in answers are made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Links<'a> {
+    pub(crate) account: &'a str,
+    /// The account's address, with a slash at its end.
+    pub(crate) root: &'a str,
+}
+
+impl Links<'_> {
+    pub(crate) fn to(&self, path: &str) -> String {
+        format!("{}{path}", self.root)
+    }
+}
+
+/// One entity as a document.
+pub(crate) fn entity_document(
+    level: Metadata,
+    links: Links<'_>,
+    table: &TableName,
+    entity: &Entity,
+    select: Option<&Select>,
+) -> Vec<u8> {
+    let mut out = Writer::new(level, links);
+    out.open(b'{');
+    if level != Metadata::None {
+        out.member("odata.metadata", &format!("{}$metadata#{table}/@Element", links.root));
+    }
+    out.entity(table, entity, select);
+    out.close(b'}');
+    out.bytes
+}
+
+/// A page of entities.
+pub(crate) fn entities_page(
+    level: Metadata,
+    links: Links<'_>,
+    table: &TableName,
+    entities: &[Entity],
+    select: Option<&Select>,
+) -> Vec<u8> {
+    let mut out = Writer::new(level, links);
+    out.page(table.as_str(), entities, |out, entity| out.entity(table, entity, select));
+    out.bytes
+}
+
+/// One table as a document.
+pub(crate) fn table_document(level: Metadata, links: Links<'_>, table: &TableName) -> Vec<u8> {
+    let mut out = Writer::new(level, links);
+    out.open(b'{');
+    if level != Metadata::None {
+        out.member("odata.metadata", &format!("{}$metadata#Tables/@Element", links.root));
+    }
+    out.table(table);
+    out.close(b'}');
+    out.bytes
+}
+
+/// A page of tables.
+pub(crate) fn tables_page(level: Metadata, links: Links<'_>, tables: &[TableName]) -> Vec<u8> {
+    let mut out = Writer::new(level, links);
+    out.page("Tables", tables, Writer::table);
+    out.bytes
+}
+
+struct Writer<'a> {
+    bytes: Vec<u8>,
+    level: Metadata,
+    links: Links<'a>,
+    /// Whether the object or array that is written has nothing in it yet.
+    empty: bool,
+}
+
+impl<'a> Writer<'a> {
+    const fn new(level: Metadata, links: Links<'a>) -> Self {
+        Self { bytes: Vec::new(), level, links, empty: true }
+    }
+
+    fn open(&mut self, bracket: u8) {
+        self.bytes.push(bracket);
+        self.empty = true;
+    }
+
+    fn close(&mut self, bracket: u8) {
+        self.bytes.push(bracket);
+        self.empty = false;
+    }
+
+    fn separate(&mut self) {
+        if !self.empty {
+            self.bytes.push(b',');
+        }
+        self.empty = false;
+    }
+
+    /// A name, with what comes before its value.
+    fn name(&mut self, name: &str) {
+        self.separate();
+        json(&mut self.bytes, name);
+        self.bytes.push(b':');
+    }
+
+    fn member<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) {
+        self.name(name);
+        json(&mut self.bytes, value);
+    }
+
+    fn page<T>(&mut self, set: &str, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
+        self.open(b'{');
+        if self.level != Metadata::None {
+            self.member("odata.metadata", &format!("{}$metadata#{set}", self.links.root));
+        }
+        self.name("value");
+        self.open(b'[');
+        for each in items {
+            self.separate();
+            self.open(b'{');
+            item(self, each);
+            self.close(b'}');
+        }
+        self.close(b']');
+        self.close(b'}');
+    }
+
+    fn table(&mut self, table: &TableName) {
+        if self.level == Metadata::Full {
+            let path = format!("Tables('{table}')");
+            self.member("odata.type", &format!("{}.Tables", self.links.account));
+            self.member("odata.id", &self.links.to(&path));
+            self.member("odata.editLink", &path);
+        }
+        self.member("TableName", table.as_str());
+    }
+
+    fn entity(&mut self, table: &TableName, entity: &Entity, select: Option<&Select>) {
+        if self.level == Metadata::Full {
+            let path = entity_path(table, entity.key());
+            self.member("odata.type", &format!("{}.{table}", self.links.account));
+            self.member("odata.id", &self.links.to(&path));
+            self.etag(entity);
+            self.member("odata.editLink", &path);
+        } else if self.level == Metadata::Minimal {
+            self.etag(entity);
+        }
+        let wanted = |name: &str| select.is_none_or(|select| select.contains(name));
+        if wanted(Filter::PARTITION_KEY) {
+            self.member(Filter::PARTITION_KEY, entity.key().partition());
+        }
+        if wanted(Filter::ROW_KEY) {
+            self.member(Filter::ROW_KEY, entity.key().row());
+        }
+        if let Some(time) = entity.timestamp().filter(|_| wanted(Filter::TIMESTAMP)) {
+            if self.level == Metadata::Full {
+                self.member("Timestamp@odata.type", EdmType::DateTime.name());
+            }
+            self.member(Filter::TIMESTAMP, &time.to_string());
+        }
+        for property in entity.properties().iter().filter(|property| wanted(property.name())) {
+            self.property(property.name(), property.value());
+        }
+        self.missing(entity, select);
+    }
+
+    fn etag(&mut self, entity: &Entity) {
+        if let Some(etag) = entity.etag() {
+            self.member("odata.etag", &etag.to_string());
+        }
+    }
+
+    /// What was asked for and is not there is null.
+    /// <https://learn.microsoft.com/rest/api/storageservices/writing-linq-queries-against-the-table-service#server-side-projection>
+    fn missing(&mut self, entity: &Entity, select: Option<&Select>) {
+        const SYSTEM: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
+        for name in select.into_iter().flat_map(Select::names) {
+            if !SYSTEM.contains(&name) && entity.get(name).is_none() {
+                self.member(name, &());
+            }
+        }
+    }
+
+    fn property(&mut self, name: &str, value: ValueRef<'_>) {
+        let annotated = match value {
+            ValueRef::Boolean(_) | ValueRef::Int32(_) | ValueRef::String(_) => false,
+            ValueRef::Double(number) => !number.is_finite(),
+            _ => true,
+        };
+        if annotated && self.level != Metadata::None {
+            self.member(&format!("{name}@odata.type"), value.edm_type().name());
+        }
+        match value {
+            ValueRef::String(v) => self.member(name, v),
+            ValueRef::Boolean(v) => self.member(name, &v),
+            ValueRef::Int32(v) => self.member(name, &v),
+            ValueRef::Int64(v) => self.member(name, &v.to_string()),
+            ValueRef::Double(v) if v.is_finite() => self.member(name, &v),
+            ValueRef::Double(v) if v.is_nan() => self.member(name, "NaN"),
+            ValueRef::Double(v) => self.member(name, if v > 0.0 { "Infinity" } else { "-Infinity" }),
+            ValueRef::DateTime(v) => self.member(name, &v.to_string()),
+            ValueRef::Guid(v) => self.member(name, &v.to_string()),
+            ValueRef::Binary(v) => self.member(name, &STANDARD.encode(v)),
+        }
+    }
+}
+
+/// Cannot fail: a `Vec` takes everything, and these values have a JSON form.
+fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
+    let written = serde_json::to_writer(out, value);
+    debug_assert!(written.is_ok());
+}
+
+#[cfg(test)]
+mod tests {
+    use table_core::model::{ETag, Key};
+
+    use super::*;
+    use crate::wire::read_fields;
+
+    const LINKS: Links<'_> = Links { account: "acc", root: "http://h/acc/" };
+
+    fn entity() -> Entity {
+        Entity::new("p", "it's")
+            .unwrap()
+            .with("S", "a\"b")
+            .with("N", 5)
+            .with("D", 1.0)
+            .with("L", 5_i64)
+            .with("X", f64::NAN)
+            .with_system(Some(ETag::from("W/\"1\"")), "2013-01-01T05:15:00Z".parse().ok())
+    }
+
+    fn written(level: Metadata, select: Option<&Select>) -> String {
+        let table = TableName::new("Orders").unwrap();
+        String::from_utf8(entity_document(level, LINKS, &table, &entity(), select)).unwrap()
+    }
+
+    /// As the documentation's examples of each level.
+    #[test]
+    fn every_level_has_its_annotations() {
+        let keys = r#""PartitionKey":"p","RowKey":"it's","Timestamp":"2013-01-01T05:15:00.0000000Z""#;
+        let none = format!(r#"{{{keys},"S":"a\"b","N":5,"D":1.0,"L":"5","X":"NaN"}}"#);
+        assert_eq!(written(Metadata::None, None), none);
+        let typed = r#""S":"a\"b","N":5,"D":1.0,"L@odata.type":"Edm.Int64","L":"5","X@odata.type":"Edm.Double","X":"NaN""#;
+        let head = r#""odata.metadata":"http://h/acc/$metadata#Orders/@Element""#;
+        let minimal = format!(r#"{{{head},"odata.etag":"W/\"1\"",{keys},{typed}}}"#);
+        assert_eq!(written(Metadata::Minimal, None), minimal);
+        let path = "Orders(PartitionKey='p',RowKey='it%27%27s')";
+        let full = format!(
+            r#"{{{head},"odata.type":"acc.Orders","odata.id":"http://h/acc/{path}","odata.etag":"W/\"1\"","odata.editLink":"{path}","PartitionKey":"p","RowKey":"it's","Timestamp@odata.type":"Edm.DateTime","Timestamp":"2013-01-01T05:15:00.0000000Z",{typed}}}"#
+        );
+        assert_eq!(written(Metadata::Full, None), full);
+    }
+
+    #[test]
+    fn a_projection_has_nothing_else_and_null_for_what_is_missing() {
+        let select = Select::new(["N", "RowKey", "Gone"]);
+        assert_eq!(written(Metadata::None, Some(&select)), r#"{"RowKey":"it's","N":5,"Gone":null}"#);
+    }
+
+    #[test]
+    fn pages_are_listings() {
+        let table = TableName::new("Orders").unwrap();
+        let page = entities_page(Metadata::None, LINKS, &table, &[], None);
+        assert_eq!(page, br#"{"value":[]}"#);
+        let tables = [table.clone(), TableName::new("abc").unwrap()];
+        let page = String::from_utf8(tables_page(Metadata::Minimal, LINKS, &tables)).unwrap();
+        let expected = r#"{"odata.metadata":"http://h/acc/$metadata#Tables","value":[{"TableName":"Orders"},{"TableName":"abc"}]}"#;
+        assert_eq!(page, expected);
+        let two = [entity(), Entity::from(Key::new("a", "b").unwrap())];
+        let page = entities_page(Metadata::Full, LINKS, &table, &two, None);
+        let read: serde_json::Value = serde_json::from_slice(&page).unwrap();
+        assert_eq!(read["value"].as_array().map(Vec::len), Some(2));
+        let one = String::from_utf8(table_document(Metadata::Full, LINKS, &table)).unwrap();
+        assert!(one.contains(r#""odata.id":"http://h/acc/Tables('Orders')""#), "{one}");
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let written = written(Metadata::Minimal, None);
+        let read = read_fields(written.as_bytes()).unwrap();
+        assert_eq!((read.partition.as_deref(), read.row.as_deref()), (Some("p"), Some("it's")));
+        let names: Vec<_> = read.properties.iter().map(|p| p.name()).collect();
+        assert_eq!(names, ["S", "N", "D", "L", "X"]);
+        assert_eq!(read.properties.get("D"), Some(ValueRef::Double(1.0)));
+    }
+}

@@ -1,0 +1,40 @@
+//! The XML of policies, properties and statistics.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::errors::Failure;
+
+/// Bytes of a document: several times what the largest legal one has.
+const BYTES: usize = 64 * 1024;
+
+/// Reads a document with this outermost element.
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], root: &str) -> Result<T, Failure> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Failure::invalid_xml())?;
+    let text = text.trim_start_matches('\u{FEFF}');
+    if text.len() > BYTES || outermost(text) != Some(root) {
+        return Err(Failure::invalid_xml());
+    }
+    quick_xml::de::from_str(text).map_err(|_| Failure::invalid_xml())
+}
+
+/// Writes a document.
+pub(crate) fn write<T: Serialize>(value: &T) -> Result<String, Failure> {
+    let xml = quick_xml::se::to_string(value).map_err(|e| Failure::internal(&e))?;
+    Ok(format!("<?xml version=\"1.0\" encoding=\"utf-8\"?>{xml}"))
+}
+
+/// The name of the first element. Every field may be missing, so that any other document would read as nothing.
+fn outermost(xml: &str) -> Option<&str> {
+    let mut tags = xml.split('<').skip(1);
+    let first = tags.find(|tag| !tag.starts_with(['?', '!']))?;
+    first.split(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/')).next()
+}
+
+/// A text inside an element.
+pub(crate) fn escaped(text: &str) -> String {
+    // What no document may hold: <https://www.w3.org/TR/xml/#charsets>.
+    let legal = |c: &char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..);
+    let text: String = text.chars().filter(legal).collect();
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

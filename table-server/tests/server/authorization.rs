@@ -1,0 +1,265 @@
+//! Who is let in, and to what.
+
+use chrono::{TimeDelta, Utc};
+use serde_json::json;
+
+use crate::client::{Ask, Client, encoded, http_date, sign, signed};
+
+const ACCOUNT: &str = "devstoreaccount1";
+const VERSION: &str = "2019-02-02";
+
+fn time(minutes: i64) -> String {
+    (Utc::now() + TimeDelta::minutes(minutes)).format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Fields of a table's signature, by their order in the text that is signed.
+#[derive(Clone)]
+struct TableSas {
+    permissions: &'static str,
+    start: String,
+    expiry: String,
+    table: &'static str,
+    ip: &'static str,
+    protocol: &'static str,
+    range: [&'static str; 4],
+}
+
+impl TableSas {
+    fn new(permissions: &'static str) -> Self {
+        let expiry = time(10);
+        Self {
+            permissions,
+            start: String::new(),
+            expiry,
+            table: "abc",
+            ip: "",
+            protocol: "https,http",
+            range: [""; 4],
+        }
+    }
+
+    fn query(&self) -> String {
+        let Self { permissions, start, expiry, table, ip, protocol, range } = self;
+        let text = format!(
+            "{permissions}\n{start}\n{expiry}\n/table/{ACCOUNT}/{table}\n\n{ip}\n{protocol}\n{VERSION}\n{}",
+            range.join("\n")
+        );
+        let [spk, srk, epk, erk] = range;
+        let fields = [
+            ("sv", VERSION),
+            ("tn", table),
+            ("sp", permissions),
+            ("st", start),
+            ("se", expiry),
+            ("sip", ip),
+            ("spr", protocol),
+            ("spk", spk),
+            ("srk", srk),
+            ("epk", epk),
+            ("erk", erk),
+            ("sig", &sign(&text)),
+        ];
+        let given = fields.iter().filter(|(_, value)| !value.is_empty());
+        given.map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
+    }
+}
+
+fn account_sas(permissions: &str, services: &str, resources: &str) -> String {
+    let expiry = time(10);
+    let text = format!("{ACCOUNT}\n{permissions}\n{services}\n{resources}\n\n{expiry}\n\n\n{VERSION}\n");
+    let (expiry, signature) = (encoded(&expiry), encoded(&sign(&text)));
+    format!("sv={VERSION}&ss={services}&srt={resources}&sp={permissions}&se={expiry}&sig={signature}")
+}
+
+fn insert(row: &str, query: &str) -> Ask {
+    Ask::new("POST", format!("abc?{query}")).json(json!({ "PartitionKey": "p", "RowKey": row }).to_string())
+}
+
+fn get(row: &str, query: &str) -> Ask {
+    Ask::new("GET", format!("abc(PartitionKey='p',RowKey='{row}')?{query}"))
+}
+
+async fn filled() -> Client {
+    let client = Client::with_table().await;
+    client.server.store().create_table(&"other".parse().unwrap()).await.unwrap();
+    for row in ["a", "b", "c"] {
+        client.insert(&json!({ "PartitionKey": "p", "RowKey": row }).to_string()).await;
+    }
+    client
+}
+
+#[tokio::test]
+async fn nobody_comes_in_without_a_credential() {
+    let client = filled().await;
+    for ask in [
+        get("a", ""),
+        insert("x", ""),
+        Ask::new("GET", "Tables"),
+        Ask::new("GET", "?restype=service&comp=properties"),
+    ] {
+        assert_eq!(client.plain(ask).await.refusal(), (401, "NoAuthenticationInformation"));
+    }
+    let told = client
+        .plain(get("a", "").with("Authorization", "Bearer x").with("x-ms-date", http_date(Utc::now())))
+        .await;
+    assert_eq!(told.refusal(), (501, "NotImplemented"));
+}
+
+#[tokio::test]
+async fn an_old_request_or_a_changed_one_is_refused() {
+    let client = filled().await;
+    let whole = signed(ACCOUNT, get("a", ""));
+    assert_eq!(client.plain(whole.clone()).await.status, 200);
+    // Again within the time that signatures have: the service takes it, and so do we.
+    assert_eq!(client.plain(whole.clone()).await.status, 200);
+    let other = Ask { path: get("b", "").path, ..whole.clone() };
+    assert_eq!(client.plain(other).await.refusal(), (403, "AuthenticationFailed"));
+    let written = Ask { method: "DELETE", ..whole };
+    assert_eq!(client.plain(written).await.refusal(), (403, "AuthenticationFailed"));
+    let date = http_date(Utc::now() - TimeDelta::minutes(16));
+    let text = format!("GET\n\n\n{date}\n/{ACCOUNT}/{ACCOUNT}/abc()");
+    let old = Ask::new("GET", "abc()")
+        .with("x-ms-date", date)
+        .with("Authorization", format!("SharedKey {ACCOUNT}:{}", sign(&text)));
+    let told = client.plain(old).await;
+    assert_eq!(told.refusal(), (403, "AuthenticationFailed"));
+    assert!(told.body.contains("15 minutes"), "{}", told.body);
+}
+
+#[tokio::test]
+async fn the_lite_form_is_taken() {
+    let client = filled().await;
+    let date = http_date(Utc::now());
+    let text = format!("{date}\n/{ACCOUNT}/{ACCOUNT}/abc()");
+    let lite = Ask::new("GET", "abc()")
+        .with("Date", date)
+        .with("Authorization", format!("SharedKeyLite {ACCOUNT}:{}", sign(&text)));
+    assert_eq!(client.plain(lite).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_tables_signature_allows_what_it_says() {
+    let client = filled().await;
+    let reader = TableSas::new("r").query();
+    assert_eq!(client.plain(get("a", &reader)).await.status, 200);
+    for ask in [
+        insert("x", &reader),
+        Ask::new("PUT", format!("abc(PartitionKey='p',RowKey='a')?{reader}")).json("{}"),
+        Ask::new("DELETE", format!("abc(PartitionKey='p',RowKey='a')?{reader}")).with("If-Match", "*"),
+    ] {
+        assert_eq!(client.plain(ask).await.refusal(), (403, "AuthorizationPermissionMismatch"));
+    }
+    for path in ["other()", "Tables", "$metadata"] {
+        let told = client.plain(Ask::new("GET", format!("{path}?{reader}"))).await;
+        assert!(told.status >= 400, "{path} {told:?}");
+    }
+    assert_eq!(
+        client.plain(Ask::new("GET", format!("other()?{reader}"))).await.refusal(),
+        (403, "AuthorizationFailure")
+    );
+    assert_eq!(client.plain(insert("x", &TableSas::new("a").query())).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_signature_is_for_its_time_its_addresses_and_its_protocol() {
+    let client = filled().await;
+    let sas = || TableSas::new("r");
+    for (sas, expected) in [
+        (TableSas { expiry: time(-1), ..sas() }, (403, "AuthenticationFailed")),
+        (TableSas { expiry: String::new(), ..sas() }, (403, "AuthenticationFailed")),
+        (TableSas { expiry: "soon".to_owned(), ..sas() }, (403, "AuthenticationFailed")),
+        (TableSas { start: time(5), ..sas() }, (403, "AuthenticationFailed")),
+        (TableSas { start: time(-5), ..sas() }, (200, "")),
+        (TableSas { ip: "10.1.2.3", ..sas() }, (403, "AuthorizationSourceIPMismatch")),
+        (TableSas { ip: "127.0.0.1-127.0.0.9", ..sas() }, (200, "")),
+        (TableSas { protocol: "https", ..sas() }, (403, "AuthorizationProtocolMismatch")),
+        (TableSas { permissions: "", ..sas() }, (403, "AuthenticationFailed")),
+    ] {
+        assert_eq!(client.plain(get("a", &sas.query())).await.refusal(), expected);
+    }
+    for (from, to) in
+        [("sp=r", "sp=raud"), ("tn=abc", "tn=other"), ("sv=2019", "sv=2018"), ("&sig=", "&si=x&sig=")]
+    {
+        let forged = sas().query().replace(from, to);
+        assert_eq!(client.plain(get("a", &forged)).await.refusal(), (403, "AuthenticationFailed"), "{to}");
+    }
+}
+
+#[tokio::test]
+async fn ranges_of_keys_are_enforced() {
+    let client = filled().await;
+    let sas = TableSas { range: ["p", "b", "p", "c"], ..TableSas::new("raud") }.query();
+    let list = |query: &str| {
+        Ask::new("GET", format!("abc()?{query}{sas}")).with("Accept", "application/json;odata=nometadata")
+    };
+    let rows = |told: crate::client::Told| {
+        let value = told.json()["value"].clone();
+        value.as_array().unwrap().iter().map(|e| e["RowKey"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(client.plain(list("")).await), ["b", "c"]);
+    assert_eq!(rows(client.plain(list("$filter=RowKey%20lt%20'c'&")).await), ["b"]);
+    // As many comparisons as a filter may have: no room for those of the range.
+    let many = vec!["RowKey%20ge%20'a'"; 15].join("%20and%20");
+    assert_eq!(rows(client.plain(list(&format!("$filter={many}&"))).await), ["b", "c"]);
+    // A continuation made up to start before the range.
+    assert_eq!(rows(client.plain(list("NextPartitionKey=1!2!cA&NextRowKey=1!2!YQ&")).await), ["b", "c"]);
+    assert_eq!(client.plain(get("a", &sas)).await.refusal(), (404, "ResourceNotFound"));
+    assert_eq!(client.plain(get("b", &sas)).await.status, 200);
+    assert_eq!(client.plain(insert("aa", &sas)).await.refusal(), (403, "AuthorizationFailure"));
+    assert_eq!(client.plain(insert("bb", &sas)).await.status, 201);
+    let delete = |row: &str| {
+        Ask::new("DELETE", format!("abc(PartitionKey='p',RowKey='{row}')?{sas}")).with("If-Match", "*")
+    };
+    assert_eq!(client.plain(delete("a")).await.refusal(), (403, "AuthorizationFailure"));
+    assert_eq!(client.plain(delete("b")).await.status, 204);
+}
+
+#[tokio::test]
+async fn an_accounts_signature_allows_what_it_says() {
+    let client = filled().await;
+    let list = |query: &str| Ask::new("GET", format!("Tables?{query}"));
+    assert_eq!(client.plain(list(&account_sas("l", "t", "c"))).await.status, 200);
+    for (permissions, services, resources, code) in [
+        ("r", "t", "c", "AuthorizationPermissionMismatch"),
+        ("l", "t", "so", "AuthorizationResourceTypeMismatch"),
+        ("l", "bq", "c", "AuthorizationServiceMismatch"),
+    ] {
+        let told = client.plain(list(&account_sas(permissions, services, resources))).await;
+        assert_eq!(told.refusal(), (403, code));
+    }
+    let all = account_sas("rwdlacup", "bfqt", "sco");
+    assert_eq!(client.plain(insert("x", &all)).await.status, 201);
+    let policies = Ask::new("GET", format!("abc?comp=acl&{all}"));
+    assert_eq!(client.plain(policies).await.refusal(), (403, "AuthorizationFailure"));
+    let properties = Ask::new("GET", format!("?restype=service&comp=properties&{all}"));
+    assert_eq!(client.plain(properties).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_secondary_is_read_only() {
+    let client = filled().await;
+    assert_eq!(client.secondary(get("a", "")).await.status, 200);
+    assert_eq!(client.secondary(insert("x", "")).await.refusal(), (403, "InsufficientAccountPermissions"));
+    let stats = Ask::new("GET", "?restype=service&comp=stats");
+    assert!(client.secondary(stats.clone()).await.body.contains("<Status>live</Status>"));
+    assert_eq!(client.owner(stats).await.status, 400);
+}
+
+#[tokio::test]
+async fn the_servers_own_table_is_nobodys() {
+    let client = filled().await;
+    let policy = "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
+    let set = Ask { body: policy.to_owned(), ..Ask::new("PUT", "abc?comp=acl") };
+    assert_eq!(client.owner(set).await.status, 204);
+    let told =
+        client.owner(Ask::new("GET", "Tables").with("Accept", "application/json;odata=nometadata")).await;
+    assert_eq!(told.json(), json!({ "value": [{ "TableName": "abc" }, { "TableName": "other" }] }));
+    for ask in [
+        Ask::new("GET", "TableServerSettings()"),
+        Ask::new("GET", "Tables('tableserversettings')"),
+        Ask::new("DELETE", "Tables('TableServerSettings')"),
+        Ask::new("GET", "TABLESERVERSETTINGS?comp=acl"),
+    ] {
+        assert_eq!(client.owner(ask).await.refusal(), (404, "TableNotFound"));
+    }
+}

@@ -1,0 +1,130 @@
+//! Entity group transactions.
+
+use serde_json::json;
+
+use crate::client::{Ask, Client, Told};
+
+fn group(parts: &[String]) -> Ask {
+    let mut body = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n".to_owned();
+    for part in parts {
+        body.push_str("--c\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n");
+        body.push_str(part);
+        body.push_str("\r\n");
+    }
+    body.push_str("--c--\r\n--b--\r\n");
+    batch(body)
+}
+
+fn batch(body: String) -> Ask {
+    Ask { body, ..Ask::new("POST", "$batch").with("Content-Type", "multipart/mixed; boundary=b") }
+}
+
+fn part(method: &str, path: &str, headers: &str, body: &str) -> String {
+    let json = "Accept: application/json;odata=nometadata\r\nContent-Type: application/json";
+    format!("{method} http://h/devstoreaccount1/{path} HTTP/1.1\r\n{json}\r\n{headers}\r\n{body}")
+}
+
+fn insert(row: &str) -> String {
+    let body = json!({ "PartitionKey": "p", "RowKey": row, "A": 1 }).to_string();
+    part("POST", "abc", "Prefer: return-no-content\r\n", &body)
+}
+
+/// The inner answers: status and what follows the status line.
+fn inner(told: &Told) -> Vec<(u16, String)> {
+    assert_eq!(told.status, 202, "{told:?}");
+    let parts = told.body.split("HTTP/1.1 ").skip(1);
+    parts.map(|part| (part[..3].parse().unwrap(), part[3..].to_owned())).collect()
+}
+
+async fn rows(client: &Client) -> usize {
+    let store = client.server.store();
+    let page = store.query(&"abc".parse().unwrap(), &table_core::query::Query::new(), None).await;
+    page.unwrap().items.len()
+}
+
+/// One inner refusal with this status, code and index; nothing was written.
+async fn refuses(client: &Client, ask: Ask, status: u16, code: &str, index: usize) {
+    let before = rows(client).await;
+    let told = client.owner(ask).await;
+    let answers = inner(&told);
+    assert_eq!(answers.len(), 1, "{told:?}");
+    let (found, text) = &answers[0];
+    assert!(*found == status && text.contains(&format!("\"code\":\"{code}\"")), "{code}: {found} {text}");
+    assert!(text.contains(&format!("\"value\":\"{index}:")), "{text}");
+    assert_eq!(rows(client).await, before);
+}
+
+#[tokio::test]
+async fn a_group_answers_each_operation() {
+    let client = Client::with_table().await;
+    client.insert(r#"{"PartitionKey":"p","RowKey":"old","A":1}"#).await;
+    let path = |row: &str| format!("abc(PartitionKey='p',RowKey='{row}')");
+    let echo = json!({ "PartitionKey": "p", "RowKey": "echo", "A": "--c" }).to_string();
+    let told = client
+        .owner(group(&[
+            insert("new"),
+            part("POST", "abc", "Content-ID: 5\r\n", &echo),
+            part("MERGE", &path("old"), "If-Match: *\r\n", r#"{"B":2}"#),
+            part("PUT", &path("upserted"), "", r#"{"B":2}"#),
+        ]))
+        .await;
+    let answers = inner(&told);
+    assert_eq!(answers.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [204, 201, 204, 204]);
+    assert!(answers.iter().all(|(_, text)| text.contains("ETag: W/\"")), "{told:?}");
+    assert!(
+        answers[1].1.contains("Content-ID: 5") && answers[1].1.contains("\"A\":\"--c\""),
+        "{}",
+        answers[1].1
+    );
+    let told = client.owner(group(&[part("DELETE", &path("old"), "If-Match: *\r\n", "")])).await;
+    assert_eq!(inner(&told)[0].0, 204);
+    assert_eq!(rows(&client).await, 3);
+}
+
+#[tokio::test]
+async fn a_group_fails_as_a_whole_and_says_where() {
+    let client = Client::with_table().await;
+    client.insert(r#"{"PartitionKey":"p","RowKey":"r"}"#).await;
+    let other = part("POST", "abc", "", r#"{"PartitionKey":"q","RowKey":"x"}"#);
+    let elsewhere = part("POST", "abd", "", r#"{"PartitionKey":"p","RowKey":"x"}"#);
+    let missing = part("PUT", "abc(PartitionKey='p',RowKey='no')", "If-Match: *\r\n", "{}");
+    let stale = part("PUT", "abc(PartitionKey='p',RowKey='r')", "If-Match: W/\"no\"\r\n", "{}");
+    refuses(&client, group(&[insert("1"), insert("r")]), 409, "EntityAlreadyExists", 1).await;
+    refuses(&client, group(&[insert("1"), insert("1")]), 400, "InvalidDuplicateRow", 1).await;
+    refuses(&client, group(&[insert("1"), other]), 400, "CommandsInBatchActOnDifferentPartitions", 1).await;
+    refuses(&client, group(&[insert("1"), elsewhere]), 400, "InvalidInput", 1).await;
+    refuses(&client, group(&[insert("1"), missing]), 404, "ResourceNotFound", 1).await;
+    refuses(&client, group(&[stale]), 412, "UpdateConditionNotSatisfied", 0).await;
+    refuses(&client, group(&[insert("1"), part("POST", "abc", "", "{")]), 400, "InvalidInput", 1).await;
+    refuses(&client, group(&[insert("1"), part("GET", "abc()", "", "")]), 405, "MethodNotAllowed", 1).await;
+    let many: Vec<_> = (0..101).map(|n| insert(&n.to_string())).collect();
+    refuses(&client, group(&many), 400, "InvalidInput", 100).await;
+    let told = client.owner(group(&many[..100])).await;
+    assert_eq!(inner(&told).len(), 100);
+}
+
+#[tokio::test]
+async fn one_query_may_be_a_batch() {
+    let client = Client::with_table().await;
+    client.insert(r#"{"PartitionKey":"p","RowKey":"r","A":7}"#).await;
+    let query = "GET /devstoreaccount1/abc()?$filter=A%20eq%207 HTTP/1.1\r\nAccept: application/json;odata=nometadata\r\n\r\n";
+    let body = format!("--b\r\nContent-Type: application/http\r\n\r\n{query}\r\n--b--\r\n");
+    let told = client.owner(batch(body)).await;
+    let answers = inner(&told);
+    assert_eq!(answers[0].0, 200);
+    assert!(answers[0].1.contains("\"A\":7"), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_is_no_group_is_refused() {
+    let client = Client::with_table().await;
+    for body in ["", "--b--", "--b\r\n\r\n--b--", "nonsense"] {
+        assert_eq!(client.owner(batch(body.to_owned())).await.refusal(), (400, "InvalidInput"), "{body}");
+    }
+    let two = group(&[insert("1")]).body.replace("--b--\r\n", "") + &group(&[insert("2")]).body;
+    assert_eq!(client.owner(batch(two)).await.refusal(), (400, "InvalidInput"));
+    assert_eq!(client.owner(Ask::new("GET", "$batch")).await.refusal(), (405, "MethodNotAllowed"));
+    let empty = client.owner(group(&[])).await;
+    assert_eq!(inner(&empty)[0].0, 400);
+    assert_eq!(rows(&client).await, 0);
+}

@@ -1,0 +1,134 @@
+//! Starts and stops.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use table_core::adapter::{Fault, FaultInjector, StoreBuilder};
+use table_core::memory::MemoryStore;
+use table_server::{Account, EMULATOR_KEY, Limits, Server, StartError, TestServer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::client::{Ask, read, signed};
+
+fn free() -> std::net::SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_public_key_is_served_on_loopback_alone() {
+    let everywhere = "0.0.0.0:0".parse().unwrap();
+    for account in [Account::emulator(), Account::new("mine", EMULATOR_KEY).unwrap()] {
+        let started = Server::builder().account(account, MemoryStore::new()).listen(everywhere).start().await;
+        assert!(matches!(started, Err(StartError::PublicKey { .. })), "{started:?}");
+    }
+    let nobody = Server::builder().listen(free()).start().await;
+    assert!(matches!(nobody, Err(StartError::NoAccount)));
+    let one = Server::builder()
+        .account(Account::emulator(), MemoryStore::new())
+        .listen(free())
+        .start()
+        .await
+        .unwrap();
+    let two = Server::builder()
+        .account(Account::emulator(), MemoryStore::new())
+        .listen(one.address())
+        .start()
+        .await;
+    assert!(matches!(two, Err(StartError::Listen { .. })), "{two:?}");
+    assert!(!format!("{one:?}").contains(&EMULATOR_KEY[..20]));
+}
+
+#[tokio::test]
+async fn accounts_have_stores_and_keys_of_their_own() {
+    use table_azure::AzureTableStore;
+    use table_core::store::TableStore;
+    let first = Account::new("first", "Zmlyc3Q=").unwrap();
+    let second = Account::new("second", "b2xk").unwrap().with_second_key("c2Vjb25k").unwrap();
+    let builder = Server::builder().account(first, MemoryStore::new()).account(second, MemoryStore::new());
+    let server = builder.listen(free()).start().await.unwrap();
+    let open = |name: &str, key: &str| {
+        let (scheme, endpoint) = ("http", server.endpoint(name));
+        let text = format!(
+            "DefaultEndpointsProtocol={scheme};AccountName={name};AccountKey={key};TableEndpoint={endpoint}"
+        );
+        AzureTableStore::from_connection_string(&text, None).unwrap()
+    };
+    let table = "Orders".parse().unwrap();
+    open("first", "Zmlyc3Q=").create_table(&table).await.unwrap();
+    assert_eq!(open("second", "b2xk").list_tables(None, None).await.unwrap().items, []);
+    assert_eq!(open("second", "c2Vjb25k").list_tables(None, None).await.unwrap().items, []);
+    assert!(open("second", "Zmlyc3Q=").list_tables(None, None).await.is_err());
+    assert!(server.connection_string("nobody").is_none());
+    assert!(server.stop().await);
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_was_asked_and_closes_the_rest() {
+    let faults = FaultInjector::new(1);
+    let store: Arc<dyn table_core::store::TableStore> =
+        StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).build();
+    let builder = Server::builder().account(Account::emulator(), Arc::clone(&store)).listen(free());
+    let server = builder.start().await.unwrap();
+    let address = server.address().to_string();
+    let create = signed("devstoreaccount1", Ask::new("POST", "Tables").json("{\"TableName\":\"abc\"}"));
+    let headers: String = create.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let length = create.body.len();
+    let head = format!(
+        "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n"
+    );
+    let mut busy = TcpStream::connect(&address).await.unwrap();
+    // Half of the request is there when the server stops; the rest comes later.
+    busy.write_all(head.as_bytes()).await.unwrap();
+    let mut idle = TcpStream::connect(&address).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let stopping = tokio::spawn(server.stop());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    busy.write_all(create.body.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    busy.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(read(&answer).unwrap().status, 201, "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(idle.read(&mut [0; 16]).await.unwrap_or_default(), 0);
+    assert!(stopping.await.unwrap());
+    assert!(TcpStream::connect(&address).await.is_err());
+    assert_eq!(store.list_tables(None, None).await.unwrap().items.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_ever() {
+    let mut limits = Limits::default();
+    limits.stop_time = Duration::from_millis(100);
+    let builder =
+        Server::builder().account(Account::emulator(), MemoryStore::new()).listen(free()).limits(limits);
+    let server = builder.start().await.unwrap();
+    let mut slow = TcpStream::connect(server.address()).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let started = Instant::now();
+    server.stop().await;
+    assert!(started.elapsed() < Duration::from_secs(10));
+    assert_eq!(slow.read(&mut [0; 16]).await.unwrap_or_default(), 0);
+}
+
+#[tokio::test]
+async fn faults_of_the_store_are_told_as_the_service_tells_them() {
+    let faults = FaultInjector::new(1);
+    let store: Arc<dyn table_core::store::TableStore> =
+        StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).build();
+    let server = TestServer::serve(Arc::clone(&store)).await;
+    let address = server.endpoint().split('/').nth(2).unwrap().to_owned();
+    let client = crate::client::Client { server, address };
+    let create = |name: &str| Ask::new("POST", "Tables").json(format!("{{\"TableName\":\"{name}\"}}"));
+    faults.script([Some(Fault::LoseAnswer)]);
+    assert_eq!(client.owner(create("abc")).await.refusal(), (500, "OperationTimedOut"));
+    assert_eq!(client.owner(create("abc")).await.refusal(), (409, "TableAlreadyExists"));
+}
+
+#[test]
+fn a_test_server_runs_without_a_runtime() {
+    let server = TestServer::start_aside();
+    let address = server.endpoint().split('/').nth(2).unwrap().to_owned();
+    assert!(std::net::TcpStream::connect(&address).is_ok());
+    drop(server);
+    assert!(std::net::TcpStream::connect(&address).is_err());
+}

@@ -1,0 +1,11 @@
+//! The server over real connections: the protocol, authorization, and hostile input.
+
+mod authorization;
+mod client;
+mod groups;
+mod hostile;
+mod lifecycle;
+mod policies;
+mod protocol;
+#[cfg(feature = "tls")]
+mod tls;

@@ -1,0 +1,63 @@
+//! HTTPS.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use table_core::memory::MemoryStore;
+use table_server::{Account, Certificate, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// A certificate of `localhost` for tests, until 2126.
+fn pem(name: &str) -> Vec<u8> {
+    std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/tls").join(name)).unwrap()
+}
+
+fn connector() -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&pem("localhost.pem")).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config))
+}
+
+#[tokio::test]
+async fn requests_come_over_tls_alone() {
+    let certificate = Certificate::from_pem(&pem("localhost.pem"), &pem("localhost.key")).unwrap();
+    let builder = Server::builder().account(Account::emulator(), MemoryStore::new()).certificate(certificate);
+    let server = builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
+    assert!(
+        server.connection_string("devstoreaccount1").unwrap().contains("TableEndpoint=https://127.0.0.1:")
+    );
+    let request = b"GET /_health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let stream = TcpStream::connect(server.address()).await.unwrap();
+    let mut stream = connector().connect("localhost".try_into().unwrap(), stream).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    let mut plain = TcpStream::connect(server.address()).await.unwrap();
+    plain.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[test]
+fn what_is_no_certificate_is_refused_and_no_key_is_shown() {
+    let key = pem("localhost.key");
+    for (chain, key) in
+        [(&b"nothing"[..], &key[..]), (&pem("localhost.pem")[..], b"nothing"), (&key[..], &key[..])]
+    {
+        let error = Certificate::from_pem(chain, key).unwrap_err();
+        assert!(error.to_string().starts_with("the certificate cannot be used"), "{error}");
+    }
+}
