@@ -41,6 +41,7 @@ fn tables(table: &Table<Row>) {
     send(table.delete(any::<Key>(), any::<IfMatch>()));
     send(table.delete_entity(any()));
     send(table.delete_if_exists(any::<Key>()));
+    send(table.move_to(any::<Key>(), table, any::<Key>()));
     send(table.upgrade_all());
 }
 

@@ -140,6 +140,9 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
                 [#(<#all as #krate::typed::FromEntity>::large()),*].concat()
             }
 
+            fn wide() -> bool {
+                #(<#all as #krate::typed::FromEntity>::wide())||*
+            }
             fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
                 [#(<#all as #krate::typed::FromEntity>::indexes()),*].concat()
             }

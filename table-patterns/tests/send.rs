@@ -108,6 +108,7 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(entities.replace(any(), any()));
     send(entities.delete(any()));
     send(entities.upsert(any()));
+    send(entities.move_to(any(), any(), any()));
     send(entities.modify(any(), |_: Option<&Entity>| Ok(None)));
     send(entities.scrub(any(), any()));
     send(entities.scrub_page(any(), any(), any(), any()));
@@ -133,6 +134,7 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
     send(table.delete(any::<RowKey>()));
     send(table.delete_entity(any()));
+    send(table.move_to(any::<RowKey>(), any(), any::<RowKey>()));
     send(group.commit());
 }
 
@@ -159,6 +161,7 @@ fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
     send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
     send(table.delete_if_exists(any::<PlainKey>()));
+    send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
     let content = any::<BoxStream<'static, Result<bytes::Bytes>>>();
     send(table.put_stream(any::<PlainKey>(), any::<LargeField<Plain>>(), content, any::<IfMatch>()));
     send(table.read_stream(any::<PlainKey>(), any::<LargeField<Plain>>()));
@@ -178,6 +181,7 @@ fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
     send(entities.update(any(), |_| Ok(())));
     send(entities.delete(any::<&Wide<Entity>>()));
     send(entities.remove(any()));
+    send(entities.move_to(any(), any(), any()));
     send(table.create_if_missing());
     send(table.get(any::<PlainKey>()));
     send(table.insert(any()));
@@ -186,6 +190,7 @@ fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
     send(table.delete(any()));
     send(table.remove(any::<PlainKey>()));
+    send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
 }
 
 fn spread_tables(table: &SpreadTable<Plain>) {
@@ -199,6 +204,7 @@ fn spread_tables(table: &SpreadTable<Plain>) {
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
     send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
     send(table.first(any::<PartitionOf<Plain>>(), any(), |rows: TableQuery<SpreadRow<Plain>>| rows));
+    send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
     send(table.migrate());
 }
 

@@ -39,6 +39,11 @@ pub trait FromEntity: Sized + Send + 'static {
         None
     }
 
+    /// Whether an entity may take several rows: a table that does not know of that refuses such a type.
+    fn wide() -> bool {
+        false
+    }
+
     /// The declared indexes of the entities, which writes must keep in step.
     fn indexes() -> Vec<&'static IndexDefinition> {
         Vec::new()
@@ -88,11 +93,21 @@ pub trait TableEntity: FromEntity + Sync {
     /// A key part does not fit its width, or the key is too long.
     fn entity_key(&self) -> Result<EntityKey<Self>>;
 
-    /// The entity to store.
+    /// The entity to store as one row under its key, as tables, groups and bulk writers do.
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored. The type is stored in another way, by a table of its own: its keys are spread, or it
+    /// may take several rows.
+    fn to_entity(&self) -> Result<Entity> {
+        Self::SCHEMA.check_one_row()?;
+        self.to_logical()
+    }
+
+    /// The entity as a program knows it, for the table that stores such types: under the key before it is spread, and whole.
     ///
     /// # Errors
     /// A key or a value cannot be stored.
-    fn to_entity(&self) -> Result<Entity>;
+    fn to_logical(&self) -> Result<Entity>;
 
     /// The version it was read in, if a field keeps it (`#[etag]`).
     fn etag(&self) -> Option<&ETag>;

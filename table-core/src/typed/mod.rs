@@ -16,6 +16,7 @@ mod record;
 mod row_prefix;
 mod schema;
 mod table;
+mod versions;
 mod width;
 
 pub use crate::manifest::Discriminator;

@@ -13,6 +13,10 @@ pub struct Schema {
     /// The schema version; stored in [`Schema::VERSION_PROPERTY`] from version 2 on, where absent
     /// means 1.
     pub version: u32,
+    /// The version before this one, which rows may still be stored in.
+    pub previous: Option<&'static Self>,
+    /// Whether the type says that it has versions, be it the first: `#[entity(version = 1)]`.
+    pub has_versions: bool,
     /// The template of the partition key, for messages: `"{department}"`.
     pub partition_key: &'static str,
     /// The template of the row key, for messages: `"empid_{id:06}"`.
@@ -27,6 +31,8 @@ pub struct Schema {
     pub spread: Option<Spread>,
     /// Whether properties without a field are kept, so that reads must not project.
     pub keeps_rest: bool,
+    /// Whether its properties may take several rows: `#[entity(wide)]`.
+    pub wide: bool,
 }
 
 impl Schema {

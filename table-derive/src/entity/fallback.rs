@@ -92,6 +92,8 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 type_name: "",
                 discriminator: #krate::typed::Discriminator::None,
                 version: 1,
+                previous: ::core::option::Option::None,
+                has_versions: false,
                 partition_key: "",
                 row_key: "",
                 row_key_is_open: false,
@@ -99,11 +101,12 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 indexes: &[],
                 spread: ::core::option::Option::None,
                 keeps_rest: false,
+                wide: false,
             };
             fn entity_key(&self) -> #krate::Result<#krate::typed::EntityKey<Self>> {
                 ::core::unreachable!()
             }
-            fn to_entity(&self) -> #krate::Result<#krate::model::Entity> {
+            fn to_logical(&self) -> #krate::Result<#krate::model::Entity> {
                 ::core::unreachable!()
             }
             fn etag(&self) -> ::core::option::Option<&#krate::model::ETag> {

@@ -47,6 +47,8 @@ pub(crate) struct Entity<'a> {
     pub(crate) discriminator: Discriminator,
     pub(crate) version: u32,
     pub(crate) previous: Option<Type>,
+    /// Whether it says that it has versions.
+    pub(crate) has_versions: bool,
     /// The buckets that partitions are spread over.
     pub(crate) spread: Option<Spread>,
     pub(crate) partition: Template,
@@ -146,6 +148,7 @@ fn entity<'a>(
         discriminator,
         version,
         previous: container.previous.clone(),
+        has_versions: container.version.is_some(),
         spread: spread(container, sources, errors),
         partition,
         row,

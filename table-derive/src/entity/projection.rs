@@ -56,6 +56,9 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
                 <#of as #krate::typed::FromEntity>::spread()
             }
 
+            fn wide() -> bool {
+                <#of as #krate::typed::FromEntity>::wide()
+            }
             fn indexes() -> ::std::vec::Vec<&'static #krate::manifest::IndexDefinition> {
                 <#of as #krate::typed::FromEntity>::indexes()
             }

@@ -39,6 +39,9 @@ pub enum Difference {
     OnlyInSecond(Key),
     /// Both have it, with other properties.
     Properties(Key),
+    /// Both have it, and a blob that it refers to is missing beside the copy: of a [`CopyJob`](super::CopyJob) that copies
+    /// blobs.
+    Blob(Key),
 }
 
 /// Compares two tables of any stores. One request a page of either; a page of each is in memory.
@@ -86,6 +89,14 @@ async fn merge(
 }
 
 impl Comparison {
+    /// Adds a row whose blob is missing.
+    pub(super) fn add_missing_blob(&mut self, key: &Key) {
+        self.equal = false;
+        if self.differences.len() < NAMED {
+            self.differences.push(Difference::Blob(key.clone()));
+        }
+    }
+
     fn add(&mut self, order: Ordering, a: Option<&Entity>, b: Option<&Entity>) {
         self.first += u64::from(order.is_le());
         self.second += u64::from(order.is_ge());

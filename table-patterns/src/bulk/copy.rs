@@ -2,14 +2,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::try_join;
-use futures_util::stream;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use object_store::ObjectStore;
+use object_store::path::Path;
 use table_core::model::{Entity, TableName};
 use table_core::query::{Continuation, Query};
-use table_core::store::{Operation, Result, TableStore, TableStoreExt as _};
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
 use super::checkpoint::{Checkpoint, Progress, is_checkpoint};
+use super::scan::scan;
 use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
+use crate::large::{BlobStores, in_a_blob};
 
+/// Rows whose blobs are copied at once.
+const BLOBS: usize = 8;
 /// Entities in a page that is copied.
 const PAGE: usize = 1000;
 /// Rows that are read before they are written, unless told otherwise.
@@ -23,9 +29,10 @@ pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// writes meanwhile. Rows that are in the target are overwritten; rows only there stay. Properties that the
 /// source decrypts are encrypted again by the target, or refused.
 ///
-/// **Blobs do not come along**: rows of large entities, and indexes in blobs, refer to blobs by names in which the
-/// table's own name is. Copy those first, in `large/{table}/` for [large entities](crate::large), to a target table of
-/// the same name; a copy under another name cannot find them.
+/// Rows of [large entities](crate::large) refer to blobs by names in which the table's own name is: they come along to a table
+/// of the same name [`with_blobs`](Self::with_blobs). Without, a window of rows with a row that refers to one is refused before
+/// it is written, and so is verifying them, unless [`rows_only`](Self::rows_only) says that the blobs are looked after elsewhere.
+/// Index entries in other tables and indexes in blobs do not come along: copy the tables, and rebuild such indexes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -53,6 +60,8 @@ pub struct CopyJob {
     options: BulkOptions,
     progress: Option<Box<dyn Fn(u64) + Send + Sync>>,
     window: usize,
+    blobs: Option<BlobStores>,
+    rows_only: bool,
 }
 
 /// What a copy did.
@@ -75,7 +84,8 @@ impl CopyJob {
     /// A copy of one table into another, which is made if it is missing. No request.
     pub fn new(from: (Arc<dyn TableStore>, TableName), to: (Arc<dyn TableStore>, TableName)) -> Self {
         let options = BulkOptions::default().stop_at_failure().write_indexed();
-        Self { from, to, name: None, options, progress: None, window: WINDOW }
+        let (blobs, rows_only) = (None, false);
+        Self { from, to, name: None, options, progress: None, window: WINDOW, blobs, rows_only }
     }
 
     /// Remembers how far it came under this name, in the target: a job that was interrupted goes on
@@ -98,6 +108,20 @@ impl CopyJob {
     /// came after each; fewer rows take less memory, and make smaller groups and more requests.
     pub fn with_window(mut self, rows: usize) -> Self {
         self.window = rows.max(1);
+        self
+    }
+
+    /// Copies the blobs of large entities along, each before its row, and verifies that they are there. `root` is the directory
+    /// that [`LargeOptions`](crate::large::LargeOptions) names. One request to look for each blob, a read and a write for
+    /// each that is missing.
+    pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, to: Arc<dyn ObjectStore>, root: Path) -> Self {
+        self.blobs = Some(BlobStores { from, to, root });
+        self
+    }
+
+    /// Copies and verifies rows alone, also those that refer to blobs.
+    pub const fn rows_only(mut self) -> Self {
+        self.rows_only = true;
         self
     }
 
@@ -131,13 +155,49 @@ impl CopyJob {
         Ok(CopyReport { rows, resumed: start.rows })
     }
 
-    /// Compares the tables; see [`compare_tables`].
+    /// Compares the tables; see [`compare_tables`]. Of rows that refer to blobs also whether those are there
+    /// ([`with_blobs`](Self::with_blobs)): another request for each page of the copy, and one for each blob.
     ///
     /// # Errors
-    /// The stores'.
+    /// The stores'; a row refers to a blob, and neither the blob stores are given nor [`rows_only`](Self::rows_only) is said.
     pub async fn verify(&self) -> Result<Comparison> {
         let side = |(store, table): &(Arc<dyn TableStore>, TableName)| (Arc::clone(store), table.clone());
-        compare_tables(side(&self.from), side(&self.to)).await
+        let mut found = compare_tables(side(&self.from), side(&self.to)).await?;
+        if !self.rows_only {
+            let (store, table) = side(&self.to);
+            let mut rows = scan(store, table, Query::new());
+            while let Some(row) = rows.try_next().await? {
+                match &self.blobs {
+                    None => self.check_rows(std::slice::from_ref(&row))?,
+                    Some(blobs) if !blobs.are_there(&self.to.1, &row).await? => {
+                        found.add_missing_blob(row.key())
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Refuses rows whose blobs would be left behind.
+    fn check_rows(&self, rows: &[Entity]) -> Result<()> {
+        let Some((row, property)) = rows.iter().find_map(|row| Some((row, in_a_blob(row)?))) else {
+            return Ok(());
+        };
+        let (table, other) = (&self.from.1, &self.to.1);
+        let reason = if self.rows_only {
+            return Ok(());
+        } else if self.blobs.is_none() {
+            "give the blob stores (`with_blobs`), or say `rows_only`"
+        } else if table.to_lowercase() != other.to_lowercase() {
+            "blobs are found by the table's name: copy to a table of the same name, or move the entities by their `LargeTable`"
+        } else {
+            return Ok(());
+        };
+        let key = row.key();
+        Err(Error::invalid_request(format!(
+            "{key} of '{table}' has the value of '{property}' in a blob: {reason}"
+        )))
     }
 
     async fn copy(&self, checkpoint: Option<&Checkpoint<'_>>, start: &Progress) -> Result<u64> {
@@ -184,6 +244,12 @@ impl CopyJob {
     async fn write(&self, rows: Vec<Entity>) -> Result<u64> {
         let (store, table) = &self.to;
         let table = table.clone();
+        self.check_rows(&rows)?;
+        if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
+            let copies =
+                stream::iter(&rows).map(Ok).try_for_each_concurrent(BLOBS, |row| blobs.copy(&table, row));
+            copies.await?;
+        }
         let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
         let writer = BulkWriter::with_options(Arc::clone(store), self.options.clone());
         writer.write(stream::iter(upserts)).await?.into_result()

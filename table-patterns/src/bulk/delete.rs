@@ -3,11 +3,12 @@ use std::sync::Arc;
 use futures_util::{StreamExt, TryStreamExt};
 use table_core::model::{Entity, IfMatch, PartitionKey, TableName};
 use table_core::query::{Filter, Query, Select};
-use table_core::store::{Operation, Result, TableStore};
+use table_core::store::{Error, Operation, Result, TableStore};
 
 use super::scan::scan;
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
 use crate::conflict::version_of;
+use crate::spread;
 
 /// What becomes of entities that another writer changes between being found and being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub enum Unchanged {
 
 /// Deletes a partition, in whatever version its entities are; rows that patterns keep there go too.
 ///
-/// One request a page of keys and one a group of 100. What another writer deletes meanwhile counts as
+/// One request a page of keys and one a group of 100; up to three more where there is nothing, to see that the partition is not
+/// spread over buckets, which is refused. What another writer deletes meanwhile counts as
 /// written; what another writer adds may stay. Blobs of large entities stay too, until
 /// [`LargeTable::collect`](crate::large::LargeTable::collect) takes them.
 ///
@@ -50,7 +52,14 @@ pub async fn delete_partition(
     options: BulkOptions,
 ) -> Result<BulkSummary> {
     let all = Filter::eq(Filter::PARTITION_KEY, partition.as_str());
-    delete_where(store, table, all, Unchanged::Ignored, options).await
+    let deleted = delete_where(Arc::clone(&store), table, all, Unchanged::Ignored, options).await?;
+    let nothing = deleted.written + deleted.failed + deleted.ambiguous == 0;
+    if nothing && spread::is_there(&*store, table, partition.as_str(), None).await? {
+        return Err(Error::invalid_request(format!(
+            "'{partition}' of '{table}' is spread over buckets: delete each, by its stored key (`SpreadTable::stored_partitions`)"
+        )));
+    }
+    Ok(deleted)
 }
 
 /// Deletes the entities that match a filter.

@@ -27,7 +27,8 @@
 //! [`BulkOptions::waiting_for`] while the input is slow, is not. Upserts and deletes can be run again from the
 //! start; a [`CopyJob`] with a name goes on where it was. A scan is not a snapshot: an entity
 //! written while it runs may be missed or seen, and a copy of a table in use must be compared and repeated.
-//! Blobs that rows refer to ([large entities](crate::large), indexes in blobs) are neither copied nor deleted.
+//! Blobs that rows refer to ([large entities](crate::large), indexes in blobs) are not deleted, and copied only by a
+//! [`CopyJob::with_blobs`].
 //!
 //! # Cost in requests
 //!

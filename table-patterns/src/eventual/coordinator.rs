@@ -10,6 +10,7 @@ use super::event::{TransactionEvent, What};
 use super::ledger::Ledger;
 use super::plan::TransactionId;
 use super::resources::Resources;
+use super::tables::Unindexed;
 #[cfg(test)]
 use crate::journal::Rule;
 use crate::journal::{Rules, Timing};
@@ -65,6 +66,7 @@ pub struct Coordinator {
     pub(super) resources: Resources,
     pub(super) timing: Timing,
     pub(super) rules: Rules,
+    pub(super) unindexed: Arc<Unindexed>,
     retry: Duration,
     listener: Option<Listener>,
 }
@@ -95,7 +97,8 @@ impl Coordinator {
         store.create_table_if_missing(&table).await?;
         let (ledger, timing) = (Ledger { store, table }, Timing::default());
         let (rules, retry) = (Rules::default(), Duration::from_secs(5));
-        Ok(Self { ledger, queue, resources, timing, rules, retry, listener: None })
+        let unindexed = Arc::default();
+        Ok(Self { ledger, queue, resources, timing, rules, unindexed, retry, listener: None })
     }
 
     /// Sets the durations of claims and requests: the same in every process of these transactions.

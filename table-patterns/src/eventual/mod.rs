@@ -55,7 +55,8 @@
 //! | commit, as a message | 1 |
 //! | commit, as a stored plan | 3 (2 where the submitter applies it) + 1 per 704 KiB |
 //! | apply | 1 to read the head, 1 to claim it, then 2 per step: the step and its record |
-//! | a step that moves an entity | 4 with its record, 2 where it is gone |
+//! | a step that moves an entity | 4 with its record, 3 where it is gone |
+//! | checks before the commit | 1 per table, if none was in the last 30 seconds; 1 per entity to be moved, replaced or removed, 2 more where there is none, and 1 to see that it is where it would be moved |
 //! | a stored plan | + 1 to read it, + 1 per 704 KiB to remove it |
 //! | message | the queue's receive and delete; a renewal per third of a lease |
 //!
@@ -63,8 +64,10 @@
 //!
 //! # Limits, and when not to use it
 //! A plan is held in memory: at most [`PLAN_BYTES`]. Two requests a step are dear for bulk work. Within one
-//! partition use a group transaction. Entities of an indexed table must be written through it: use a
-//! handler. A plan is plain text in a message or a row: properties marked *encrypt*, and those that the named store encrypts
+//! partition use a group transaction. A plan that writes into an indexed table, or moves or removes an entity by a key under
+//! which its row is not alone (large values in blobs, wide and spread entities), or moves one that is not there, is refused when
+//! it is submitted, as far as the tables' rows tell and the stores answer, and by workers: a [`Mover`] moves such entities whole
+//! ([`EventualTransaction::move_by`]), a handler writes them. A plan is plain text in a message or a row: properties marked *encrypt*, and those that the named store encrypts
 //! by a rule, are refused in it: move the entity, or use a handler. Of a store that only workers elsewhere have
 //! ([`Resources::with_elsewhere`]) the submitter does not know the rules: mark the properties. Blobs and payloads of
 //! handlers are in the plan as they are.
@@ -75,6 +78,7 @@ mod coordinator;
 mod event;
 mod head;
 mod ledger;
+mod mover;
 mod plan;
 mod poison;
 mod resources;
@@ -84,12 +88,14 @@ mod step;
 mod stopped;
 mod submit;
 mod sweep;
+mod tables;
 mod ticket;
 mod wire;
 mod worker;
 
 pub use coordinator::Coordinator;
 pub use event::{TransactionEvent, What};
+pub use mover::{Mover, Moves};
 pub use plan::{EventualTransaction, PLAN_BYTES, TransactionId};
 pub use poison::PoisonedTransaction;
 pub use resources::{Resources, StepHandler, StepId};

@@ -1,10 +1,11 @@
 use std::fmt;
 
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::mover::payload;
 use super::resources::Resources;
 use super::step::{Place, Step};
 use super::wire::WirePlan;
@@ -109,6 +110,13 @@ impl EventualTransaction {
     #[must_use]
     pub fn move_entity(self, from: Place, to: Place) -> Self {
         self.then(Step::Move { from, to })
+    }
+
+    /// Then an entity is moved by a [`Mover`](super::Mover) of this name, with all that belongs to it. An entity that is neither
+    /// at the key nor where it goes fails the step.
+    #[must_use]
+    pub fn move_by(self, mover: impl Into<String>, key: &Key, to: &Key) -> Self {
+        self.handle(mover, payload(key, to))
     }
 
     /// Then a blob is written.

@@ -6,6 +6,7 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 use super::coordinator::Coordinator;
 use super::resources::StepId;
 use super::step::{Place, Step, blob_path};
+use super::tables::{check_movable, places};
 use crate::blob::blob_error;
 
 /// How often a move starts over because the entity was changed.
@@ -13,6 +14,9 @@ const ROUNDS: usize = 16;
 
 impl Coordinator {
     pub(super) async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
+        for (store, table, _) in places(step) {
+            self.check_unindexed(store, table).await?;
+        }
         if let Some((store, table, operation)) = step.operation() {
             let store = self.resources.store(store)?;
             return match store.write(table, operation).await {
@@ -22,7 +26,7 @@ impl Coordinator {
             };
         }
         match step {
-            Step::Move { from, to } => self.move_entity(from, to).await,
+            Step::Move { from, to } => self.move_entity(step, from, to).await,
             Step::PutBlob { blobs, path, bytes } => {
                 let payload = PutPayload::from(bytes.clone());
                 let put = self.resources.blobs(blobs)?.put(&blob_path(path)?, payload).await;
@@ -36,10 +40,14 @@ impl Coordinator {
 
     /// Read, write, delete in the version that was read. What goes to the other store is read from this one
     /// each time: a change is never lost.
-    async fn move_entity(&self, from: &Place, to: &Place) -> Result<()> {
+    async fn move_entity(&self, step: &Step, from: &Place, to: &Place) -> Result<()> {
         let (source, target) = (self.resources.store(&from.store)?, self.resources.store(&to.store)?);
         for _ in 0..ROUNDS {
-            let Some(entity) = source.get(&from.table, &from.key, None).await? else { return Ok(()) };
+            let Some(entity) = source.get(&from.table, &from.key, None).await? else {
+                // Moved before: by this step, when it could not record that.
+                return self.check_moved(step).await;
+            };
+            check_movable(&from.table, &entity)?;
             let Some(etag) = entity.etag().cloned() else { break };
             let moved = entity.with_system(None, None).with_key(to.key.clone());
             target.write(&to.table, Operation::InsertOrReplace(moved)).await?;

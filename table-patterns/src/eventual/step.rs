@@ -60,7 +60,8 @@ pub enum Step {
     /// Removes an entity if it exists.
     DeleteIfExists(Place),
     /// Writes an entity as it is then to another place and removes it from the first, in the version that
-    /// was written: a change in between is moved as well, not lost. Nothing where it does not exist.
+    /// was written: a change in between is moved as well, not lost. Fails where it is neither here nor there, and where the row
+    /// is not all of it: see [`Mover`](super::Mover).
     Move {
         /// Where it is.
         from: Place,

@@ -39,7 +39,7 @@ impl Coordinator {
     /// [module](super). The answer says whether it is applied or will be.
     ///
     /// # Errors
-    /// The plan cannot be done, or is over a limit; another plan was submitted under its id, or it was
+    /// The plan cannot be done, would leave a table wrong, or is over a limit; another plan was submitted under its id, or it was
     /// discarded or given up before (of a plan that fits a message, this is found out here only with
     /// [`Acknowledge::Applied`]: else the message of another plan ends as poison, and that of a
     /// transaction that was discarded does nothing); the storage's or queue's. Where the outcome is *not
@@ -52,6 +52,8 @@ impl Coordinator {
         acknowledge: Acknowledge,
     ) -> Result<Submitted> {
         let text = transaction.to_text(&self.resources)?;
+        let checked = self.check_tables(transaction).await;
+        checked.map_err(|error| error.with_outcome(Outcome::NotApplied))?;
         let applies = acknowledge == Acknowledge::Applied;
         let progress = if text.len() <= MESSAGE_BYTES {
             self.submit_inline(transaction, &text, applies).await?

@@ -81,6 +81,7 @@ mod indexed;
 mod list_pages;
 mod lists;
 mod lookup;
+mod moves;
 mod open;
 mod options;
 mod owner;

@@ -39,7 +39,9 @@ impl<T: TableEntity> LargeTable<T> {
         let prepared = self.prepare(new).await?;
         let operation = Operation::Replace(prepared.entity.clone(), version_of(old)?);
         let written = self.commit(&prepared, operation).await?;
-        self.remove(&self.blobs_of(old)).await;
+        let (mut gone, kept) = (self.blobs_of(old), self.blobs_of(&prepared.entity));
+        gone.retain(|blob| kept.iter().all(|kept| kept.id != blob.id));
+        self.remove(&gone).await;
         Ok(written)
     }
 

@@ -52,6 +52,7 @@
 //! | put_stream, read_stream | 2, 1 | as above |
 //! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
 //! | delete_table | 1 | 1 per page of names, 1 per blob |
+//! | move_to | 4 | as insert, a read of each large value, 1 delete per value here and replaced there |
 //! | scrub | 1 per page of rows | 1 per large value |
 //! | rewrite | 1 per page of rows, 1 merge per row with a blob that is rewritten | 1 per large value; 1 read, 1 write as for insert, 1 delete for each that is rewritten |
 //!
@@ -71,6 +72,8 @@
 mod codec;
 mod collect;
 mod commit;
+mod elsewhere;
+mod moves;
 mod options;
 mod place;
 mod prepare;
@@ -87,7 +90,9 @@ mod table;
 pub use crate::blob::ByteStream;
 pub use codec::{BlobCodec, BlobContext, BlobKey, PlainBlobs};
 pub use collect::{CollectMode, Collected};
+pub(crate) use elsewhere::BlobStores;
 pub use options::LargeOptions;
+pub(crate) use reference::in_a_blob;
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use row::LargeRow;
 pub use scrub::{LargeScrub, MissingBlob};

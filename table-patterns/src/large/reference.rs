@@ -1,6 +1,6 @@
 //! What a row says of a value that is in a blob.
 
-use table_core::model::{EdmType, EdmValue, Key, ValueRef};
+use table_core::model::{EdmType, EdmValue, Entity, Key, ValueRef};
 use table_core::store::{Error, Result};
 use table_core::typed::PropertySchema;
 use uuid::Uuid;
@@ -42,6 +42,15 @@ pub(super) fn told(value: ValueRef<'_>) -> Option<Told> {
     let reference = std::str::from_utf8(bytes).ok().and_then(Reference::parse);
     let unreadable = || bytes.starts_with(FAMILY.as_bytes()).then_some(Told::Unreadable);
     reference.map(Told::Blob).or_else(unreadable)
+}
+
+/// The property of a row whose value is in a blob, if one is.
+pub(crate) fn in_a_blob(row: &Entity) -> Option<String> {
+    let refers = |value| matches!(told(value), Some(Told::Blob(_)));
+    row.properties()
+        .iter()
+        .find(|property| refers(property.value()))
+        .map(|property| property.name().to_owned())
 }
 
 impl Reference {

@@ -141,7 +141,7 @@ enum Renewed {
 }
 
 /// Values in blobs, of whatever type or schema version the row is.
-fn references(row: &Entity) -> Vec<(PropertyRef<'_>, Reference)> {
+pub(super) fn references(row: &Entity) -> Vec<(PropertyRef<'_>, Reference)> {
     let mut found = Vec::new();
     for property in row.properties() {
         if let Some(Told::Blob(reference)) = told(property.value()) {

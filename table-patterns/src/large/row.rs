@@ -44,6 +44,9 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
         T::spread()
     }
 
+    fn wide() -> bool {
+        T::wide()
+    }
     fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }

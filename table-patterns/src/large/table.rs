@@ -160,6 +160,7 @@ impl<T: TableEntity> LargeTable<T> {
         loop {
             let old = self.existing(new.key()).await?;
             self.check_version(&old, &version)?;
+            T::SCHEMA.check_replaceable(&old)?;
             match self.replace_read(&old, new.clone()).await {
                 Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
                 done => return done,
@@ -171,13 +172,17 @@ impl<T: TableEntity> LargeTable<T> {
     /// comes in between.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt.
+    /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt; the entity is stored in a
+    /// later version of the schema.
     pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
         let new = value.to_entity()?;
         let mut left = self.options.attempts;
         loop {
             let attempt = match self.row(new.key()).await? {
-                Some(old) => self.replace_read(&old, new.clone()).await,
+                Some(old) => {
+                    T::SCHEMA.check_replaceable(&old)?;
+                    self.replace_read(&old, new.clone()).await
+                }
                 None => self.insert(value).await,
             };
             match attempt {
@@ -188,7 +193,8 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
-    /// if another writer was faster. Returns what was stored. Two requests and the blobs.
+    /// if another writer was faster. Returns what was stored. Properties that `T` does not know stay, with their blobs. Two
+    /// requests and the blobs.
     ///
     /// # Errors
     /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
@@ -204,11 +210,12 @@ impl<T: TableEntity> LargeTable<T> {
             let old = self.existing(&key).await?;
             let Some(mut value) = self.hydrate_or_again(old.clone()).await? else { continue };
             change(&mut value)?;
-            let new = value.to_entity()?;
+            let mut new = value.to_entity()?;
             if *new.key() != key {
                 let name = T::SCHEMA.rust_name;
                 return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
             }
+            T::SCHEMA.keep_unknown(&old, &mut new)?;
             match self.replace_read(&old, new.clone()).await {
                 Err(error) if is_lost(&error) && left > 1 => left -= 1,
                 Err(error) => return Err(error),

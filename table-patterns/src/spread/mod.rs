@@ -52,6 +52,7 @@
 //! | replace | 1 | 2 if moved, 3 if not, and more for each conflict |
 //! | delete | 1 | 3, and more for each conflict |
 //! | upsert | 1 | 2 if moved, 3 if not, 5 if missing, and more for each conflict |
+//! | move_to | 3; 4 for a type that has a `type` or a `version` | those of a get, an upsert and a delete |
 //! | update | 2 | 2 if moved, 3 if not, and more for each conflict |
 //! | read a partition | 1 per bucket at least, in parallel | the larger number of buckets |
 //! | migrate | | 1 per page of the table, 3 per entity moved |
@@ -64,6 +65,7 @@
 mod counts;
 mod merge;
 mod migrate;
+mod moves;
 mod place;
 mod row;
 mod table;
@@ -71,6 +73,7 @@ mod watch;
 mod write;
 
 pub use migrate::Migrated;
+pub(crate) use moves::is_there;
 pub use row::SpreadRow;
 pub use table::SpreadTable;
 pub use watch::{HotPartition, PartitionWatch, Watched};

@@ -52,6 +52,9 @@ impl<T: TableEntity> FromEntity for SpreadRow<T> {
         T::large()
     }
 
+    fn wide() -> bool {
+        T::wide()
+    }
     fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }

@@ -1,12 +1,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use table_core::model::{Key, TableName};
+use table_core::model::{Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
-use table_core::typed::{Discriminator, KeyOf, Spread, Table, TableEntity};
+use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableEntity};
 
 use super::SpreadRow;
-use super::place::stored;
+use super::place::{partition, stored};
 use super::row::MOVING;
 use crate::conflict::ATTEMPTS;
 
@@ -122,6 +122,16 @@ impl<T: TableEntity> SpreadTable<T> {
     /// The key with its bucket is too long.
     pub fn stored_key(&self, key: impl KeyOf<T>) -> Result<Key> {
         stored(&key.into_key(), self.spread)
+    }
+
+    /// The stored partitions of a logical one: its buckets, with those of a previous number. For what works on whole
+    /// partitions, such as [`delete_partition`](crate::bulk::delete_partition).
+    ///
+    /// # Errors
+    /// The key with its bucket is too long.
+    pub fn stored_partitions(&self, of: impl PartitionIn<T>) -> Result<Vec<PartitionKey>> {
+        let buckets = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
+        (0..buckets).map(|bucket| PartitionKey::new(partition(of.partition_key().as_str(), bucket))).collect()
     }
 
     /// The name.

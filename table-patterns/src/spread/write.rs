@@ -15,7 +15,10 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// The entity exists; a key or a value cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Written> {
-        let entity = value.to_entity()?;
+        self.insert_logical(value.to_logical()?).await
+    }
+
+    async fn insert_logical(&self, entity: Entity) -> Result<Written> {
         if let Some(previous) = self.previous_key(entity.key())?
             && self.table.get(previous).await?.is_some()
         {
@@ -38,37 +41,46 @@ impl<T: TableEntity> SpreadTable<T> {
         self.replace_if(value, version).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; more
-    /// while there is a previous number of buckets.
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; two of any version for a type
+    /// that has a `type` or a `version`, which may be stored in a later one; more while there is a previous number of buckets.
     ///
     /// # Errors
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
-        let (entity, version) = (value.to_entity()?, version.into());
-        if self.previous_key(entity.key())?.is_none() {
+        self.replace_logical(value.to_logical()?, version.into()).await
+    }
+
+    async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
+        let looks = version == IfMatch::Any && T::SCHEMA.may_be_newer();
+        if self.previous_key(entity.key())?.is_none() && !looks {
             return self.write(Operation::Replace(self.here(entity)?, version)).await;
         }
         let key = entity.key().clone();
-        self.at_its_place(&key, &version, |place, exactly| {
-            Operation::Replace(entity.clone().with_key(place), exactly)
+        self.at_its_place(&key, &version, |row, place, exactly| {
+            T::SCHEMA.check_replaceable(&row.entity)?;
+            Ok(Operation::Replace(entity.clone().with_key(place), exactly))
         })
         .await
     }
 
-    /// Writes the entity, whatever was there. One request; more while there is a previous number of buckets.
+    /// Writes the entity, whatever was there. One request; two for a type that has a `type` or a `version`, which may be stored
+    /// in a later one; more while there is a previous number of buckets.
     ///
     /// # Errors
     /// A key or a value cannot be stored; a conflict, after the last attempt.
     pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
-        let entity = value.to_entity()?;
-        if self.previous_key(entity.key())?.is_none() {
+        self.put_logical(value.to_logical()?).await
+    }
+
+    pub(super) async fn put_logical(&self, entity: Entity) -> Result<Written> {
+        if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrReplace(self.here(entity)?)).await;
         }
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
-            let done = match self.replace_if(value, IfMatch::Any).await {
+            let done = match self.replace_logical(entity.clone(), IfMatch::Any).await {
                 Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => {
-                    self.insert(value).await
+                    self.insert_logical(entity.clone()).await
                 }
                 done => return done,
             };
@@ -80,7 +92,7 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
-    /// if another writer was faster. Returns what was stored. Two requests.
+    /// if another writer was faster. Returns what was stored. Properties that `T` does not know stay. Two requests.
     ///
     /// # Errors
     /// Entity not found; an error of `change`; `change` changed the key; precondition failed, after the
@@ -99,13 +111,15 @@ impl<T: TableEntity> SpreadTable<T> {
                 continue;
             }
             let (place, version) = (self.place_of(&row)?, exact(&row)?);
+            let old = row.entity.clone();
             let mut value = row.decode()?;
             change(&mut value)?;
-            let entity = value.to_entity()?;
+            let mut entity = value.to_logical()?;
             if *entity.key() != key {
                 let name = T::SCHEMA.rust_name;
                 return Err(Error::invalid_request(format!("an update of the {name} {key} changes its key")));
             }
+            T::SCHEMA.keep_unknown(&old, &mut entity)?;
             match self.write(Operation::Replace(entity.clone().with_key(place), version)).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {
@@ -126,7 +140,9 @@ impl<T: TableEntity> SpreadTable<T> {
         if self.previous_key(&key)?.is_none() {
             return self.write(Operation::Delete(stored(&key, self.spread)?, version)).await.map(drop);
         }
-        self.at_its_place(&key, &version, Operation::Delete).await.map(drop)
+        self.at_its_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)))
+            .await
+            .map(drop)
     }
 
     pub(super) async fn delete_if_there(&self, key: Key, version: IfMatch) -> Result<()> {
@@ -137,17 +153,17 @@ impl<T: TableEntity> SpreadTable<T> {
     }
 
     /// Writes to the row where it is found, in the version found, if that is the one wanted.
-    async fn at_its_place(
+    pub(super) async fn at_its_place(
         &self,
         key: &Key,
         wanted: &IfMatch,
-        operation: impl Fn(Key, IfMatch) -> Operation,
+        operation: impl Fn(&SpreadRow<T>, Key, IfMatch) -> Result<Operation>,
     ) -> Result<Written> {
         let mut conflicts = Conflicts::new(self.attempts);
         loop {
             let row = self.existing(key).await?;
             let exactly = exact(&row)?;
-            let operation = operation(self.place_of(&row)?, exactly.clone());
+            let operation = operation(&row, self.place_of(&row)?, exactly.clone())?;
             let lost = if self.must_wait(&row, &operation).await? {
                 self.moving(key)
             } else if *wanted != IfMatch::Any && *wanted != exactly {
@@ -181,7 +197,7 @@ impl<T: TableEntity> SpreadTable<T> {
         ErrorKind::PreconditionFailed { table, key }.into()
     }
 
-    fn moving(&self, key: &Key) -> Error {
+    pub(super) fn moving(&self, key: &Key) -> Error {
         self.changed(key).with_source(format!(
             "{key} is being moved to another bucket: if no migration is under way, one died: run `migrate` again"
         ))

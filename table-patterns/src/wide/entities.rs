@@ -168,9 +168,19 @@ impl WideEntities {
     /// # Errors
     /// As [`insert`](Self::insert); precondition failed, after the last attempt.
     pub async fn put(&self, entity: &Entity) -> Result<Wide<Entity>> {
+        self.put_if(entity, |_| Ok(())).await
+    }
+
+    /// The same, unless what is there is refused.
+    pub(super) async fn put_if(
+        &self,
+        entity: &Entity,
+        check: impl Fn(&Stored) -> Result<()>,
+    ) -> Result<Wide<Entity>> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
             let old = self.reader.read(entity.key()).await?;
+            old.as_ref().map_or(Ok(()), &check)?;
             match self.write(old.as_ref(), entity.key(), entity.properties()).await {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
@@ -224,6 +234,40 @@ impl WideEntities {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
             let Some(read) = self.get(key).await? else { return Ok(false) };
+            match self.delete(&read).await {
+                Err(error) => conflicts.wait(error).await?,
+                Ok(()) => return Ok(true),
+            }
+        }
+    }
+
+    /// Moves an entity to a key of this or another table, whatever is there; whether there was one. A change that another
+    /// writer makes meanwhile is moved as well. A move that dies in between leaves both, and is to be run again. Four requests,
+    /// again on conflict.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put) and [`delete`](Self::delete); the place is the same.
+    pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
+        self.move_if(key, target, to, |_| Ok(())).await
+    }
+
+    /// The same, unless what is at the target is refused.
+    pub(super) async fn move_if(
+        &self,
+        key: &Key,
+        target: &Self,
+        to: &Key,
+        check: impl Fn(&Stored) -> Result<()>,
+    ) -> Result<bool> {
+        let (here, there) = (&self.reader, &target.reader);
+        if Arc::ptr_eq(&here.store, &there.store) && here.table == there.table && key == to {
+            return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
+        }
+        let mut conflicts = Conflicts::new(self.reader.attempts);
+        loop {
+            let Some(read) = self.get(key).await? else { return Ok(false) };
+            let moved = read.value.clone().with_system(None, None).with_key(to.clone());
+            target.put_if(&moved, &check).await?;
             match self.delete(&read).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(()) => return Ok(true),

@@ -34,6 +34,7 @@
 //! | get | 1; again where another writer was in between |
 //! | insert; replace, set, delete of what was read | 1 |
 //! | update, put, remove by key | 2, again on conflict |
+//! | move_to | 4, again on conflict |
 //! | scan of a partition | 1 per page |
 //!
 //! # Limits, and when not to use it
@@ -52,4 +53,5 @@ mod tests;
 mod write;
 
 pub use entities::{Wide, WideEntities};
+pub(crate) use rows::is_there;
 pub use table::WideTable;

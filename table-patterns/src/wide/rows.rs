@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
-use table_core::model::{ETag, Entity, Key, Properties, RowKey, SYSTEM_PREFIX, Ticks, ValueRef, key_order};
-use table_core::query::{Filter, Query};
-use table_core::store::{Error, Result, ServiceProfile};
+use table_core::model::{
+    ETag, Entity, Key, Properties, RowKey, SYSTEM_PREFIX, TableName, Ticks, ValueRef, key_order,
+};
+use table_core::query::{Filter, Query, Select};
+use table_core::store::{Error, Result, ServiceProfile, TableStore};
 use uuid::Uuid;
 
 /// The id of the write that made a row.
@@ -75,6 +77,12 @@ pub(super) fn split(row: &str) -> Option<(&str, u16)> {
 
 pub(super) fn row_key(partition: &str, prefix: &str, number: u16) -> Result<Key> {
     Key::new(partition, format!("{prefix}{number:0DIGITS$}"))
+}
+
+/// Whether a wide entity has this key. One request.
+pub(crate) async fn is_there(store: &dyn TableStore, table: &TableName, key: &Key) -> Result<bool> {
+    let head = row_key(key.partition(), &prefix(key, store.profile()), HEAD)?;
+    Ok(store.get(table, &head, Some(&Select::new([WRITE]))).await?.is_some())
 }
 
 /// All rows of one entity.

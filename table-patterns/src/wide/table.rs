@@ -5,6 +5,7 @@ use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{FromEntity, KeyOf, PartitionIn, TableEntity};
 
+use super::rows::Stored;
 use super::{Wide, WideEntities};
 
 /// Structs of any number of properties. See the [module](super).
@@ -12,10 +13,15 @@ use super::{Wide, WideEntities};
 /// A struct with more than 252 properties says so: `#[entity(wide)]`. It is stored as wide entities only, where no
 /// `Table<T>` sees it; its discriminator and version are properties like others, and its `#[etag]` is the
 /// head's.
-#[derive(Debug)]
 pub struct WideTable<T> {
     entities: WideEntities,
     of: PhantomData<fn() -> T>,
+}
+
+impl<T> std::fmt::Debug for WideTable<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WideTable").field("entities", &self.entities).finish()
+    }
 }
 
 impl<T> Clone for WideTable<T> {
@@ -105,7 +111,7 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::insert`]; a value cannot be stored.
     pub async fn insert(&self, value: &T) -> Result<Wide<T>> {
-        self.entities.insert(&value.to_entity()?).await?.map(T::from_entity)
+        self.entities.insert(&value.to_logical()?).await?.map(T::from_entity)
     }
 
     /// Replaces what was read, in the version that was read. One request, which writes the rows that change.
@@ -113,7 +119,7 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::replace`]; a value cannot be stored.
     pub async fn replace(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
-        self.entities.replace(read, &value.to_entity()?).await?.map(T::from_entity)
+        self.entities.replace(read, &value.to_logical()?).await?.map(T::from_entity)
     }
 
     /// Writes the entity, whatever was there. Two requests, again where another writer was in between.
@@ -121,11 +127,25 @@ impl<T: TableEntity> WideTable<T> {
     /// # Errors
     /// As [`WideEntities::put`]; a value cannot be stored.
     pub async fn put(&self, value: &T) -> Result<Wide<T>> {
-        self.entities.put(&value.to_entity()?).await?.map(T::from_entity)
+        let (entity, check) =
+            (value.to_logical()?, |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity()));
+        let put = self.entities.put_if(&entity, check);
+        put.await?.map(T::from_entity)
     }
 
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read. Two requests, again
-    /// on conflict.
+    /// Moves an entity to a key of this or another table, whatever is there; whether there was one. See
+    /// [`WideEntities::move_to`].
+    ///
+    /// # Errors
+    /// As there; what is at the target is stored in a later version of the schema.
+    pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
+        let (key, to) = (key.into_key(), to.into_key());
+        let check = |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity());
+        self.entities.move_if(&key, &target.entities, &to, check).await
+    }
+
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read. Properties that `T` does not
+    /// know stay. Two requests, again on conflict.
     ///
     /// # Errors
     /// As [`WideEntities::update`]; `change` changed the key.
@@ -136,9 +156,12 @@ impl<T: TableEntity> WideTable<T> {
     ) -> Result<Wide<T>> {
         let key = key.into_key();
         let change = |properties: &mut table_core::model::Properties| {
-            let mut value = T::from_entity(Entity::from_parts(key.clone(), properties.clone()))?;
+            let old = Entity::from_parts(key.clone(), properties.clone());
+            let mut value = T::from_entity(old.clone())?;
             change(&mut value)?;
-            let (changed, new) = value.to_entity()?.into_parts();
+            let mut new = value.to_logical()?;
+            T::SCHEMA.keep_unknown(&old, &mut new)?;
+            let (changed, new) = new.into_parts();
             if changed != key {
                 return Err(Error::invalid_request(format!(
                     "an update of {key} would make it {changed}: insert the new one and delete the old"

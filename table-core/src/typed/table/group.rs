@@ -2,8 +2,8 @@ use std::fmt;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::merge::{is_versioned, may_be_another};
-use super::write::{bound, delete, own_version, replace};
+use super::merge::looks;
+use super::write::{bound, bound_replace, delete, own_version, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::model::{IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, Result, Written};
@@ -44,15 +44,16 @@ use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 pub struct TableGroup<T> {
     table: Table<T>,
     group: GroupTransaction,
-    /// Merges that must not cross types or schema versions.
+    /// Writes that must not cross types or schema versions.
     checks: Vec<Check>,
 }
 
-/// A merge, by its index, and the schema that its entity must be stored in.
+/// A write, by its index, and the schema that its entity must be stored in; in no later version, of one that replaces.
 #[derive(Clone, Copy)]
 struct Check {
     index: usize,
     schema: &'static Schema,
+    replaces: bool,
 }
 
 impl<T: FromEntity> Table<T> {
@@ -76,23 +77,27 @@ impl<T: FromEntity> TableGroup<T> {
         self.add::<E>(entity.to_entity().map(Operation::Insert))
     }
 
-    /// Adds an [`insert_or_replace`](Table::insert_or_replace).
+    /// Adds an [`insert_or_replace`](Table::insert_or_replace). For a type that has a `type` or a `version`, `commit` costs
+    /// a request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add::<E>(entity.to_entity().map(Operation::InsertOrReplace))
+        let (index, schema) = (self.len(), E::SCHEMA);
+        self.add::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
+        self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: true }));
+        Ok(self)
     }
 
-    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type that tells itself by a property or is in
-    /// schema version 2 or later, `commit` costs a request more.
+    /// Adds an [`insert_or_merge`](Table::insert_or_merge). For a type that has a `type` or a `version`, `commit` costs
+    /// a request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
-        self.checks.extend(may_be_another(schema).then_some(Check { index, schema }));
+        self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
 
@@ -104,7 +109,7 @@ impl<T: FromEntity> TableGroup<T> {
         self.add::<E>(own_version(entity).and_then(|version| replace(entity, version)))
     }
 
-    /// Adds a [`replace_if`](Table::replace_if).
+    /// Adds a [`replace_if`](Table::replace_if). Under [`IfMatch::Any`], as [`insert_or_replace`](Self::insert_or_replace).
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -113,11 +118,15 @@ impl<T: FromEntity> TableGroup<T> {
         entity: &E,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        self.add::<E>(replace(entity, version.into()))
+        let (index, schema, version) = (self.len(), E::SCHEMA, version.into());
+        let looks = version == IfMatch::Any && schema.may_be_newer();
+        self.add::<E>(replace(entity, version))?;
+        self.checks.extend(looks.then_some(Check { index, schema, replaces: true }));
+        Ok(self)
     }
 
-    /// Adds a [`merge`](Table::merge). For a type in schema version 2 or later, `commit` costs a
-    /// request more.
+    /// Adds a [`merge`](Table::merge). For a type in schema version 2 or later, and under [`IfMatch::Any`] for one that has a
+    /// `type` or a `version`, `commit` costs a request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); the patch sets nothing.
@@ -127,10 +136,10 @@ impl<T: FromEntity> TableGroup<T> {
         patch: &P,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        let (index, schema) = (self.len(), P::Entity::SCHEMA);
-        let entity = patch.to_entity(key.into_key());
-        self.add::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version.into())))?;
-        self.checks.extend(is_versioned(schema).then_some(Check { index, schema }));
+        let (index, schema, version) = (self.len(), P::Entity::SCHEMA, version.into());
+        let (entity, looks) = (patch.to_entity(key.into_key()), looks(schema, &version));
+        self.add::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version)))?;
+        self.checks.extend(looks.then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
 
@@ -170,8 +179,8 @@ impl<T: FromEntity> TableGroup<T> {
 
     /// Writes all or nothing; answers in the order of the group.
     ///
-    /// One request, and before it one for each merge of a type in schema version 2 or later, and for each
-    /// insert-or-merge of such a type or one that tells itself by a property, to read the version, as many at once as
+    /// One request, and before it one for each merge of a type in schema version 2 or later, and for each unconditional write
+    /// of a type that has a `type` or a `version`, to read what is there, as many at once as
     /// [`with_concurrency`](Table::with_concurrency) allows. Dropped before the answer, the group is done or undone
     /// as a whole.
     ///
@@ -183,25 +192,31 @@ impl<T: FromEntity> TableGroup<T> {
         self.table.store().transact(self.table.name(), self.group).await
     }
 
-    /// Binds the merges to the versions in which the schema was checked.
+    /// Binds the writes to the versions in which the schema was checked.
     async fn check_schemas(&mut self) -> Result<()> {
         let (shared, operations) = (self.table.shared(), self.group.operations());
-        let checks = stream::iter(self.checks.clone()).map(|Check { index, schema }| async move {
+        let checks = stream::iter(self.checks.clone()).map(|check| async move {
+            let Check { index, schema, replaces } = check;
             let key = operations[index].key();
             let read = match operations[index].if_match() {
-                Some(version) => shared.check_schema(schema, key, version).await.map(Some),
+                Some(version) if !replaces => shared.check_schema(schema, key, version).await.map(Some),
+                Some(_) => match shared.replaceable_in(schema, key).await {
+                    Ok(None) => Err(shared.not_found(key)),
+                    read => read,
+                },
+                None if replaces => shared.replaceable_in(schema, key).await,
                 None => shared.stored_in(schema, key).await,
             };
-            read.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
+            read.map(|etag| (check, etag)).map_err(|error| Error::in_transaction(index, error))
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
-        for (index, etag) in read {
+        for (Check { index, replaces, .. }, etag) in read {
             let operation = &mut self.group.operations_mut()[index];
             match (operation.if_match_mut(), etag) {
                 (Some(version), Some(etag)) => *version = IfMatch::Exactly(etag),
                 (_, etag) => {
                     if let Some(entity) = operation.entity().cloned() {
-                        *operation = bound(entity, etag);
+                        *operation = if replaces { bound_replace(entity, etag) } else { bound(entity, etag) };
                     }
                 }
             }

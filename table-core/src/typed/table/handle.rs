@@ -89,7 +89,7 @@ impl<T: FromEntity> Table<T> {
     ///
     /// # Errors
     /// The name breaks the rules of [`TableName`]; `T` has encrypted properties and the store does not
-    /// encrypt; `T` has a property in plaintext that the store encrypts by a rule; `T` has large fields (`#[large]`), which may be in blobs, or spread keys.
+    /// encrypt; `T` has a property in plaintext that the store encrypts by a rule; `T` has large fields (`#[large]`), which may be in blobs, or spread keys, or may take several rows.
     pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
@@ -129,6 +129,12 @@ impl<T: FromEntity> Table<T> {
             let name = &shared.name;
             return Err(Error::invalid_request(format!(
                 "the partitions of '{name}' are spread over buckets: open it as a `SpreadTable` of the pattern library"
+            )));
+        }
+        if T::wide() {
+            let name = &shared.name;
+            return Err(Error::invalid_request(format!(
+                "entities of '{name}' may take several rows: open it as a `WideTable` of the pattern library"
             )));
         }
         let shared = Shared { select: T::select(), type_filter: T::type_filter(), ..shared };

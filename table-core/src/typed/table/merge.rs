@@ -4,22 +4,21 @@ use super::{Conflicts, KeyOf, Table};
 use crate::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use crate::query::Select;
 use crate::store::{Error, Operation, Result, Written};
-use crate::typed::{Discriminator, EntityPatch as _, Schema, TableEntity};
+use crate::typed::{EntityPatch as _, Schema, TableEntity};
 
 /// Partial updates.
 impl<T: TableEntity> Table<T> {
     /// Writes the fields that the patch sets over those of the entity, if it is in this version;
     /// [`IfMatch::Any`] asks for any. What the patch does not set stays.
     ///
-    /// A type in version 1 and [`IfMatch::Any`] is the one write that does not look: what a newer program has stored
-    /// in a later version, or another type under the same key, gets the fields as well. Give the ETag that was read, or
-    /// use [`update`](Self::update), where the key may be another's.
+    /// What a newer program has stored in a later version, or another type under the same key, is refused. Only a type that
+    /// has neither a `type` nor a `version` does not look under [`IfMatch::Any`]: nothing else is in its table.
     ///
     /// A merge cannot clear a property: [`update`](Self::update) the entity to make a field `None`.
     ///
-    /// One request for a type in schema version 1. From version 2 on two: a merge must not write into
-    /// an entity of another schema version, so its version is read first, and the merge is bound to
-    /// what was read. Under [`IfMatch::Any`], two more for each writer that comes in between, within
+    /// One request for a type that has neither `type` nor `version`, and of one in version 1 under an ETag. Otherwise two: a
+    /// merge must not write into an entity of another type or schema version, so that is read first, and the merge is bound
+    /// to what was read. Under [`IfMatch::Any`], two more for each writer that comes in between, within
     /// the bound of [`with_attempts`](Self::with_attempts).
     ///
     /// ```
@@ -61,7 +60,7 @@ impl<T: TableEntity> Table<T> {
     ) -> Result<Written> {
         self.shared().check_indexes(&T::indexes(), "a merge")?;
         let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
-        if !is_versioned(T::SCHEMA) {
+        if !looks(T::SCHEMA, &version) {
             return self.write(Operation::Merge(entity, version)).await;
         }
         let mut conflicts = Conflicts::new(self.shared().attempts);
@@ -79,16 +78,9 @@ impl<T: TableEntity> Table<T> {
     }
 }
 
-/// Whether an entity of the type may be stored in another version of its schema.
-///
-/// A type in version 1 cannot know of later ones without asking.
-pub(super) const fn is_versioned(schema: &Schema) -> bool {
-    schema.version > 1
-}
-
-/// Whether a row with the key of the type may be of another type, or in another version of its schema.
-pub(super) const fn may_be_another(schema: &Schema) -> bool {
-    is_versioned(schema) || matches!(schema.discriminator, Discriminator::Property(_))
+/// Whether a merge must see what it is merged into. A version that was read by a type in version 1 is of it.
+pub(super) const fn looks(schema: &Schema, version: &IfMatch) -> bool {
+    schema.version > 1 || (schema.may_be_newer() && matches!(version, IfMatch::Any))
 }
 
 impl Shared {
@@ -98,6 +90,15 @@ impl Shared {
             return Ok(None);
         };
         schema.check_patchable(&entity)?;
+        entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
+    }
+
+    /// The version of the entity, which may be replaced, if it is there. One request.
+    pub(super) async fn replaceable_in(&self, schema: &'static Schema, key: &Key) -> Result<Option<ETag>> {
+        let Some(entity) = self.store.get(&self.name, key, Some(&discriminating(schema))).await? else {
+            return Ok(None);
+        };
+        schema.check_replaceable(&entity)?;
         entity.etag().cloned().map(Some).ok_or_else(|| without_etag(key))
     }
 
@@ -146,18 +147,6 @@ impl Schema {
     }
 }
 
-impl Schema {
-    /// The version of the schema that an entity is stored in.
-    pub(super) fn stored_version(&self, entity: &Entity) -> Result<i64> {
-        match entity.get(Self::VERSION_PROPERTY) {
-            None => Ok(1),
-            Some(ValueRef::Int32(version)) => Ok(version.into()),
-            Some(ValueRef::Int64(version)) => Ok(version),
-            Some(other) => Err(unexpected(self, entity, "a version", other.edm_type().name())),
-        }
-    }
-}
-
 fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
     let Some(name) = schema.discriminator.property() else { return Ok(()) };
     match entity.get(name) {
@@ -167,8 +156,4 @@ fn check_type(schema: &Schema, entity: &Entity) -> Result<()> {
             Err(Error::decode(schema.rust_name, entity.key(), name, format!("{:?}", schema.type_name), found))
         }
     }
-}
-
-fn unexpected(schema: &Schema, entity: &Entity, expected: &str, found: &str) -> Error {
-    Error::decode(schema.rust_name, entity.key(), Schema::VERSION_PROPERTY, expected, found)
 }

@@ -5,6 +5,7 @@ mod conditions;
 mod group;
 mod handle;
 mod merge;
+mod moves;
 mod query;
 mod read;
 mod row_bounds;

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use super::{KeyOf, Table, Versioned};
-use crate::model::{ETag, IfMatch, Key};
+use super::versioned::without_etag;
+use super::{KeyOf, Table};
+use crate::model::{Entity, IfMatch, Key};
 use crate::store::{Error, Operation, Outcome, Result};
 use crate::typed::TableEntity;
 
@@ -14,7 +15,8 @@ impl<T: TableEntity> Table<T> {
     /// [`with_attempts`](Self::with_attempts), with a random pause between them that doubles, up to
     /// half a second. An error of `change` ends it with nothing written.
     ///
-    /// An older schema version is replaced by the present one.
+    /// Properties that `T` does not know, which other programs have stored, stay. An older schema version is replaced by the
+    /// present one.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -57,24 +59,27 @@ impl<T: TableEntity> Table<T> {
         let key = key.into_key();
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
-            let read = self.get_versioned(&key).await?.ok_or_else(|| self.shared().not_found(&key))?;
-            let Versioned { mut value, etag, .. } = read;
+            let read = self.store().get(self.name(), &key, None).await?;
+            let read = read.ok_or_else(|| self.shared().not_found(&key))?;
+            let mut value = T::from_entity(read.clone())?;
             change(&mut value)?;
-            match self.write_back(&key, &value, etag).await {
+            match self.write_back(&read, &value).await {
                 Err(error) => conflicts.wait(error).await?,
                 stored => return stored,
             }
         }
     }
 
-    async fn write_back(&self, key: &Key, value: &T, etag: ETag) -> Result<T> {
-        let entity = value.to_entity()?;
+    async fn write_back(&self, read: &Entity, value: &T) -> Result<T> {
+        let (mut entity, key): (Entity, &Key) = (value.to_entity()?, read.key());
+        let etag = read.etag().cloned().ok_or_else(|| without_etag(key))?;
         if entity.key() != key {
             let (name, other) = (T::SCHEMA.rust_name, entity.key());
             return Err(Error::invalid_request(format!(
                 "an update of the {name} {key} would make it {other}: insert the new one and delete the old"
             )));
         }
+        T::SCHEMA.keep_unknown(read, &mut entity)?;
         let written = self.write(Operation::Replace(entity.clone(), IfMatch::Exactly(etag))).await?;
         let stored = T::from_entity(entity.with_system(written.etag, None));
         stored.map_err(|error| error.with_outcome(Outcome::Applied))

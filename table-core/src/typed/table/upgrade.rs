@@ -11,6 +11,8 @@ use crate::typed::TableEntity;
 impl<T: TableEntity> Table<T> {
     /// Rewrites every entity of the type that is stored in an older version of its schema; how many there were.
     ///
+    /// Properties that no version knows, which other programs have stored, stay.
+    ///
     /// Reads convert older rows as they come, filters and projections cannot: they see what is stored. Run it when no
     /// program writes the older version any more; again, if it was interrupted: what is done stays done. Writes of
     /// others win, as in [`update`](Self::update).
@@ -72,7 +74,8 @@ impl<T: TableEntity> Table<T> {
         while T::SCHEMA.stored_version(&row)? < i64::from(T::SCHEMA.version) {
             let key = row.key().clone();
             let version = row.etag().cloned().map_or(IfMatch::Any, IfMatch::Exactly);
-            let new = T::from_entity(row)?.to_entity()?;
+            let mut new = T::from_entity(row.clone())?.to_entity()?;
+            T::SCHEMA.keep_unknown(&row, &mut new)?;
             match self.write(Operation::Replace(new, version)).await {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_entity_not_found() => return Ok(false),

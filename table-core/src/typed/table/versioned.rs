@@ -45,6 +45,9 @@ impl<T: FromEntity> FromEntity for Versioned<T> {
         T::large()
     }
 
+    fn wide() -> bool {
+        T::wide()
+    }
     fn indexes() -> Vec<&'static IndexDefinition> {
         T::indexes()
     }

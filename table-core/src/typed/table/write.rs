@@ -1,4 +1,3 @@
-use super::merge::may_be_another;
 use super::{Conflicts, KeyOf, Table};
 use crate::model::{ETag, Entity, IfMatch};
 use crate::store::{Error, Operation, Result, Written};
@@ -14,12 +13,29 @@ impl<T: TableEntity> Table<T> {
         self.write(Operation::Insert(entity.to_entity()?)).await
     }
 
-    /// Writes the entity, whatever was there: the last writer wins. One request.
+    /// Writes the entity, whatever was there: the last writer wins. What a program of a later version has stored is
+    /// refused.
+    ///
+    /// Two requests for a type that has a `type` or a `version`: what is there may be of a later version, so that is read
+    /// first, and the write is bound to what was read; two more for each writer that comes in between, within the bound of
+    /// [`with_attempts`](Self::with_attempts). One for any other type: nothing else is in its table.
     ///
     /// # Errors
-    /// A key or a value cannot be stored.
+    /// A key or a value cannot be stored. The entity that is there is stored in a later version of the schema.
     pub async fn insert_or_replace(&self, entity: &T) -> Result<Written> {
-        self.write(Operation::InsertOrReplace(entity.to_entity()?)).await
+        let entity = entity.to_entity()?;
+        if !T::SCHEMA.may_be_newer() {
+            return self.write(Operation::InsertOrReplace(entity)).await;
+        }
+        self.shared().check_indexes(&T::indexes(), "an upsert")?;
+        let mut conflicts = Conflicts::new(self.shared().attempts);
+        loop {
+            let stored = self.shared().replaceable_in(T::SCHEMA, entity.key()).await?;
+            match self.write(bound_replace(entity.clone(), stored)).await {
+                Err(error) => conflicts.wait_if(is_lost(&error), error).await?,
+                written => return written,
+            }
+        }
     }
 
     /// Adds the entity, or writes its properties over those of the one that is there: the last writer
@@ -27,8 +43,8 @@ impl<T: TableEntity> Table<T> {
     ///
     /// A field that is `None` keeps what is stored, and so do properties that `T` does not know.
     ///
-    /// Two requests for a type that tells itself by a property (`#[entity(type = …)]`) or is in schema version 2
-    /// or later: what is there must be of this type and version, so that is read first, and the write is
+    /// Two requests for a type that has a `type` or a `version`: what is there must be of this type and version, so
+    /// that is read first, and the write is
     /// bound to what was read. Two more for each writer that comes in between, within the bound of
     /// [`with_attempts`](Self::with_attempts).
     ///
@@ -37,7 +53,7 @@ impl<T: TableEntity> Table<T> {
     /// version of the schema: [`update`](Self::update) it.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
         let entity = entity.to_entity()?;
-        if !may_be_another(T::SCHEMA) {
+        if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrMerge(entity)).await;
         }
         self.shared().check_indexes(&T::indexes(), "an upsert")?;
@@ -89,12 +105,28 @@ impl<T: TableEntity> Table<T> {
         self.write(replace(entity, own_version(entity)?)?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request.
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any, and is refused where a program of a
+    /// later version has stored it.
+    ///
+    /// One request; under [`IfMatch::Any`] as many as [`insert_or_replace`](Self::insert_or_replace).
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found.
+    /// Precondition failed: another writer was faster. Entity not found. The entity is stored in a later version of the schema.
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Written> {
-        self.write(replace(entity, version.into())?).await
+        let version = version.into();
+        if version != IfMatch::Any || !T::SCHEMA.may_be_newer() {
+            return self.write(replace(entity, version)?).await;
+        }
+        self.shared().check_indexes(&T::indexes(), "a replace")?;
+        let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
+        loop {
+            let stored = self.shared().replaceable_in(T::SCHEMA, entity.key()).await?;
+            let stored = stored.ok_or_else(|| self.shared().not_found(entity.key()))?;
+            match self.write(Operation::Replace(entity.clone(), stored.into())).await {
+                Err(error) => conflicts.wait(error).await?,
+                written => return written,
+            }
+        }
     }
 
     /// Removes the entity if it is in this version; [`IfMatch::Any`] asks for any. One request.
@@ -130,6 +162,14 @@ impl<T: TableEntity> Table<T> {
     }
 }
 
+/// A replacement of what is there in this version, or of nothing.
+pub(super) fn bound_replace(entity: Entity, stored: Option<ETag>) -> Operation {
+    match stored {
+        Some(etag) => Operation::Replace(entity, etag.into()),
+        None => Operation::Insert(entity),
+    }
+}
+
 /// An upsert of what is there in this version, or of nothing.
 pub(super) fn bound(entity: Entity, stored: Option<ETag>) -> Operation {
     match stored {
@@ -139,7 +179,7 @@ pub(super) fn bound(entity: Entity, stored: Option<ETag>) -> Operation {
 }
 
 /// Whether what was read is not what is there any more.
-fn is_lost(error: &Error) -> bool {
+pub(super) fn is_lost(error: &Error) -> bool {
     error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found()
 }
 

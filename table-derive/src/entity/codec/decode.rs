@@ -62,6 +62,10 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
                 #krate::__private::large(<Self as #krate::typed::TableEntity>::SCHEMA.properties)
             }
 
+            fn wide() -> bool {
+                <Self as #krate::typed::TableEntity>::SCHEMA.wide
+            }
+
             #indexes
 
             fn from_entity(__entity: #krate::model::Entity) -> #krate::Result<Self> {

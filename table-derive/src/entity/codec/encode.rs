@@ -42,7 +42,7 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
                 #krate::model::Key::new(__partition, __row).map(#krate::typed::EntityKey::new)
             }
 
-            fn to_entity(&self) -> #krate::Result<#krate::model::Entity> {
+            fn to_logical(&self) -> #krate::Result<#krate::model::Entity> {
                 let __key = self.entity_key()?.into_key();
                 let mut __encoder = #krate::__private::Encoder::new(#rust_name, #capacity);
                 {

@@ -30,6 +30,11 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
         },
     };
     let is_open = row_key_is_open(entity);
+    let previous = match &entity.previous {
+        None => quote!(::core::option::Option::None),
+        Some(ty) => quote!(::core::option::Option::Some(<#ty as #krate::typed::TableEntity>::SCHEMA)),
+    };
+    let (has_versions, wide) = (entity.has_versions, entity.wide);
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {
         #krate::typed::Schema {
@@ -37,6 +42,8 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
             type_name: #type_name,
             discriminator: #krate::typed::Discriminator::#discriminator,
             version: #version,
+            previous: #previous,
+            has_versions: #has_versions,
             partition_key: #partition,
             row_key: #row,
             row_key_is_open: #is_open,
@@ -44,6 +51,7 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
             indexes: #indexes,
             spread: #spread,
             keeps_rest: #keeps_rest,
+            wide: #wide,
         }
     }
 }

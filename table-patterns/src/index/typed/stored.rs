@@ -135,6 +135,10 @@ impl<T: IndexedEntity> FromEntity for Whole<T> {
         T::large()
     }
 
+    fn wide() -> bool {
+        T::wide()
+    }
+
     fn spread() -> Option<Spread> {
         T::spread()
     }

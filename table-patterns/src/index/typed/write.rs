@@ -20,9 +20,14 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// Writes the entity whatever was there: the old value is read first. One request more.
     ///
     /// # Errors
-    /// A unique value is taken; still in conflict after all attempts.
+    /// A unique value is taken; still in conflict after all attempts; the entity is stored in a later version of the schema.
     pub async fn upsert(&self, entity: &T) -> Result<Committed> {
-        self.entities.upsert(entity.to_entity()?).await
+        let entity = entity.to_entity()?;
+        let replace = |old: Option<&Entity>| {
+            old.map_or(Ok(()), |old| T::SCHEMA.check_replaceable(old))?;
+            Ok(Some(entity.clone()))
+        };
+        self.entities.modify(entity.key(), replace).await
     }
 
     /// Replaces an entity that was read, in that version: the old value decides which entries go. No request more
@@ -76,7 +81,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     ) -> Result<Committed> {
         let mut value = T::from_entity(stored.entity().clone())?;
         change(&mut value)?;
-        let changes = [Change::replace(stored.entity().clone(), value.to_entity()?)];
+        let mut new = value.to_entity()?;
+        T::SCHEMA.keep_unknown(stored.entity(), &mut new)?;
+        let changes = [Change::replace(stored.entity().clone(), new)];
         let committed = self.entities.write(&changes).await?;
         let [Change { new, .. }] = changes;
         if let Some((new, etag)) = new.zip(committed.written.first().and_then(|w| w.etag.clone()))
@@ -88,8 +95,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(committed)
     }
 
-    /// Reads, changes and writes an entity, again when others interfere, as often as the options say. One
-    /// request more, and all of them again for each conflict.
+    /// Reads, changes and writes an entity, again when others interfere, as often as the options say. Properties that `T`
+    /// does not know stay. One request more, and all of them again for each conflict.
     ///
     /// # Errors
     /// It does not exist; what `change` returns; a unique value is taken; still in conflict after all
@@ -105,14 +112,16 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 let old = old.ok_or_else(|| self.missing(&key))?;
                 let mut value = T::from_entity(old.clone())?;
                 change(&mut value)?;
-                value.to_entity().map(Some)
+                let mut new = value.to_entity()?;
+                T::SCHEMA.keep_unknown(old, &mut new)?;
+                Ok(Some(new))
             })
             .await
     }
 
     /// Writes the fields that the patch sets over those of the entity, if it is in this version;
     /// [`IfMatch::Any`] asks for any. The patch has no field that a declared index holds, so the entries stay
-    /// as they are. One request; two for a type in schema version 2 or later.
+    /// as they are. As many requests as [`Table::merge`](table_core::typed::Table::merge).
     ///
     /// Of other indexes ([`open_with`](Self::open_with)) a patch cannot know what they hold: with them the
     /// entity is read and replaced, and their entries follow. One request more than the write's.

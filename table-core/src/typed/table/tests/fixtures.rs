@@ -53,6 +53,8 @@ const EMPLOYEE: Schema = Schema {
     type_name: "Employee",
     discriminator: Discriminator::Property(Cow::Borrowed(Schema::TYPE_PROPERTY)),
     version: 1,
+    previous: None,
+    has_versions: false,
     partition_key: "{department}",
     row_key: "empid_{id:06}",
     row_key_is_open: false,
@@ -60,6 +62,7 @@ const EMPLOYEE: Schema = Schema {
     indexes: &[],
     spread: None,
     keeps_rest: false,
+    wide: false,
 };
 
 const BADGE: Schema = Schema {
@@ -67,6 +70,8 @@ const BADGE: Schema = Schema {
     type_name: "Badge",
     discriminator: Discriminator::RowPrefix(Cow::Borrowed("badge_")),
     version: 2,
+    previous: None,
+    has_versions: true,
     partition_key: "{department}",
     row_key: "badge_{id:06}",
     row_key_is_open: false,
@@ -74,6 +79,7 @@ const BADGE: Schema = Schema {
     indexes: &[],
     spread: None,
     keeps_rest: false,
+    wide: false,
 };
 
 fn text(entity: &Entity, name: &'static str) -> Result<String> {
@@ -122,7 +128,7 @@ impl TableEntity for Employee {
         Key::new(&self.department, format!("empid_{:06}", self.id)).map(EntityKey::new)
     }
 
-    fn to_entity(&self) -> Result<Entity> {
+    fn to_logical(&self) -> Result<Entity> {
         let entity = Entity::from(self.entity_key()?.into_key());
         let entity = entity.with(Schema::TYPE_PROPERTY, "Employee").with("Name", self.name.as_str());
         Ok(match self.age {
@@ -174,7 +180,7 @@ impl TableEntity for Badge {
         Key::new(&self.department, format!("badge_{:06}", self.id)).map(EntityKey::new)
     }
 
-    fn to_entity(&self) -> Result<Entity> {
+    fn to_logical(&self) -> Result<Entity> {
         let entity = Entity::from(self.entity_key()?.into_key());
         Ok(entity.with("Color", self.color.as_str()).with(Schema::VERSION_PROPERTY, 2_i64))
     }
