@@ -8,7 +8,7 @@ mod overlay;
 pub(crate) mod page;
 mod room;
 mod session;
-mod sums;
+pub(crate) mod sums;
 mod unsynced;
 
 pub(crate) use contents::Contents;

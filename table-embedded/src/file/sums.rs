@@ -12,6 +12,10 @@ const ORDER_MASK: u64 = 0x1F;
 /// In place of a kind: written by this process, with a checksum of all of its bytes.
 const WRITTEN: u64 = 0x7FF;
 
+/// Pages that were read by any store of this process although nothing was known of them.
+#[cfg(test)]
+pub(crate) static UNKNOWN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
 /// By the place of a page, 8 bytes: what it must be. A page that was never met has none.
 ///
 /// The engine reads a page because another one refers to it, which was read or written before; so what is read after the header was
@@ -55,6 +59,8 @@ impl Sums {
         let (part, within) = place(at);
         let entry = self.parts.get(part).and_then(Option::as_ref).map_or(0, |part| part[within]);
         if entry == 0 || entry & ORDER_MASK != order(len) + 1 {
+            #[cfg(test)]
+            UNKNOWN.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
             return Expected::Unknown;
         }
         match ((entry >> 5) & WRITTEN, entry >> TAG_BITS) {

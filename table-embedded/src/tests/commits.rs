@@ -1,11 +1,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use table_core::store::{Error, ErrorKind, Outcome};
+use table_core::model::{IfMatch, Key};
+use table_core::query::Query;
+use table_core::store::{Error, ErrorKind, Operation, Outcome, TableStore};
 
-use super::Fixture;
 use super::disk::{SOUND, SYNCS_FAIL, SYNCS_WAIT, WRITES_FAIL, WRITES_PANIC};
-use crate::Durability;
+use super::{Fixture, name};
+use crate::file::sums::UNKNOWN;
+use crate::{Durability, EmbeddedStore};
 
 /// Whatever happens to one write, those before are there and those after work; the error of the one.
 async fn survives(fault: u8) -> Error {
@@ -116,4 +119,54 @@ async fn a_write_that_is_dropped_before_its_turn_is_not_done() {
     assert!(first.is_ok() && second.is_err());
     fixture.insert("third").await.unwrap();
     assert!(!fixture.exists("second").await.unwrap());
+}
+
+/// Another process has the same cache of the system, and must not believe it either.
+#[tokio::test]
+async fn a_failed_sync_is_noted_for_later_processes() {
+    let mut fixture = Fixture::new(Durability::Immediate).await;
+    let lock = fixture.directory.path().join("store/lock");
+    fixture.insert("before").await.unwrap();
+    assert_eq!(std::fs::read(&lock).unwrap(), b"");
+    fixture.disk.set(SYNCS_FAIL);
+    fixture.insert("during").await.unwrap_err();
+    fixture.store.close().await.unwrap_err();
+    assert_eq!(std::fs::read(&lock).unwrap(), b"unsynced");
+    let reader = EmbeddedStore::builder(fixture.directory.path().join("store")).read_only().open().await;
+    assert!(reader.unwrap_err().to_string().contains("open it for writing once"));
+    fixture.disk.set(SOUND);
+    fixture.reopen().await;
+    assert_eq!(std::fs::read(&lock).unwrap(), b"");
+    assert!(fixture.exists("before").await.unwrap());
+    fixture.insert("after").await.unwrap();
+}
+
+/// Whatever is done to a store that keeps no page in memory, it reads no page of which it does not know what it must be.
+#[tokio::test]
+async fn every_page_that_is_read_is_compared_with_its_checksum() {
+    let mut fixture = Fixture::new(Durability::Relaxed).await;
+    fixture.builder = |builder| builder.cache_bytes(0).verify_up_to(0).scan_up_to(0);
+    for round in 0..3 {
+        fixture.store.close().await.unwrap();
+        fixture.reopen().await;
+        let table = name(&format!("Table{round}"));
+        fixture.store.create_table(&table).await.unwrap();
+        fixture.fill(&table, 1500).await;
+        for n in (0..1500).step_by(3) {
+            let key = Key::new("p", format!("{n:06}")).unwrap();
+            fixture.store.write(&table, Operation::Delete(key, IfMatch::Any)).await.unwrap();
+        }
+        let rows = fixture.store.query(&table, &Query::new(), None).await.unwrap().items.len();
+        assert_eq!(rows, 1000);
+        fixture.disk.set(SYNCS_FAIL);
+        fixture.store.create_table(&name("Others")).await.unwrap_err();
+        fixture.disk.set(SOUND);
+        fixture.insert_until_it_works(&format!("after{round}")).await;
+        if round == 1 {
+            fixture.store.delete_table(&table).await.unwrap();
+            fixture.store.compact().await.unwrap();
+        }
+        assert!(fixture.exists(&format!("after{round}")).await.unwrap());
+    }
+    assert_eq!(UNKNOWN.load(Ordering::SeqCst), 0);
 }
