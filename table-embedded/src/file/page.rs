@@ -31,6 +31,11 @@ pub(crate) struct Kind {
 
 impl Kind {
     const DEFINITIONS: Self = Self { key: None, value: None, definitions: true };
+
+    /// Whether the tree's leaves lead to the roots of tables.
+    pub(crate) fn has_definitions(self) -> bool {
+        self.definitions
+    }
 }
 
 /// A page as its parent refers to it.

@@ -164,7 +164,8 @@ impl Session {
         let mut pages: Vec<PageRef> = header.roots.into_iter().flatten().collect();
         while let Some(page) = pages.pop() {
             lock(&self.0.sums).learn(&page);
-            if !read.contains(&page.at) {
+            // Leaves of definitions lead to other pages, as branches do: they are few.
+            if !read.contains(&page.at) && !page.kind.has_definitions() {
                 continue;
             }
             let mut bytes = vec![0; page.len()];
