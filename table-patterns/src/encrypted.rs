@@ -86,7 +86,7 @@ fn check_index(
     if let Some(name) = names.in_every_row().find(|name| read.iter().any(|part| part == *name)) {
         return refused(format!(
             "its keys or its condition show '{name}', which the store encrypts in '{table}', and a key is plain text: make the key by a blind \
-             index, or leave the part out; entries that are there already are removed by `drop_outdated`"
+             index, or leave the part out; `docs/encryption.md` says what becomes of entries that are there already"
         ));
     }
     if let Shape::Summary { sums } = index.shape()
@@ -94,7 +94,7 @@ fn check_index(
     {
         return refused(format!(
             "it sums '{name}', which the store encrypts in '{table}', and a sum would show it: leave it out; sums that are \
-             there already are removed by `drop_outdated`"
+             there already: see `docs/encryption.md`"
         ));
     }
     let target = target(index, table);

@@ -104,6 +104,7 @@ pub(super) fn error_name(error: &Error) -> &'static str {
         ErrorKind::Storage(_) => "storage",
         ErrorKind::StorageFull(_) => "storage_full",
         ErrorKind::UniqueViolation { .. } => "unique_violation",
+        ErrorKind::DuplicateValues { .. } => "duplicate_values",
         ErrorKind::KeyCollision { .. } => "key_collision",
         ErrorKind::Service(_) => "service",
     }

@@ -15,7 +15,7 @@ pub(crate) use answer::Progress;
 pub use answer::{check_entity, check_page, check_progress};
 pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
-pub use error::{DecodeError, Error, ErrorKind, Outcome, Result, ServiceAnswer};
+pub use error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use ext::TableStoreExt;
 pub use group::GroupTransaction;
 pub use operation::{Operation, OperationKind, Written};

@@ -12,8 +12,7 @@ use super::event::What;
 use super::head::{Head, State};
 use super::plan::EventualTransaction;
 use super::resources::StepId;
-use super::step::Step;
-use super::stopped::Stopped;
+use super::stopped::{Recorded, Stopped};
 use super::submit::Progress;
 use crate::journal::Lease;
 
@@ -39,21 +38,25 @@ impl Coordinator {
         self.tell(head.id, What::Claimed { step: head.next });
         Applier { of: self, head, lease }.run(transaction).await
     }
+
+    /// The failure of a transaction whose claimed plan cannot be read: as of its next step.
+    pub(super) async fn unread(&self, head: Head, lease: Lease, error: Error) -> Stopped {
+        Applier { of: self, head, lease }.failed(error.into()).await
+    }
 }
 
 impl Applier<'_> {
     async fn run(mut self, transaction: &EventualTransaction) -> Result<Progress, Stopped> {
         while let Some(step) = transaction.steps().get(self.head.next) {
             if let Err(error) = step.check_here(&self.of.resources) {
-                self.give_back(&error).await;
-                return Err(Stopped { error, counts: false });
+                return Err(self.failed(Stopped { error, counts: false, recorded: None }).await);
             }
             let id = StepId { transaction: self.head.id, step: self.head.next };
             let (of, work) = (self.of, self.of.run_step(id, step));
             match self.keeping(work).await {
                 None => return Ok(Progress::Pending),
                 Some(Ok(())) => {}
-                Some(Err(error)) => return Err(self.failed(step, error).await),
+                Some(Err(error)) => return Err(self.failed(Stopped::at(step, error)).await),
             }
             let done = What::Done { step: self.head.next, steps: self.head.steps };
             if !self.advance().await? {
@@ -70,7 +73,7 @@ impl Applier<'_> {
     async fn advance(&mut self) -> Result<bool> {
         let next = self.head.next + 1;
         let state = if next == self.head.steps { State::Applied } else { State::Running };
-        self.renew(Head { next, state, error: None, ..self.head.clone() }).await
+        self.renew(Head { next, state, error: None, failures: 0, ..self.head.clone() }).await
     }
 
     /// Writes the head, which renews the claim; whether it still holds.
@@ -100,23 +103,35 @@ impl Applier<'_> {
         }
     }
 
-    async fn failed(mut self, step: &Step, error: Error) -> Stopped {
-        self.give_back(&error).await;
-        Stopped::at(step, error)
-    }
-
     /// Gives the claim back, so that the step can be tried again at once; not where it may still take
-    /// effect.
-    async fn give_back(&mut self, error: &Error) {
-        let failed = What::Failed { step: self.head.next, error: error.clone() };
-        self.of.tell(self.head.id, failed);
+    /// effect. What waiting does not mend is counted there, and nowhere else: that a message was received often says
+    /// that workers died, or that answers of the queue were lost.
+    async fn failed(mut self, stopped: Stopped) -> Stopped {
+        let Stopped { error, counts, .. } = stopped;
+        let what = What::Failed { step: self.head.next, error: error.clone() };
+        self.of.tell(self.head.id, what);
         let mut head = self.head.clone();
-        head.blame(error);
+        head.blame(&error);
+        head.failures += u32::from(counts);
         if !error.is_ambiguous() {
             head.claim = None;
         }
-        if let Err(unrecorded) = self.renew(head).await {
-            tracing::debug!(error = %unrecorded, "the failure of a step was not recorded");
+        let poisoned = counts && head.failures >= self.of.attempts;
+        if poisoned {
+            head.state = State::Poisoned;
         }
+        let recorded = match (self.renew(head).await, poisoned) {
+            (Ok(true), true) => {
+                self.of.tell(self.head.id, What::Poisoned { step: self.head.next });
+                Some(Recorded::Poisoned)
+            }
+            (Ok(true), false) => Some(Recorded::Failed(self.head.failures)),
+            (Ok(false), _) => None,
+            (Err(unrecorded), _) => {
+                tracing::debug!(error = %unrecorded, "the failure of a step was not recorded");
+                None
+            }
+        };
+        Stopped { error, counts, recorded }
     }
 }

@@ -72,7 +72,7 @@ fn begun_by_others(head: Head, plan: PlanOf) -> Begun {
         State::Aborted => Begun::Refused(given_up(plan.id)),
         _ if head.plan != plan.hash => Begun::Refused(other_plan(plan.id)),
         State::Discarded => Begun::Refused(discarded(plan.id, head.next)),
-        State::Running | State::Applied => Begun::Others(head),
+        State::Running | State::Poisoned | State::Applied => Begun::Others(head),
     }
 }
 

@@ -10,6 +10,8 @@ use super::event::{TransactionEvent, What};
 use super::ledger::Ledger;
 use super::plan::TransactionId;
 use super::resources::Resources;
+#[cfg(doc)]
+use super::status::TransactionStatus;
 use super::tables::Unindexed;
 #[cfg(test)]
 use crate::journal::Rule;
@@ -67,6 +69,8 @@ pub struct Coordinator {
     pub(super) timing: Timing,
     pub(super) rules: Rules,
     pub(super) unindexed: Arc<Unindexed>,
+    /// How often a step fails before its transaction is poisoned.
+    pub(super) attempts: u32,
     retry: Duration,
     listener: Option<Listener>,
 }
@@ -98,7 +102,8 @@ impl Coordinator {
         let (ledger, timing) = (Ledger { store, table }, Timing::default());
         let (rules, retry) = (Rules::default(), Duration::from_secs(5));
         let unindexed = Arc::default();
-        Ok(Self { ledger, queue, resources, timing, rules, unindexed, retry, listener: None })
+        let (attempts, listener) = (5, None);
+        Ok(Self { ledger, queue, resources, timing, rules, unindexed, attempts, retry, listener })
     }
 
     /// Sets the durations of claims and requests: the same in every process of these transactions.
@@ -113,6 +118,14 @@ impl Coordinator {
     #[must_use]
     pub const fn with_retry_delay(mut self, delay: Duration) -> Self {
         self.retry = delay;
+        self
+    }
+
+    /// Sets how often a step may fail before the transaction is [poisoned](TransactionStatus::Poisoned): 5 times unless
+    /// set, at least once. Only what waiting does not mend counts.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts.max(1);
         self
     }
 
@@ -136,9 +149,9 @@ impl Coordinator {
         }
     }
 
-    /// After which time a message comes back that was received so often.
-    pub(super) fn delay(&self, dequeues: u32) -> Duration {
-        let doubled = self.retry.saturating_mul(2u32.saturating_pow(dequeues.saturating_sub(1)));
+    /// After which time something is tried again that has failed so often.
+    pub(super) fn delay(&self, failures: u32) -> Duration {
+        let doubled = self.retry.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
         doubled.min(self.timing.lease())
     }
 

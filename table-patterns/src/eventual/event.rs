@@ -36,6 +36,11 @@ pub enum What {
         /// Why.
         error: Error,
     },
+    /// A step failed as often as it is tried: somebody is to put the transaction back or discard it.
+    Poisoned {
+        /// The step, from 0.
+        step: usize,
+    },
     /// All steps are done.
     Applied,
     /// A plan whose submitter died before its commit was given up.

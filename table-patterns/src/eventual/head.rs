@@ -15,6 +15,7 @@ const PIECES: &str = "Pieces";
 const PLAN: &str = "PlanHash";
 const CLAIM: &str = "Claim";
 const ERROR: &str = "LastError";
+const FAILURES: &str = "StepFailures";
 
 /// Characters of an error that are kept.
 const ERROR_CHARS: usize = 1000;
@@ -22,17 +23,20 @@ const ERROR_CHARS: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
+    /// Its next step failed too often: somebody is to put it back or discard it.
+    Poisoned,
     Applied,
     Aborted,
     Discarded,
 }
 
 impl State {
-    const ALL: [Self; 4] = [Self::Running, Self::Applied, Self::Aborted, Self::Discarded];
+    const ALL: [Self; 5] = [Self::Running, Self::Poisoned, Self::Applied, Self::Aborted, Self::Discarded];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::Poisoned => "poisoned",
             Self::Applied => "applied",
             Self::Aborted => "aborted",
             Self::Discarded => "discarded",
@@ -52,6 +56,8 @@ pub(super) struct Head {
     /// Who applies it now.
     pub(super) claim: Option<Uuid>,
     pub(super) error: Option<String>,
+    /// How often the next step has failed.
+    pub(super) failures: u32,
     pub(super) etag: Option<ETag>,
 }
 
@@ -70,7 +76,13 @@ impl Head {
     /// A transaction of which nothing is done.
     pub(super) const fn new(plan: PlanOf, steps: usize) -> Self {
         let (PlanOf { id, hash, pieces }, state) = (plan, State::Running);
-        Self { id, state, steps, next: 0, pieces, plan: hash, claim: None, error: None, etag: None }
+        let (next, failures, claim, error, etag) = (0, 0, None, None, None);
+        Self { id, state, steps, next, pieces, plan: hash, claim, error, failures, etag }
+    }
+
+    /// Whether steps are left, and may be done.
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.state, State::Running | State::Poisoned)
     }
 
     pub(super) fn key(&self) -> Result<Key> {
@@ -93,6 +105,7 @@ impl Head {
             .with(STEPS, int(self.steps))
             .with(NEXT, int(self.next))
             .with(PIECES, int(self.pieces))
+            .with(FAILURES, i32::try_from(self.failures).unwrap_or(i32::MAX))
             .with(PLAN, self.plan);
         if let Some(claim) = self.claim {
             entity.properties_mut().set(CLAIM, claim);
@@ -131,6 +144,7 @@ impl Head {
             plan,
             claim,
             error: text(ERROR).map(str::to_owned),
+            failures: u32::try_from(count(FAILURES)?).unwrap_or(u32::MAX),
             etag: row.etag().cloned(),
         })
     }

@@ -38,7 +38,9 @@
 //!
 //! A transaction that waits for a storage that is out of order, or for another worker, never becomes poison:
 //! its message is sent again. So is that of one whose next step names what its worker has not: another worker of the
-//! queue takes it, so every worker should have all that plans name. Only what fails in a step itself counts.
+//! queue takes it, so every worker should have all that plans name. Only what fails in a step itself counts, in the head:
+//! then the transaction is [poisoned](TransactionStatus::Poisoned), which [`wait`](Coordinator::wait) answers. Workers
+//! that die, and answers of the queue that are lost, count in the queue alone, and what it sets aside for them is put back.
 //!
 //! # Failure windows
 //! There is no isolation: others see the state between two steps. Where a crash falls between a step and its

@@ -22,29 +22,56 @@ pub struct PoisonedTransaction {
 }
 
 impl Coordinator {
-    /// Up to `max` transactions that were tried too often. Their steps up to
-    /// [`status`](PoisonedTransaction::status) are done. The queue's requests, and one per transaction.
+    /// Up to `max` transactions of which a step failed too often, and messages that are of no transaction, of another plan
+    /// under a known id, or of a head that cannot be read. The steps of a transaction up to [`status`](PoisonedTransaction::status) are done. The
+    /// queue's requests, and one per message.
+    ///
+    /// The queue sets a message aside by how often it was received, whatever came of that: where workers died, or its
+    /// answers were lost. Such a message is put back and not told of.
     ///
     /// # Errors
     /// The queue's and the storage's.
     pub async fn poison(&self, max: usize) -> Result<Vec<PoisonedTransaction>> {
         let mut all = Vec::new();
         for message in self.queue.poison(max).await? {
-            let id = Ticket::parse(&message.body).ok().map(|ticket| ticket.id());
-            let status = match id {
-                Some(id) => self.status(id).await?,
-                None => TransactionStatus::Unknown,
+            let ticket = Ticket::parse(&message.body).ok();
+            let head = match &ticket {
+                Some(ticket) => self.ledger.read(ticket.id()).await?,
+                None => None,
             };
-            all.push(PoisonedTransaction { id, status, message });
+            if ticket.as_ref().is_some_and(|ticket| is_workable(ticket, head.as_ref())) {
+                self.put_back(&message).await?;
+                continue;
+            }
+            let status = head.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of);
+            all.push(PoisonedTransaction { id: ticket.map(|ticket| ticket.id()), status, message });
         }
         Ok(all)
     }
 
-    /// Lets workers try again, from the step that failed. The queue's requests.
+    /// Puts a message back, unless someone else has.
+    async fn put_back(&self, message: &Message) -> Result<()> {
+        tracing::warn!(id = %message.id, "a message comes back that was set aside and is not poisoned");
+        match self.queue.requeue(message).await {
+            Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Lets workers try again, from the step that failed. Two requests, and the queue's.
     ///
     /// # Errors
     /// Precondition failed: someone else has put it back or discarded it.
     pub async fn requeue(&self, poisoned: &PoisonedTransaction) -> Result<()> {
+        if let Ok(ticket) = Ticket::parse(&poisoned.message.body)
+            && let Some(head) = self.ledger.read(ticket.id()).await?
+            && head.state == State::Poisoned
+            && head.plan == ticket.plan_of().hash
+        {
+            let again = Head { state: State::Running, failures: 0, claim: None, ..head };
+            self.ledger.replace(again).await?.ok_or_else(|| self.busy(ticket.id()))?;
+        }
+        // Were this request lost, a worker finds that what was set aside is not poisoned.
         self.queue.requeue(&poisoned.message).await.map(drop)
     }
 
@@ -73,7 +100,7 @@ impl Coordinator {
             (None, Ticket::Stored(_)) => {
                 self.ledger.insert(Head { state: State::Aborted, ..Head::new(plan, 0) }).await?
             }
-            (Some(head), _) if head.state == State::Running && head.plan == plan.hash => {
+            (Some(head), _) if head.is_open() && head.plan == plan.hash => {
                 let discarded = Head { state: State::Discarded, claim: Some(Uuid::new_v4()), ..head };
                 self.ledger.replace(discarded).await?
             }
@@ -87,5 +114,14 @@ impl Coordinator {
     fn busy(&self, id: TransactionId) -> Error {
         let (table, key) = (self.ledger.table.to_string(), format!("the transaction {id}"));
         ErrorKind::PreconditionFailed { table, key }.into()
+    }
+}
+
+/// Whether a worker has something to do with a message.
+fn is_workable(ticket: &Ticket, head: Option<&Head>) -> bool {
+    let Some(head) = head else { return true };
+    match (head.plan == ticket.plan_of().hash, ticket) {
+        (true, _) => head.state != State::Poisoned,
+        (false, ticket) => matches!(ticket, Ticket::Stored(_)),
     }
 }

@@ -22,6 +22,16 @@ pub enum TransactionStatus {
         /// Why that step failed the last time, if it did.
         error: Option<String>,
     },
+    /// This step failed as often as it is tried, and nobody tries it again before the transaction is
+    /// [put back](Coordinator::requeue) or [discarded](Coordinator::discard). The steps before it are done.
+    Poisoned {
+        /// The step, from 0.
+        step: usize,
+        /// How many there are.
+        steps: usize,
+        /// Why it failed the last time.
+        error: String,
+    },
     /// All steps are done.
     Applied,
     /// It was given up before its commit: nothing was or will be done.
@@ -37,6 +47,10 @@ impl TransactionStatus {
     pub(super) fn of(head: &Head) -> Self {
         match head.state {
             State::Running => Self::Pending { step: head.next, steps: head.steps, error: head.error.clone() },
+            State::Poisoned => {
+                let error = head.error.clone().unwrap_or_default();
+                Self::Poisoned { step: head.next, steps: head.steps, error }
+            }
             State::Applied => Self::Applied,
             State::Aborted => Self::Aborted,
             State::Discarded => Self::Discarded { step: head.next },
@@ -46,6 +60,11 @@ impl TransactionStatus {
     /// Whether nothing will change any more.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Applied | Self::Aborted | Self::Discarded { .. })
+    }
+
+    /// Whether no worker will change it.
+    pub const fn is_at_rest(&self) -> bool {
+        self.is_final() || matches!(self, Self::Poisoned { .. })
     }
 }
 
@@ -59,7 +78,7 @@ impl Coordinator {
         Ok(head.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of))
     }
 
-    /// Waits until a transaction is finished, asking once per `every`: without end, where nobody works on
+    /// Waits until a transaction is finished or poisoned, asking once per `every`: without end, where nobody works on
     /// it; set a time-out around it.
     ///
     /// # Errors
@@ -67,7 +86,7 @@ impl Coordinator {
     pub async fn wait(&self, id: TransactionId, every: Duration) -> Result<TransactionStatus> {
         loop {
             let status = self.status(id).await?;
-            if status.is_final() {
+            if status.is_at_rest() {
                 return Ok(status);
             }
             sleep(every).await;

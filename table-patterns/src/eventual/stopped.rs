@@ -9,13 +9,26 @@ pub(super) struct Stopped {
     pub(super) error: Error,
     /// Whether it counts towards poison: waiting does not mend it.
     pub(super) counts: bool,
+    /// What the head says of it then; nothing where it is no failure of a step.
+    pub(super) recorded: Option<Recorded>,
+}
+
+/// A failure of a step that the head tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// It is tried again; it has failed so often.
+    Failed(u32),
+    /// It is not tried again.
+    Poisoned,
 }
 
 impl Stopped {
     /// A handler says itself, by the kind of its error, whether it only has to wait.
     pub(super) fn at(step: &Step, error: Error) -> Self {
         match step {
-            Step::Handle { .. } => Self { counts: !(error.is_transient() || error.is_ambiguous()), error },
+            Step::Handle { .. } => {
+                Self { counts: !(error.is_transient() || error.is_ambiguous()), error, recorded: None }
+            }
             _ => error.into(),
         }
     }
@@ -23,6 +36,6 @@ impl Stopped {
 
 impl From<Error> for Stopped {
     fn from(error: Error) -> Self {
-        Self { counts: !is_of_the_storage(&error), error }
+        Self { counts: !is_of_the_storage(&error), error, recorded: None }
     }
 }

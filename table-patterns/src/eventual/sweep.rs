@@ -8,7 +8,7 @@ use table_core::query::{Filter, Query};
 use table_core::store::{Result, TableStoreExt as _};
 
 use super::coordinator::Coordinator;
-use super::head::{Head, ROW, State};
+use super::head::{Head, ROW};
 use crate::clock::after;
 
 impl Coordinator {
@@ -30,7 +30,7 @@ impl Coordinator {
         let mut rows = self.ledger.store.query_stream(self.ledger.table.clone(), query);
         while let Some(row) = rows.try_next().await? {
             let old = row.timestamp().is_some_and(|written| after(written, keep) <= Ticks::now());
-            let finished = Head::read(&row)?.state != State::Running;
+            let finished = !Head::read(&row)?.is_open();
             if let (true, true, Some(etag)) = (old, finished, row.etag()) {
                 self.ledger.delete(row.key().clone(), IfMatch::from(etag)).await?;
                 removed += 1;

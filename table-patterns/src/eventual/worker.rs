@@ -1,8 +1,10 @@
 //! What a worker does with a message.
 
+use std::convert::Infallible;
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use table_core::queue::{Message, Receipt};
 use table_core::store::Result;
 use tokio::time::sleep;
@@ -14,17 +16,20 @@ use super::event::What;
 use super::head::{Head, State};
 use super::ledger::PlanOf;
 use super::plan::EventualTransaction;
-use super::stopped::Stopped;
+use super::stopped::{Recorded, Stopped};
 use super::submit::Progress;
 use super::ticket::Ticket;
 use crate::journal::Lease;
 use crate::took_effect::took_effect;
 use crate::work::{Pace, Places, work_through};
 
+/// Messages that were set aside and are looked at together.
+const AT_ONCE: usize = 32;
+
 /// What becomes of a message.
 enum After {
     Delete,
-    /// It comes back, and counts towards poison.
+    /// It comes back, until the queue sets it aside.
     Later(Duration),
     /// It is sent again as a new message, which counts from zero.
     Again(Duration),
@@ -32,8 +37,10 @@ enum After {
 
 impl Coordinator {
     /// Takes up to `max` messages and works on them together; how many there were. What fails is traced and
-    /// told to the listener; its message comes back later, until the queue sets it aside as poison. What
-    /// only waits, for a storage that is out of order or for another worker, never becomes poison.
+    /// told to the listener, and is tried again later, until its step has failed as often as
+    /// [`with_attempts`](Self::with_attempts) says. What only waits, for a storage that is out of order or for another
+    /// worker, is never poisoned, and neither is what workers die over. Their messages may be set aside by the queue all the same: who does not call
+    /// [`run`](Self::run), which puts them back, calls [`poison`](Self::poison) now and then.
     ///
     /// # Errors
     /// The queue's.
@@ -46,25 +53,36 @@ impl Coordinator {
 
     /// Works until `stop` is ready, on `parallel` transactions at a time; what was begun is finished first.
     /// Asks the queue once per `idle` while there is nothing to do, and while the queue is away or denies access ever
-    /// less often, up to once a minute: what is under way goes on.
+    /// less often, up to once a minute: what is under way goes on. Once per lease it looks for messages that the queue
+    /// has set aside although their transactions are not poisoned, and puts them back: the queue's request, and one for
+    /// each of up to 32.
     ///
     /// # Errors
     /// The queue's, where waiting does not mend it (it does not exist): what was begun is
     /// finished first.
     pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
         let (places, pace) = (Places::new(parallel), Pace { idle, visibility: self.timing.lease() });
-        work_through(&*self.queue, &places, pace, stop, |message| self.handle(message)).await
+        let work = work_through(&*self.queue, &places, pace, stop, |message| self.handle(message));
+        match select(pin!(work), pin!(self.rescue())).await {
+            Either::Left((worked, _)) => worked,
+            Either::Right((never, _)) => match never {},
+        }
+    }
+
+    /// Puts back what the queue has set aside for no reason, now and then, for ever.
+    async fn rescue(&self) -> Infallible {
+        loop {
+            sleep(self.timing.lease()).await;
+            if let Err(error) = self.poison(AT_ONCE).await {
+                tracing::debug!(%error, "messages that were set aside were not looked at");
+            }
+        }
     }
 
     async fn handle(&self, message: Message) {
         let Some(mut receipt) = message.receipt.clone() else { return };
         let worked = self.holding(&mut receipt, self.work_on(&message)).await;
-        let after = worked.unwrap_or_else(|Stopped { error, counts }| {
-            tracing::warn!(%error, message = %message.id, "a transaction was not finished");
-            let delay =
-                if error.is_ambiguous() { self.timing.lease() } else { self.delay(message.dequeue_count) };
-            if counts { After::Later(delay) } else { After::Again(delay) }
-        });
+        let after = worked.unwrap_or_else(|stopped| self.after_failure(&stopped, &message));
         let put_back = match after {
             After::Delete => return self.drop_message(&receipt).await,
             After::Later(delay) => self.queue.renew(&receipt, delay).await.map(drop),
@@ -72,6 +90,20 @@ impl Coordinator {
         };
         if let Err(error) = put_back {
             tracing::debug!(%error, "a transaction's message comes back when its lease ends");
+        }
+    }
+
+    /// A failure that the head tells of is counted there, and its message from zero. What no head tells of is left to the
+    /// queue to count: no transaction, another plan under an id that is known, a head that cannot be read.
+    fn after_failure(&self, stopped: &Stopped, message: &Message) -> After {
+        let Stopped { error, counts, recorded } = stopped;
+        tracing::warn!(%error, message = %message.id, "a transaction was not finished");
+        match recorded {
+            Some(Recorded::Poisoned) => After::Later(Duration::ZERO),
+            _ if error.is_ambiguous() => After::Again(self.timing.lease()),
+            Some(Recorded::Failed(failures)) => After::Again(self.delay(*failures)),
+            None if *counts => After::Later(self.delay(message.dequeue_count)),
+            None => After::Again(self.delay(1)),
         }
     }
 
@@ -116,6 +148,8 @@ impl Coordinator {
     async fn go_on(&self, ticket: &Ticket, head: Head, dequeues: u32) -> Result<After, Stopped> {
         let plan = ticket.plan_of();
         match (head.state, ticket) {
+            // The queue sets it aside when it has come so often.
+            (State::Poisoned, _) if head.plan == plan.hash => Ok(After::Later(Duration::ZERO)),
             (State::Running, _) if head.plan == plan.hash => self.take_over(ticket, head).await,
             // The head row of another plan is there: this one was not committed, and its submitter is told.
             (_, Ticket::Stored(_)) if head.state == State::Aborted || head.plan != plan.hash => {
@@ -148,12 +182,16 @@ impl Coordinator {
         };
         let progress = match ticket {
             Ticket::Inline { plan, .. } => self.apply(plan, head, lease).await?,
-            Ticket::Stored(_) => {
-                let plan = EventualTransaction::parse(&self.ledger.plan(&head).await?)?;
-                self.apply(&plan, head, lease).await?
-            }
+            Ticket::Stored(_) => match self.stored_plan(&head).await {
+                Ok(plan) => self.apply(&plan, head, lease).await?,
+                Err(error) => return Err(self.unread(head, lease, error).await),
+            },
         };
         Ok(self.after(progress))
+    }
+
+    async fn stored_plan(&self, head: &Head) -> Result<EventualTransaction> {
+        EventualTransaction::parse(&self.ledger.plan(head).await?)
     }
 
     const fn after(&self, progress: Progress) -> After {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{ETag, Entity, Key};
 use table_core::query::{Continuation, Query};
-use table_core::store::{Error, Operation, Result};
+use table_core::store::{Duplicate, Error, ErrorKind, Operation, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::build_groups::Groups;
@@ -57,6 +57,7 @@ pub struct IndexBuild<'a> {
     pub(super) lease: Lease,
     pub(super) progress: BuildProgress,
     pub(super) pause: Duration,
+    duplicates: Vec<Duplicate>,
     report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
 }
 
@@ -82,8 +83,8 @@ impl IndexedEntities {
         let index = self.set.find(index)?;
         let progress = BuildProgress { state: IndexState::Absent, entities: 0, entries: 0, groups: 0 };
         let lease = Lease::start(self.options.timing);
-        let report = Box::new(|_| {});
-        Ok(IndexBuild { entities: self, index, lease, progress, pause: Duration::ZERO, report })
+        let (pause, duplicates, report) = (Duration::ZERO, Vec::new(), Box::new(|_| {}));
+        Ok(IndexBuild { entities: self, index, lease, progress, pause, duplicates, report })
     }
 
     async fn existing_entry(&self, index: &Index) -> Result<CatalogEntry> {
@@ -211,7 +212,8 @@ impl<'a> IndexBuild<'a> {
     /// entity for a unique index.
     ///
     /// # Errors
-    /// Two entities hold one unique value; the definition changed; another process builds or drops the index; the
+    /// Entities share values of a unique index ([`DuplicateValues`](ErrorKind::DuplicateValues) lists all of them): it stays
+    /// *building*, so that nobody gets another of its values, until it is built again without them. The definition changed; another process builds or drops the index; the
     /// storage's. The build can be run
     /// again and goes on where it was.
     pub async fn run(mut self) -> Result<BuildProgress> {
@@ -227,6 +229,7 @@ impl<'a> IndexBuild<'a> {
 
     async fn run_steps(&mut self) -> Result<BuildProgress> {
         let mut entry = self.start().await?;
+        self.progress.state = entry.state;
         while entry.state != IndexState::Readable {
             self.step(&mut entry).await?;
             self.tell(entry.state);
@@ -237,6 +240,10 @@ impl<'a> IndexBuild<'a> {
     async fn start(&mut self) -> Result<CatalogEntry> {
         self.entities.catalog().insert(self.index, IndexState::DeleteOnly).await?;
         let mut entry = self.entities.existing_entry(self.index).await?;
+        if entry.state == IndexState::Readable {
+            self.entities.refresh().await?;
+            return Ok(entry);
+        }
         self.entities.settle_state().await?;
         if entry.state == IndexState::Building {
             sleep(self.entities.slowest().lease).await;
@@ -280,6 +287,7 @@ impl<'a> IndexBuild<'a> {
                     self.total(entry).await?;
                 } else {
                     self.backfill(entry).await?;
+                    self.check_duplicates()?;
                     self.settle_drafts().await?;
                     self.entities.remove_dangling(self.index).await?;
                 }
@@ -293,11 +301,20 @@ impl<'a> IndexBuild<'a> {
     /// A writer that had no entry to remove beside the entity may be about to commit without removing one: it
     /// has, or has begun anew, before what dangles is looked for.
     async fn settle_drafts(&mut self) -> Result<()> {
-        let beside = *self.index.placement() == Placement::SamePartition && !self.index.shape().is_shared();
+        let beside = *self.index.placement() == Placement::SamePartition;
         if beside && self.entities.keeps(Rule::SettleDrafts) {
             self.entities.let_states_settle().await?;
         }
         Ok(())
+    }
+
+    /// The index stays as it is, not readable: what entities share must be removed, and then it is built again.
+    fn check_duplicates(&mut self) -> Result<()> {
+        if self.duplicates.is_empty() {
+            return Ok(());
+        }
+        let (index, duplicates) = (self.index.name().to_owned(), std::mem::take(&mut self.duplicates));
+        Err(ErrorKind::DuplicateValues { index, duplicates }.into())
     }
 
     async fn backfill(&mut self, entry: &mut CatalogEntry) -> Result<()> {
@@ -306,7 +323,10 @@ impl<'a> IndexBuild<'a> {
             let (window, next) = self.read_window(from.as_ref()).await?;
             self.write_window(window, from.as_ref(), entry).await?;
             let Some(next) = next else { return Ok(()) };
-            entry.progress = Some(next.to_string());
+            // The next build begins with the first window that had duplicates.
+            if self.duplicates.is_empty() {
+                entry.progress = Some(next.to_string());
+            }
             self.claim(entry).await?;
             self.tell(entry.state);
             from = Some(next);
@@ -363,9 +383,26 @@ impl<'a> IndexBuild<'a> {
 
     async fn rewrite(&mut self, entities: Vec<Entity>) -> Result<()> {
         for entity in entities {
-            self.progress.entries += usize::from(self.entities.rewrite(entity).await?);
+            let rewritten = self.entities.rewrite(entity).await;
+            match rewritten.map_err(|error| (self.duplicate(&error), error)) {
+                Ok(there) => self.progress.entries += usize::from(there),
+                Err((Some(duplicate), _)) if self.duplicates.contains(&duplicate) => {}
+                Err((Some(duplicate), _)) => self.duplicates.push(duplicate),
+                Err((None, error)) => return Err(error),
+            }
         }
         Ok(())
+    }
+
+    /// What an error says of two entities that have one value of the index.
+    fn duplicate(&self, error: &Error) -> Option<Duplicate> {
+        match error.root().kind() {
+            ErrorKind::UniqueViolation { index, entry, owner, wanted_by } if index == self.index.name() => {
+                let (entry, owner, other) = (entry.clone(), owner.clone(), wanted_by.clone());
+                Some(Duplicate { entry, owner, other })
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn tell(&mut self, state: IndexState) {

@@ -16,7 +16,8 @@ use super::state::IndexState;
 
 impl IndexedEntities {
     /// Removes an index: its entries, then its place in the catalog. Writers maintain it less and less:
-    /// write-only, delete-only, absent. Run again, it goes on where it was; several programs may run it.
+    /// write-only, delete-only, absent. While a program defines a unique index that is absent, it refuses to give
+    /// entities values of it: leave it out of the definitions too. Run again, it goes on where it was; several programs may run it.
     ///
     /// Cost: the pages of the index (of the whole table, if its entries are in the entities' table: a page holds
     /// what is found, and a service may answer in more of them) and one group per 100 entries of a partition in each (a request per row
@@ -37,6 +38,8 @@ impl IndexedEntities {
     /// Removes an index, whatever is there of it, and prepares its build: what a program does that does not
     /// trust an index any more. Its lookups are refused until the build has run, and other indexes are not
     /// touched. After a crash [`build`](Self::build) goes on with the build, and this starts it over.
+    ///
+    /// Until a unique index is built again, writes that give an entity a value of it are refused.
     ///
     /// Where the *definition* has changed the table cannot be opened: see [`drop_outdated`](Self::drop_outdated).
     ///
@@ -67,7 +70,8 @@ impl IndexedEntities {
         self.build(index)
     }
 
-    /// Removes every index of the table that `indexes` does not have, or defines otherwise: their names. What
+    /// Removes every index of the table that `indexes` does not have, or defines otherwise: their names. **Those of other
+    /// types and programs too**: only for who knows that all users of the table are meant by `indexes`. What
     /// a program does whose indexes have changed, before it [opens](Self::open) the table; it needs neither the
     /// old definition nor the function that made the keys. An index that is defined otherwise is absent then,
     /// and is to be [built](Self::build). Programs with the old definitions go on meanwhile; they are refused
@@ -92,7 +96,7 @@ impl IndexedEntities {
     /// let by_city = Index::keyed("city", Placement::SamePartition, "", "city_{City}_{Age}_{RowKey}")?;
     /// let (indexes, options) = (vec![by_city], IndexOptions::local());
     /// let refused = IndexedEntities::open(store.clone(), table.clone(), indexes.clone(), options.clone()).await;
-    /// assert!(refused.unwrap_err().to_string().contains("drop_outdated"));
+    /// assert!(refused.unwrap_err().to_string().contains("another name"));
     ///
     /// let dropped =
     ///     IndexedEntities::drop_outdated(store.clone(), table.clone(), indexes.clone(), options.clone()).await?;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::shape::Shape;
 use super::shared::is_shared_row;
+use super::state::IndexState;
 use crate::journal::is_unique_row_property;
 
 /// Where an entry is.
@@ -141,6 +142,15 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     /// entity's own partition is looked at before it is changed or removed. One request for each.
     fn is_complete(&self, _index: &str) -> bool {
         true
+    }
+
+    /// The entries that an entity would have of unique indexes that are not readable: not every entity has its row yet, so
+    /// nobody can tell whether another one has the value. A write that gives an entity such a value is refused.
+    ///
+    /// # Errors
+    /// As for [`entries`](Self::entries).
+    fn unready(&self, _entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
+        Ok(Vec::new())
     }
 
     /// Takes note that two entities have the same entry: from now on they may.

@@ -41,6 +41,10 @@
 //!
 //! A definition is what [`Index::fingerprint`] says. A table whose catalog has another is refused.
 //!
+//! While a unique index is declared and not readable, nobody can tell who has a value: writes that give an entity one are
+//! refused, and those that keep or remove one go on. A build over entities that share values lists all of them
+//! ([`DuplicateValues`](table_core::store::ErrorKind::DuplicateValues)), and begins there when it is run again.
+//!
 //! # Failure windows
 //! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
 //! An entity that copies go into and that is added after its source has none until a scrub. Nor has one of another

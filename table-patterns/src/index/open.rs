@@ -6,7 +6,7 @@ use table_core::model::TableName;
 use table_core::store::{Error, Result, TableStore};
 
 use super::catalog::{Loaded, is_indexed};
-use super::definition::Index;
+use super::definition::{Index, Uniqueness};
 use super::indexed::IndexedEntities;
 use super::options::IndexOptions;
 use super::owner;
@@ -26,7 +26,15 @@ impl IndexedEntities {
     /// # Errors
     /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; an index would show what the
     /// store encrypts by a rule; the table or one for entries is missing, or that has the entries of another table; copies are to go into another table that has indexes; the catalog has an index that is not given here,
-    /// or another definition: see [`drop_outdated`](Self::drop_outdated).
+    /// or another definition.
+    ///
+    /// An index that is defined otherwise than before takes another name; the one that it replaces goes by
+    /// [`drop_index`](Self::drop_index), while the program still defines both. Where it is certain that no other
+    /// program and no other type uses it, [`drop_outdated`](Self::drop_outdated) removes it without its definition.
+    ///
+    /// An index that is unique does not become readable by being declared: until it is [built](Self::build), writes that
+    /// give an entity a value of it are refused, and those that keep or remove one go on. Build it before the version of
+    /// a program serves that needs it.
     pub async fn open(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -148,6 +156,14 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
         if indexes[..n].iter().any(|other| other.name() == name) {
             return Err(Error::invalid_request(format!("two indexes have the name '{name}': rename one")));
         }
+    }
+    let later = |index: &&Index| options.built_later.iter().any(|name| name == index.name());
+    if let Some(unique) = indexes.iter().filter(later).find(|index| index.uniqueness() != Uniqueness::No) {
+        return Err(Error::invalid_request(format!(
+            "the index '{}' is unique, and no entity can get a value of it before it is built: leave it out of \
+             `IndexOptions::built_later`",
+            unique.name()
+        )));
     }
     let without = indexes.iter().find(|i| i.shape().needs_blobs() && options.blobs.is_none());
     without.map_or(Ok(()), |index| {

@@ -31,7 +31,7 @@ pub struct IndexOptions {
     /// Requests at once when references are followed, partitions are merged, and entries are checked.
     pub concurrency: usize,
     /// Indexes that are left absent in a new table, to be built once it is loaded: writes do not maintain
-    /// them until then.
+    /// them until then. Not unique ones: no entity can get a value of those before.
     pub built_later: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::catalog::{Catalog, CatalogEntry, Loaded};
-use super::definition::{Index, Placement};
+use super::definition::{Index, Placement, Uniqueness};
 use super::entry::{Entry, Maintainer};
 use super::shape::Shape;
 use super::shared::copied_names;
@@ -135,7 +135,7 @@ impl IndexSet {
         if let Some(unknown) = catalog.keys().find(unknown) {
             let reason = format!(
                 "the table '{}' has an index '{unknown}' that this program does not know, and a write would \
-                 leave it stale: define it, or remove it by `drop_outdated` before the table is opened",
+                 leave it stale: define it here as the program does that has it, or write by that program",
                 self.table
             );
             return Err(Error::invalid_request(reason));
@@ -157,8 +157,8 @@ impl IndexSet {
         let (name, table) = (index.name(), &self.table);
         Err(Error::invalid_request(format!(
             "the index '{name}' of the table '{table}' was built as {:?}, and this program defines it as {:?}: \
-             remove it by `drop_outdated` before the table is opened, and then `build` it; if another type in the \
-             table has it, give this one another name",
+             another type in the table may have it, another program, or an older version of this one; give this index \
+             another name, and `build` it",
             entry.fingerprint,
             index.fingerprint()
         )))
@@ -206,6 +206,16 @@ impl Maintainer for IndexSet {
 
     fn is_complete(&self, index: &str) -> bool {
         self.state(index) == IndexState::Readable
+    }
+
+    fn unready(&self, entity: &Entity) -> Result<Vec<(Entry, IndexState)>> {
+        let unready =
+            |index: &Index, state| index.uniqueness() != Uniqueness::No && state != IndexState::Readable;
+        let with_state = |entry: Entry| {
+            let state = self.state(&entry.index);
+            (entry, state)
+        };
+        Ok(self.derive(entity, unready)?.into_iter().map(with_state).collect())
     }
 
     fn longest_lease(&self) -> Duration {

@@ -12,6 +12,7 @@ use super::row::{JournalRow, WriteId};
 use super::rows::operations;
 use super::rules::Rule;
 use super::state::{States, Wanted};
+use super::unique::By;
 use crate::index::shared::Merge;
 use crate::index::{Entry, Location};
 use crate::took_effect::took_effect;
@@ -54,6 +55,8 @@ enum Round {
     /// The permit ended before everything was sent. Under a new one the round goes on where it was: what it
     /// has sent is what the same entities want under the states of indexes that hold now.
     Expired,
+    /// A read of the round has found an entity in another version: it starts over from that one.
+    Changed,
     /// An answer is in doubt, or others kept changing a row.
     Doubtful,
 }
@@ -158,7 +161,7 @@ impl Journal {
         loop {
             let valid_until = self.prepare().await?;
             let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
-            let once = self.apply_once(row, &mut states, known, permit, &mut progress);
+            let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
             let round = match valid_until {
                 Some(until) => before(until + self.timing.client(), once).await,
                 None => Some(once.await),
@@ -170,12 +173,14 @@ impl Journal {
             if round == Round::Expired {
                 continue;
             }
-            if !self.keeps(Rule::Recheck) {
-                return self.clear(row).await;
-            }
-            states.read_all_again(self).await?;
-            if states.versions() == used {
-                return self.clear(row).await;
+            if round == Round::Done {
+                if !self.keeps(Rule::Recheck) {
+                    return self.clear(row).await;
+                }
+                states.read_all_again(self).await?;
+                if states.versions() == used {
+                    return self.clear(row).await;
+                }
             }
             (known, used, progress) = (None, states.versions(), Progress::default());
         }
@@ -186,6 +191,7 @@ impl Journal {
         &self,
         row: &JournalRow,
         states: &mut States,
+        used: &[Option<ETag>],
         known: Option<&Known>,
         permit: Permit,
         progress: &mut Progress,
@@ -197,6 +203,11 @@ impl Journal {
         for step in steps.into_iter().skip(progress.towards(&wanted)) {
             let taken = self.take(step, row, states, &wanted.rows, known, permit).await;
             let round = self.judge(taken)?;
+            // An entity that was away, came back and went again is in the version that the round began with: it is the
+            // reads in between that tell.
+            if round != Round::Doubtful && states.versions() != used && self.keeps(Rule::OneVersion) {
+                return Ok(Round::Changed);
+            }
             if round != Round::Done {
                 return Ok(round);
             }
@@ -223,7 +234,7 @@ impl Journal {
                         if !permit.may_send() {
                             return Ok(false);
                         }
-                        self.settle(&at, row.id, states).await?;
+                        self.settle(&at, By::Applier(row.id), states).await?;
                     }
                 }
                 self.put_while(&to, &mut operations, || permit.may_send()).await
@@ -250,7 +261,7 @@ impl Journal {
         {
             return Ok(());
         }
-        self.settle(at, write, states).await
+        self.settle(at, By::Applier(write), states).await
     }
 
     /// Step 7: the journal row first, then the ticket, which its owner deletes.

@@ -1,13 +1,14 @@
 //! Entries in the entity's own partition: rows of the group that commits the write.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{Entity, IfMatch};
+use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, Operation, Result};
 
 use super::Journal;
 use super::plan::{Plan, violation};
 use super::send::{Draft, Sent, contended, inner};
-use crate::index::Entry;
+use super::state::States;
+use crate::index::{Entry, Location};
 
 /// Rows read at once.
 const IN_PARALLEL: usize = 16;
@@ -48,7 +49,7 @@ impl Journal {
     }
 
     /// The operation that does the same to the row that is there now; none where there is nothing to remove, or
-    /// nothing of the write's entities.
+    /// nothing of the write's entities, or where the row of a value that two have had is the other one's.
     ///
     /// # Errors
     /// Another entity has the entry that is to be written.
@@ -61,11 +62,32 @@ impl Journal {
         let Some(row) = row else { return Ok(Some(Operation::Insert(wanted.clone()))) };
         // A row without an owner is an entity.
         let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
-        if !plan.owners.contains(&owner) {
-            let entry = plan.local.iter().find(|entry| entry.location.key == *wanted.key());
-            return Err(entry.map_or_else(|| contended(plan), |entry| violation(entry, &owner)));
+        if !plan.owners.contains(&owner) && (owner == *row.key() || self.has_entry(&owner, row.key()).await?)
+        {
+            return match plan.local.iter().find(|entry| entry.location.key == *wanted.key()) {
+                Some(entry) if self.was_shared(plan, entry) => Ok(None),
+                Some(entry) => Err(violation(entry, &owner)),
+                None => Err(contended(plan)),
+            };
         }
         Ok(Some(Operation::Replace(wanted.clone(), version(&row))))
+    }
+
+    /// Whether an entity keeps a value of a unique index that is not complete: two may have had it before, and the other
+    /// one has the row.
+    fn was_shared(&self, plan: &Plan, entry: &Entry) -> bool {
+        let kept = |operation: &Operation| matches!(operation, Operation::InsertOrReplace(_));
+        let planned = plan.operations.iter().find(|operation| *operation.key() == entry.location.key);
+        entry.unique && planned.is_some_and(kept) && !self.maintainer.is_complete(&entry.index)
+    }
+
+    /// Whether an entity has an entry at a key of the table. What it has not is left of a state that it was in before, and
+    /// anybody may write over that in the version that was read: who wants to have it again meets it too.
+    async fn has_entry(&self, owner: &Key, key: &Key) -> Result<bool> {
+        let at = Location { table: self.table.clone(), key: key.clone() };
+        let mut states = States::new(vec![owner.clone()]);
+        states.read_again(self, owner).await?;
+        Ok(states.entry_at(self, owner, &at)?.is_some())
     }
 }
 

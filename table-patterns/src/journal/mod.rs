@@ -17,10 +17,12 @@
 //! 2. A *ticket* is queued, invisible for a lease.
 //! 3. Unique keys of the new state are reserved. A reservation in the way is taken over, or adopted if
 //!    it is the entity's own, only after the write that it was made for has been given up for good.
-//!    An entry whose owner does not have the value any more is removed.
+//!    An entry whose owner does not have the value any more is removed, whether or not what its owner has written since
+//!    was applied. Nothing is reserved once the lease is over: no ticket would name it.
 //! 4. One group transaction, under the entity's ETag: entity, entries of the partition, journal row. It is dropped
 //!    when the lease ends: the ticket may be gone then.
-//! 5. The touched keys are made to agree with the entity *as it is now*.
+//! 5. The touched keys are made to agree with the entity *as it is now*: all of them with one version of it. A reservation
+//!    of another write is given up before it is settled or removed; one that committed is left to its journal row.
 //! 6. The entity is read again; if it changed, step 5 is repeated.
 //! 7. The journal row goes, then the ticket.
 //!
@@ -31,7 +33,8 @@
 //!
 //! # Failure windows
 //! Between steps 4 and 7 an entry may be missing or stale: reads that verify never show it. An entry whose
-//! key another entity has is found out at step 5: the error says *applied*, and the journal row stays. A process
+//! key another entity has is found out at step 5: the error says *applied*, names both, and the journal row stays. So it
+//! is of a unique value, which nothing but a foreign write to the rows of the index can do to a complete index. A process
 //! paused *inside* a request for longer than the longest life of a request can leave a stale
 //! entry until the next scrub. Where keys collide, entries are looked at before they are changed or removed,
 //! from the first collision on; a process that has not read the states of indexes since (for

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use table_core::engine::check_operation;
-use table_core::model::{IfMatch, Key, PartitionKey};
+use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 use tokio::time::Instant;
 
@@ -12,8 +12,9 @@ use super::row::WriteId;
 use super::rules::Rule;
 use super::touched::Touched;
 use super::{Journal, unique};
+use crate::encrypted::marked;
 use crate::index::shared::{Merge, apply_copy, without_copies};
-use crate::index::{Entry, EntryDiff, Location, Shape};
+use crate::index::{Entry, EntryDiff, IndexState, Location, Shape};
 
 /// A write before it is sent.
 pub(super) struct Plan {
@@ -52,6 +53,7 @@ impl Journal {
         let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
         let partition = first.key().partition_key();
         let owners = operations.iter().map(|o| o.key().clone()).collect();
+        changes.iter().try_for_each(|change| self.check_ready(change))?;
         let diff = EntryDiff::new(self.old_entries(changes)?, self.new_entries(changes)?);
         let (mut local, mut remote) = diff.split(&self.table, partition.as_str());
         let mut shared = Merge::all_of(local.take_shared());
@@ -81,6 +83,21 @@ impl Journal {
             valid_until,
             made,
         })
+    }
+
+    /// Refuses to give an entity a value of a unique index of which it cannot be told whether another entity has it.
+    fn check_ready(&self, change: &Change) -> Result<()> {
+        let unready = |entity: &Option<Entity>| match entity {
+            Some(entity) => self.maintainer.unready(&marked(&*self.store, &self.table, entity)),
+            None => Ok(Vec::new()),
+        };
+        let wanted = unready(&change.new)?;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let had = unready(&change.old)?;
+        let gained = wanted.iter().find(|(e, _)| !had.iter().any(|(old, _)| old.location == e.location));
+        gained.map_or(Ok(()), |(entry, state)| Err(not_ready(entry, *state, &self.table)))
     }
 
     /// The operations that would change or remove a row whoever has it, of indexes of which entities lack entries:
@@ -202,12 +219,22 @@ fn same_place(entry: &Entry, other: &Entry) -> Error {
     ))
 }
 
+/// The error of a value of a unique index that is not readable.
+fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
+    let Entry { index, location, owner, .. } = entry;
+    Error::invalid_request(format!(
+        "the unique index '{index}' of the table '{table}' is {state}: until it is built and readable, {owner} cannot get \
+         {} in it, which another entity may have; `build` it first (removals, and writes that keep a value, go on)",
+        location.key
+    ))
+}
+
 /// The error of an entry whose key another entity has.
 pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
     let (index, key) = (entry.index.clone(), entry.location.key.to_string());
-    let owner = owner.to_string();
+    let (owner, wanted_by) = (owner.to_string(), entry.owner.to_string());
     Error::new(if entry.unique {
-        ErrorKind::UniqueViolation { index, entry: key, owner }
+        ErrorKind::UniqueViolation { index, entry: key, owner, wanted_by }
     } else {
         ErrorKind::KeyCollision { index, entry: key, owner }
     })

@@ -14,6 +14,7 @@ use super::row::{Evidence, JournalRow, WriteId, abort_row, read};
 use super::rules::Rule;
 use super::state::States;
 use super::ticket::Ticket;
+use super::unique::By;
 #[cfg(doc)]
 use super::write::Acknowledge;
 use crate::took_effect::took_effect;
@@ -97,7 +98,7 @@ impl Journal {
         self.maintainer.prepare(self.store()).await?;
         let mut states = States::new(owners(&ticket.partition, &ticket.rows)?);
         for touched in &ticket.reserved {
-            self.settle(&touched.location()?, ticket.write_id(), &mut states).await?;
+            self.settle(&touched.location()?, By::Release(ticket.write_id()), &mut states).await?;
         }
         Ok(if dequeues > 1 { Progress::Done } else { self.later() })
     }

@@ -32,6 +32,14 @@ pub(crate) enum Rule {
     RowThenEntity,
     /// A pending row is left to its own write.
     PendingToItsWrite,
+    /// A pending row of another write is settled or removed only by an applier, and after that write was given up.
+    AbortBeforeSettling,
+    /// A round of writes rests on one version of each entity, also where it was interrupted.
+    OneVersion,
+    /// What a ticket names is reserved while the ticket is certainly there.
+    ReserveInLease,
+    /// A group that changes nothing in a row holds only if the row is as it was read.
+    ConditionOnUnchanged,
     /// A reservation is taken over only after its write was given up.
     AbortBeforeTakeOver,
     /// A reservation of another write of the same entity is adopted only after that was given up.

@@ -54,7 +54,7 @@ impl Draft {
     }
 
     fn operations(&self) -> impl Iterator<Item = &Operation> {
-        self.rows.iter().chain(self.shared.iter().flatten().flat_map(|p| &p.operations))
+        self.rows.iter().chain(self.shared.iter().flatten().flat_map(Prepared::in_group))
     }
 
     fn part(&self, mut index: usize) -> Part {
@@ -63,7 +63,7 @@ impl Draft {
         }
         index -= self.rows.len();
         for (n, prepared) in self.shared.iter().enumerate() {
-            let length = prepared.as_ref().map_or(0, |p| p.operations.len());
+            let length = prepared.as_ref().map_or(0, |p| p.in_group().count());
             if index < length {
                 return Part::Shared(n);
             }
@@ -146,7 +146,10 @@ impl Journal {
     }
 
     async fn read_one(&self, merge: &Merge) -> Result<Prepared> {
-        let read = self.shared().prepare(merge).await?;
+        let mut read = self.shared().prepare(merge).await?;
+        if !self.keeps(Rule::ConditionOnUnchanged) {
+            read.unchanged.clear();
+        }
         if read.without_target {
             let (index, target) = (&merge.index, &merge.at.key);
             return Err(Error::invalid_request(format!(

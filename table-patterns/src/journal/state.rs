@@ -79,6 +79,16 @@ impl States {
         Ok(journal.entries(entity)?.into_iter().find(|e| e.location == *at))
     }
 
+    /// The entry that any of the entities has at a location, as far as they are known.
+    pub(super) fn held_at(&self, journal: &Journal, at: &Location) -> Result<Option<Entry>> {
+        for key in self.0.keys() {
+            if let Some(entry) = self.entry_at(journal, key, at)? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the version of each entity is known that is there. After a lost answer it is not: others may
     /// have changed or removed the entity since.
     pub(super) fn are_known(&self) -> bool {

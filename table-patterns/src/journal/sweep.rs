@@ -14,7 +14,7 @@ use super::recover::Progress;
 use super::row::{Evidence, JournalRow, WriteId, read};
 use super::rules::Rule;
 use super::state::States;
-use super::unique::UniqueRow;
+use super::unique::{By, UniqueRow};
 use crate::clock::after;
 use crate::index::{Entry, Location};
 use crate::took_effect::took_effect;
@@ -136,7 +136,7 @@ impl Journal {
             return Ok(false);
         };
         let at = Location { table: table.clone(), key: entity.key().clone() };
-        self.settle(&at, row.ticket, &mut States::new(vec![row.owner])).await?;
+        self.settle(&at, By::Release(row.ticket), &mut States::new(vec![row.owner])).await?;
         Ok(true)
     }
 }

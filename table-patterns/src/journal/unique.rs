@@ -5,6 +5,7 @@ use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 
 use super::Journal;
+use super::plan::violation;
 use super::row::{Evidence, WriteId};
 use super::rules::Rule;
 use super::state::States;
@@ -47,6 +48,23 @@ impl UniqueRow {
 /// The row of a unique entry in a state.
 pub(super) fn row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
     entry.to_entity().with(TICKET, write.uuid()).with(PENDING, pending)
+}
+
+/// Who settles a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum By {
+    /// A write that will never commit: it lets go what it has reserved.
+    Release(WriteId),
+    /// The applier of a write that was committed.
+    Applier(WriteId),
+}
+
+impl By {
+    const fn write(self) -> WriteId {
+        match self {
+            Self::Release(write) | Self::Applier(write) => write,
+        }
+    }
 }
 
 /// What became of a reservation.
@@ -96,46 +114,18 @@ impl Journal {
         }
     }
 
-    /// Whether the owner of a row holds the key, or may come to hold it. Otherwise the row is gone, or is to be read
-    /// again.
+    /// Whether the owner of a row holds the key. Otherwise the row is gone, or is to be read again. The write of a
+    /// pending row is given up first, unless it has committed; whether it has or not, the entity tells: its owner may have
+    /// given the key up again, and may hold it although this write never commits. What it does not hold it can only come
+    /// to hold by a reservation, which changes the row.
     async fn is_taken(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
-        if found.pending {
-            return self.is_held(at, found).await;
-        }
-        // A settled row that an entity has lost sight of: of two that had one value while the index was built, or
-        // one that a pause within a request brought back.
-        let mut states = States::new(vec![found.owner.clone()]);
-        states.read_again(self, &found.owner).await?;
-        if states.entry_at(self, &found.owner, at)?.is_some() {
-            return Ok(true);
-        }
-        match self.put(at, found.agreeing_with(at, None)).await {
-            Err(e) if !changed(&e) => Err(e),
-            _ => Ok(false),
-        }
-    }
-
-    /// Whether the owner of a pending row holds the key: its write has committed, or will never commit and
-    /// the owner holds the key all the same. Otherwise the row is gone, or is to be read again.
-    async fn is_held(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
-        let (id, partition) = (found.ticket, found.owner.partition());
-        let evidence = if self.keeps(Rule::AbortBeforeTakeOver) {
-            self.abort(id, partition).await?
-        } else {
-            self.evidence(id, partition).await?.or(Some(Evidence::Abort))
-        };
-        match evidence {
-            Some(Evidence::Journal(_)) => Ok(true),
-            Some(Evidence::Abort) => self.take_over(at, found).await,
-            None => Ok(false),
-        }
-    }
-
-    /// Settles or deletes a row whose write was given up; whether its owner turns out to hold it.
-    async fn take_over(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
+        let Some(left_to_its_write) = self.is_committed(found).await? else { return Ok(false) };
         let mut states = States::new(vec![found.owner.clone()]);
         states.read_again(self, &found.owner).await?;
         let held = states.entry_at(self, &found.owner, at)?;
+        if held.is_some() && (left_to_its_write || !found.pending) {
+            return Ok(true);
+        }
         match self.put(at, found.agreeing_with(at, held.as_ref())).await {
             Ok(_) => Ok(held.is_some()),
             Err(e) if changed(&e) => Ok(false),
@@ -143,24 +133,51 @@ impl Journal {
         }
     }
 
+    /// Whether the write of a pending row has committed; if not, it never will. `None` if its evidence has gone
+    /// meanwhile, and the row is to be read again.
+    async fn is_committed(&self, row: &UniqueRow) -> Result<Option<bool>> {
+        if !row.pending {
+            return Ok(Some(false));
+        }
+        let (id, partition) = (row.ticket, row.owner.partition());
+        let evidence = if self.keeps(Rule::AbortBeforeTakeOver) {
+            self.abort(id, partition).await?
+        } else {
+            self.evidence(id, partition).await?.or(Some(Evidence::Abort))
+        };
+        Ok(evidence.map(|evidence| matches!(evidence, Evidence::Journal(_))))
+    }
+
     /// Settles or removes a unique key: the row is read, **then** the entity, then the row is
     /// written under its ETag. In the other order two entities could end with one value.
-    pub(super) async fn settle(&self, at: &Location, write: WriteId, states: &mut States) -> Result<()> {
+    ///
+    /// # Errors
+    /// An applier finds that another entity has the key that an entity of its write holds.
+    pub(super) async fn settle(&self, at: &Location, by: By, states: &mut States) -> Result<()> {
         for _ in 0..ROUNDS {
             if !self.keeps(Rule::RowThenEntity) {
                 states.read_all_again(self).await?;
             }
-            let Some(row) = self.settled_row(at).await?.filter(|row| states.contains(&row.owner)) else {
+            let found = self.store().get(&at.table, &at.key, None).await?;
+            if found.as_ref().is_some_and(|row| !is_unique_row(row)) {
+                // Another definition of the index has put a row of another kind.
                 return Ok(());
+            }
+            let found = found.as_ref().map(UniqueRow::read).transpose()?;
+            let Some(row) = found.as_ref().filter(|row| states.contains(&row.owner)) else {
+                if self.is_without(at, found.as_ref(), by, states).await? {
+                    return Ok(());
+                }
+                continue;
             };
             if self.keeps(Rule::RowThenEntity) {
                 states.read_again(self, &row.owner).await?;
             }
             let held = states.entry_at(self, &row.owner, at)?;
-            // Left to its own write: deleting it would let a third entity in.
-            let others = row.pending && row.ticket != write && self.keeps(Rule::PendingToItsWrite);
-            if held.is_none() && others {
-                return Ok(());
+            match self.may_settle(row, held.as_ref(), by).await? {
+                Some(true) => {}
+                Some(false) => return Ok(()),
+                None => continue,
             }
             match self.put(at, row.agreeing_with(at, held.as_ref())).await {
                 Err(e) if changed(&e) => {}
@@ -168,6 +185,52 @@ impl Journal {
             }
         }
         Err(contended(at))
+    }
+
+    /// Whether a row may be settled or removed. That of another write is left to it by who only lets go what it had
+    /// reserved. The applier of a committed write gives the other one up first: it may have
+    /// reserved the key for an entity that was there and is not any more, or the other way round, and absence has no
+    /// version by which it could tell. If the other one is committed, its journal row answers for the key. `None`
+    /// where the row is to be read again.
+    async fn may_settle(&self, row: &UniqueRow, held: Option<&Entry>, by: By) -> Result<Option<bool>> {
+        if !row.pending || row.ticket == by.write() || !self.keeps(Rule::PendingToItsWrite) {
+            return Ok(Some(true));
+        }
+        if !self.keeps(Rule::AbortBeforeSettling) {
+            return Ok(Some(held.is_some()));
+        }
+        match by {
+            By::Release(_) => Ok(Some(false)),
+            By::Applier(_) => Ok(self.is_committed(row).await?.map(|committed| !committed)),
+        }
+    }
+
+    /// Whether it is right that no entity of a write has the row; otherwise it is to be read again. A key that one of them
+    /// holds, and that has no row, is reserved. While an index is built, entities are without their rows, and
+    /// two may have had one value before.
+    async fn is_without(
+        &self,
+        at: &Location,
+        found: Option<&UniqueRow>,
+        by: By,
+        states: &mut States,
+    ) -> Result<bool> {
+        let By::Applier(write) = by else { return Ok(true) };
+        let complete = |entry: &Entry| entry.unique && self.maintainer.is_complete(&entry.index);
+        let Some(entry) = states.held_at(self, at)?.filter(complete) else { return Ok(true) };
+        // The row was read after what is known of the entity: now the entity again, and then the row.
+        states.read_again(self, &entry.owner).await?;
+        let Some(entry) = states.entry_at(self, &entry.owner, at)? else { return Ok(true) };
+        let Some(found) = found else {
+            return match self.reserve(&entry, write).await? {
+                Reservation::Mine(_) => Ok(false),
+                Reservation::Taken(owner) => Err(violation(&entry, &owner)),
+            };
+        };
+        match self.settled_row(at).await? {
+            Some(now) if now.etag == found.etag => Err(violation(&entry, &now.owner)),
+            _ => Ok(false),
+        }
     }
 
     /// Settles or removes a key whose row was read or reserved before the commit, when the entity's state

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::Journal;
 use super::apply::{Entries, Known};
 use super::change::Change;
-use super::lease::Lease;
+use super::lease::{Lease, before};
 use super::plan::{Plan, violation};
 use super::row::JournalRow;
 use super::rules::Rule;
@@ -19,7 +19,7 @@ use super::state::States;
 use super::ticket::Ticket;
 use super::touched::Touched;
 use super::turns::Turn;
-use super::unique::Reservation;
+use super::unique::{By, Reservation};
 
 /// How often a write that others gave up starts over.
 const ATTEMPTS: u32 = 10;
@@ -111,8 +111,13 @@ impl Journal {
         if self.keeps(Rule::TicketFirst) {
             ticket = self.put_ticket(plan).await?;
         }
-        let known = match self.reserve_all(plan).await {
-            Ok(known) => known,
+        let known = match self.reserve_in_lease(plan, lease).await {
+            Ok(Some(known)) => known,
+            Ok(None) => {
+                // A reservation may still be on its way: the ticket stays.
+                self.release(plan, None).await;
+                return Ok(Attempt::GivenUp(Cause::Lease(plan.made.elapsed())));
+            }
             Err(error) => return Err(self.withdraw(plan, ticket.as_ref(), error).await),
         };
         let sent = self.send(plan, lease).await;
@@ -159,11 +164,24 @@ impl Journal {
         sent.map(Some).map_err(|e| e.with_outcome(Outcome::NotApplied))
     }
 
+    /// Reserves while the ticket is certainly there: nobody would find what is reserved later. `None` if the lease was
+    /// over before all was.
+    async fn reserve_in_lease(&self, plan: &Plan, lease: Lease) -> Result<Option<Known>> {
+        if !self.keeps(Rule::ReserveInLease) {
+            return self.reserve_all(plan, || true).await;
+        }
+        let reserved = self.reserve_all(plan, || lease.may_send());
+        before(lease.cut_off(), reserved).await.unwrap_or(Ok(None))
+    }
+
     /// Reserves what the new states gain, and reads the rows of what they lose: a version from before
     /// the commit lets the row be settled or removed without reading it again.
-    async fn reserve_all(&self, plan: &Plan) -> Result<Known> {
+    async fn reserve_all(&self, plan: &Plan, may_send: impl Fn() -> bool + Send) -> Result<Option<Known>> {
         let mut known = Known::new();
         for entry in &plan.gained {
+            if !may_send() {
+                return Ok(None);
+            }
             match self.reserve(entry, plan.id).await? {
                 Reservation::Taken(owner) => return Err(violation(entry, &owner)),
                 Reservation::Mine(Some(etag)) => drop(known.insert(entry.location.clone(), etag)),
@@ -178,7 +196,7 @@ impl Journal {
                 known.insert(at.clone(), row.etag);
             }
         }
-        Ok(known)
+        Ok(Some(known))
     }
 
     /// Releases what a write that was never committed holds, and hands its error on. After an answer in
@@ -192,7 +210,7 @@ impl Journal {
     async fn release(&self, plan: &Plan, ticket: Option<&Receipt>) {
         let mut states = States::new(plan.owners.clone());
         for entry in &plan.gained {
-            if let Err(error) = self.settle(&entry.location, plan.id, &mut states).await {
+            if let Err(error) = self.settle(&entry.location, By::Release(plan.id), &mut states).await {
                 tracing::debug!(%error, "a reservation stays for a worker or a sweep");
                 return;
             }
@@ -200,7 +218,7 @@ impl Journal {
         self.drop_ticket(ticket).await;
     }
 
-    /// Steps 5 to 7 by the writer itself. Whatever fails now, the write is committed. An entry whose key
+    /// Steps 5 to 7 by the writer itself. Whatever fails now, the write is committed. An entry whose key or unique value
     /// another entity has is the one error that the caller must know: no worker can write it either.
     async fn follow(
         &self,
@@ -219,7 +237,9 @@ impl Journal {
         };
         let states = new_states(plan, changes, written);
         match self.apply(&row, states, known, lease).await {
-            Err(error) if error.is_key_collision() => Err(error.with_outcome(Outcome::Applied)),
+            Err(error) if error.is_key_collision() || error.is_unique_violation() => {
+                Err(error.with_outcome(Outcome::Applied))
+            }
             Err(error) => {
                 tracing::warn!(%error, write = %plan.id, "a committed write's entries could not be applied");
                 Ok(Entries::Pending)
@@ -281,7 +301,7 @@ impl Journal {
                  `IndexOptions::cache`, which was made for quicker requests"
             ),
             Cause::Lease(took) => format!(
-                "the lease of what it had reserved was over at the commit, {took:?} after its start: raise the lease \
+                "the lease of what it reserves was over before the commit, {took:?} after its start: raise the lease \
                  of `Timing`, or write less at once"
             ),
         };

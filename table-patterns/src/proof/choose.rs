@@ -200,13 +200,27 @@ pub(super) struct Random {
     left: usize,
     rng: Rng,
     used: Used,
+    /// Whether the task that went last mostly goes on: so others stand still for long.
+    steady: bool,
 }
 
 impl Random {
     /// So many schedules from a seed on; `PROOF_TIMES` times as many where that is set.
     pub(super) fn new(bounds: Bounds, seed: u64, schedules: usize) -> Self {
         let times = env::var("PROOF_TIMES").map_or(1, |times| times.parse().expect("a number"));
-        Self { bounds, seed, left: schedules * times, rng: Rng::with_seed(seed), used: Used::default() }
+        Self {
+            bounds,
+            seed,
+            left: schedules * times,
+            rng: Rng::with_seed(seed),
+            used: Used::default(),
+            steady: false,
+        }
+    }
+
+    /// The same, where the task that went last mostly goes on.
+    pub(super) fn steady(self) -> Self {
+        Self { steady: true, ..self }
     }
 }
 
@@ -224,13 +238,18 @@ impl Choose for Random {
         let open = offers.iter().map(|(c, _)| *c).filter(|c| self.used.allows(&self.bounds, &offers, *c));
         let (faults, plain): (Vec<_>, Vec<_>) = open.partition(|c| c.action.is_fault());
         let strikes = self.rng.u8(..20) == 0;
+        let last = self.used.last;
+        let on: Vec<_> = plain.iter().copied().filter(|c| Some(c.request.task) == last).collect();
+        let goes_on = self.steady && !on.is_empty() && self.rng.u8(..8) > 0;
+        let plain = if goes_on { on } else { plain };
         let choice = self.rng.choice(if strikes && !faults.is_empty() { faults } else { plain })?;
         self.used.take(&offers, choice);
         Some(choice)
     }
 
     fn text(&self) -> String {
-        format!("by chance, {} faults", self.bounds.faults)
+        let steady = if self.steady { "mostly going on, " } else { "" };
+        format!("by chance, {steady}{} faults", self.bounds.faults)
     }
 
     fn seed(&self) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use table_core::model::{Entity, ValueRef};
-use table_core::store::Result;
+use table_core::store::{ErrorKind, Result};
 use tokio::time::sleep;
 
 use super::library::Keeping;
@@ -54,7 +54,8 @@ impl Shelf {
         } else if (!by_itself && !self.is_revived(entities) || self.of.rewrites_the_same())
             && let Err(error) = self.keep(people, 0).await
         {
-            let excused = error.is_unique_violation() && share_a_value(entities);
+            let shared = matches!(error.kind(), ErrorKind::DuplicateValues { .. });
+            let excused = shared && share_a_value(entities);
             return Ok(if excused { Ok(()) } else { Err(format!("it cannot be finished: {error}")) });
         }
         people.refresh().await?;

@@ -40,25 +40,28 @@ const REDEFINED: Scene =
 const FORGOTTEN: Scene =
     Scene::new(PLAIN, &[("x", "a")], &[("x", Some("b"))]).with_workers(1).with_sweepers(1);
 
+/// A worker gives a write up whose writer is slow to reserve, and dies.
+const NAMED: Scene = Scene::new(UNIQUE, &[], &[("x", Some("b"))]).with_workers(1);
+
 /// Which scene shows that a rule is needed, and a seed not long before the first that does.
 const NEEDED: [(Rule, Scene, u64); 19] = [
     (Rule::TicketFirst, MOVED, 1),
     (Rule::Recheck, MOVED, 1),
     (Rule::ApplyBeforeClear, MOVED, 1),
     (Rule::RowBeforeTicket, MOVED, 1),
-    (Rule::AbortAbsent, WANTED, 1),
-    (Rule::OneApplier, MOVED, 1750),
+    (Rule::AbortAbsent, WANTED, 3250),
+    (Rule::OneApplier, MOVED, 2000),
     (Rule::CutOff, MOVED, 1),
     (Rule::FindOutInLease, MOVED, 400),
     (Rule::FindOutCutOff, MOVED, 6200),
     (Rule::DoubtKeepsEvidence, MOVED, 1),
-    (Rule::RowThenEntity, WANTED, 1700),
-    (Rule::PendingToItsWrite, WANTED, 2750),
+    (Rule::RowThenEntity, WANTED, 2500),
+    (Rule::PendingToItsWrite, WANTED, 5150),
     (Rule::AbortBeforeTakeOver, SHARED, 1),
     (Rule::AbortBeforeAdopting, SHARED, 190),
     (Rule::CommitInLease, SWEPT, 1),
-    (Rule::CommitInLease, FORGOTTEN, 1),
-    (Rule::AbortRowsStay, SWEPT, 1),
+    (Rule::CommitInLease, FORGOTTEN, 240),
+    (Rule::AbortRowsStay, SWEPT, 2330),
     (Rule::KnownVersions, RETRIED, 1950),
     (Rule::ByDefinition, REDEFINED, 1),
 ];
@@ -121,6 +124,17 @@ fn every_rule_of_indexes_is_needed() {
     }
 }
 
+/// Who is slow to reserve finds the ticket gone, and dies.
+#[test]
+fn what_is_reserved_is_named_by_a_ticket() {
+    const DEADLY: &[Action] = &[Action::Stall(Duration::from_millis(850)), Action::CrashAfter];
+    let bounds = Bounds::all_orders().switching(0).sparing_from(1).with_faults(2, DEADLY);
+    NAMED.explore(Systematic::new(bounds)).assert_right("a slow writer who reserves, and a worker");
+    let explored = NAMED.breaking(Rule::ReserveInLease).explore(Systematic::new(bounds));
+    let (what, _) = explored.wrong.expect("nothing notices a reservation that no ticket names");
+    eprintln!("without ReserveInLease, schedule {} ends wrong: {what}", explored.schedules);
+}
+
 #[test]
 fn with_all_rules_a_builder_who_is_replaced_ends_right() {
     let replaced = WRITTEN.with_keepers(2, TAKES_OVER).after(STALE);
@@ -143,6 +157,7 @@ fn with_all_rules_the_same_scenes_end_right() {
         ("one entity, moved and removed under retries", RETRIED),
         ("one value for two, and a sweep", SWEPT),
         ("a write that is given up and forgotten", FORGOTTEN),
+        ("a write that is given up before it reserves", NAMED),
     ] {
         scene.explore(Random::new(BOUNDS, 1, 300)).assert_right(name);
     }

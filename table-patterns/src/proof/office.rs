@@ -93,7 +93,7 @@ impl Office {
         }
         store.write(&table("Desk"), Operation::Insert(Entity::from(key("old")))).await?;
         let works = of.poison == Poison::Never;
-        let messages = if works { Messages::default() } else { Messages::poisoned_after(MOST) };
+        let messages = Messages::poisoned_after(MOST);
         let (works, mails, told) = (Arc::new(works.into()), Arc::default(), Arc::default());
         Ok(Self { of, stage: stage.clone(), store, messages, works, mails, told })
     }
@@ -120,7 +120,10 @@ impl Office {
         let queue =
             StagedQueue::new(self.messages.clone(), stage, task.unwrap_or(usize::MAX), task.is_some());
         let process = Coordinator::open(store, "Transactions", Arc::new(queue), resources).await?;
-        let process = process.with_timing(Timing::new(LEASE, CLIENT, SERVER)?).with_retry_delay(LEASE / 8);
+        let process = process
+            .with_timing(Timing::new(LEASE, CLIENT, SERVER)?)
+            .with_retry_delay(LEASE / 8)
+            .with_attempts(MOST);
         Ok(process.breaking(self.of.broken))
     }
 
@@ -152,8 +155,16 @@ impl Office {
 
     async fn judge(&self) -> Result<Verdict> {
         let process = self.process(None).await?;
-        self.work(&process).await?;
-        for poisoned in process.poison(8).await? {
+        let mut poisoned = Vec::new();
+        for _ in 0..4 {
+            self.work(&process).await?;
+            // What was set aside and is not poisoned is put back.
+            poisoned = process.poison(8).await?;
+            if self.messages.len() == 0 {
+                break;
+            }
+        }
+        for poisoned in poisoned {
             if let Err(wrong) = self.handle(&process, &poisoned).await? {
                 return Ok(Err(wrong));
             }
@@ -183,11 +194,7 @@ impl Office {
 
     /// What is set aside says how far it got; it is put back, or given up.
     async fn handle(&self, process: &Coordinator, poisoned: &PoisonedTransaction) -> Result<Verdict> {
-        let expected = match poisoned.status {
-            TransactionStatus::Pending { step, .. } => step <= MAIL,
-            TransactionStatus::Unknown | TransactionStatus::Aborted => true,
-            _ => false,
-        };
+        let expected = matches!(poisoned.status, TransactionStatus::Poisoned { step: MAIL, .. });
         if self.of.poison == Poison::Never || !expected {
             return Ok(Err(format!("poison: {:?}", poisoned.status)));
         }
@@ -217,7 +224,7 @@ impl Office {
             TransactionStatus::Applied => *found == after(4) && mails > 0,
             TransactionStatus::Unknown | TransactionStatus::Aborted => nothing,
             TransactionStatus::Discarded { step } => *found == after(*step) || *found == after(step + 1),
-            TransactionStatus::Pending { .. } => false,
+            TransactionStatus::Pending { .. } | TransactionStatus::Poisoned { .. } => false,
         };
         if !right {
             return Err(format!("with {mails} mails"));

@@ -71,8 +71,7 @@ impl Rest {
         }
     }
 
-    /// No ticket is left, no journal row, and in the end no abort row and no reservation either. Until
-    /// then a reservation has the abort row of its write beside it.
+    /// No ticket is left, no journal row, no reservation, and in the end no abort row either.
     pub(super) fn check_evidence(&self) -> Verdict {
         if self.tickets > 0 {
             return Err(format!("{} tickets are left", self.tickets));
@@ -81,15 +80,8 @@ impl Rest {
         if let Some(row) = self.journal.iter().find(|row| !is_abort(row) || self.phase == Phase::Swept) {
             return Err(format!("the journal row {} is left", row.key()));
         }
-        let left = self.entries.iter().find(|(_, row)| is_pending(row) && !self.is_given_up(row));
+        let left = self.entries.iter().find(|(_, row)| is_pending(row));
         left.map_or(Ok(()), |(_, row)| Err(format!("the reservation {} is left", row.key())))
-    }
-
-    /// Whether a pending row is one that a sweep will release.
-    fn is_given_up(&self, row: &Entity) -> bool {
-        let Some(ValueRef::Guid(write)) = row.get("OwnerWrite") else { return false };
-        let key = format!("{SYSTEM_PREFIX}j_{}", write.simple());
-        self.phase == Phase::Worked && self.journal.iter().any(|row| row.key().row() == key)
     }
 
     /// The entries are exactly those of the entities.
@@ -120,8 +112,7 @@ impl Rest {
                     holds(row, &wanted) && is_unique_row(row) == ruled
                 }),
             };
-            let reserved = is_pending(row) && self.is_given_up(row);
-            if !held && !reserved {
+            if !held {
                 return Ok(Err(format!("the entry {} should not be there: {row:?}", at.key)));
             }
         }

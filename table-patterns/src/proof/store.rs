@@ -18,6 +18,9 @@ use super::stage::Stage;
 /// The property by which a write is recognized in what was committed.
 pub(super) const MARK: &str = "By";
 
+/// The property that is watched where none is.
+pub(super) const UNWATCHED: &str = "none";
+
 /// One task's way to the shared store.
 #[derive(Debug)]
 pub(super) struct StagedStore {
@@ -104,7 +107,12 @@ impl TableStore for StagedStore {
         let key = operation.key();
         let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], true);
         let (store, table, sent) = (self.store.clone(), table.clone(), operation.clone());
-        let run = Box::pin(async move { store.write(&table, sent).await });
+        let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
+        let run = Box::pin(async move {
+            let written = store.write(&table, sent).await?;
+            watch.took_effect(&store).await?;
+            Ok(written)
+        });
         self.change(footprint, || format!("{} {}", operation.kind().name(), operation.key()), run).await
     }
 
@@ -121,7 +129,8 @@ impl TableStore for StagedStore {
         let run = Box::pin(async move {
             let marks = if table == watch.watched.0 { marks(&sent) } else { Vec::new() };
             let written = store.transact(&table, sent).await?;
-            watch.committed(&store, &marks).await?;
+            marks.iter().for_each(|mark| watch.stage.committed(mark));
+            watch.took_effect(&store).await?;
             Ok(written)
         });
         self.change(footprint, label, run).await
@@ -137,21 +146,22 @@ fn marks(group: &GroupTransaction) -> Vec<String> {
     marks.collect()
 }
 
-/// Looks at every commit.
+/// Looks at what there is after every effect.
 struct Watch {
     stage: Stage,
     watched: (TableName, &'static str),
 }
 
 impl Watch {
-    async fn committed(&self, store: &MemoryStore, marks: &[String]) -> Result<()> {
-        if marks.is_empty() {
+    /// Accuses where two entities have one value.
+    async fn took_effect(&self, store: &MemoryStore) -> Result<()> {
+        let (table, property) = &self.watched;
+        if *property == UNWATCHED {
             return Ok(());
         }
-        marks.iter().for_each(|mark| self.stage.committed(mark));
         let mut seen = std::collections::BTreeSet::new();
-        for entity in store.query_all(&self.watched.0, &Query::new()).await? {
-            if let Some(ValueRef::String(value)) = entity.get(self.watched.1)
+        for entity in store.query_all(table, &Query::new()).await? {
+            if let Some(ValueRef::String(value)) = entity.get(property)
                 && crate::index::Entry::index_of(&entity).is_none()
                 && !seen.insert(value.to_owned())
             {

@@ -35,12 +35,15 @@ pub(super) struct People {
     pub(super) unique: bool,
     pub(super) plain: bool,
     pub(super) listed: bool,
+    /// Whether the unique entry holds who wrote the entity: then it is written with every change.
+    pub(super) full: bool,
 }
 
-pub(super) const PLAIN: People = People { unique: false, plain: true, listed: false };
-pub(super) const UNIQUE: People = People { unique: true, plain: false, listed: false };
-pub(super) const BOTH: People = People { unique: true, plain: true, listed: false };
-pub(super) const LISTED: People = People { unique: false, plain: false, listed: true };
+pub(super) const PLAIN: People = People { unique: false, plain: true, listed: false, full: false };
+pub(super) const UNIQUE: People = People { unique: true, plain: false, listed: false, full: false };
+pub(super) const FULL: People = People { full: true, ..UNIQUE };
+pub(super) const BOTH: People = People { unique: true, plain: true, listed: false, full: false };
+pub(super) const LISTED: People = People { unique: false, plain: false, listed: true, full: false };
 
 #[async_trait]
 impl Maintainer for People {
@@ -48,7 +51,11 @@ impl Maintainer for People {
         let Some(ValueRef::String(value)) = entity.get(VALUE) else { return Ok(Vec::new()) };
         let mut entries = Vec::new();
         if self.unique {
-            entries.push(entry(entity, "Names", Key::new(value, "")?, true)?);
+            let mut unique = entry(entity, "Names", Key::new(value, "")?, true)?;
+            if let Some(mark) = entity.get(MARK).filter(|_| self.full) {
+                unique.properties.put(MARK, mark, false);
+            }
+            entries.push(unique);
         }
         if self.plain {
             entries.push(entry(entity, "Cities", Key::new(value, entity.key().partition())?, false)?);
@@ -224,6 +231,19 @@ impl World {
         })
     }
 
+    /// Does one deed after the other, whatever comes of each.
+    pub(super) fn hand(&self, task: usize, deeds: Vec<Deed>) -> BoxFuture<'static, ()> {
+        let (world, journal) = (self.clone(), self.journal(task));
+        Box::pin(async move {
+            for (n, deed) in deeds.into_iter().enumerate() {
+                let mark = format!("{task}.{n}");
+                let Ok(Some(change)) = deed.change(&journal, &mark).await else { continue };
+                let result = journal.write(&[change], Acknowledge::Applied).await;
+                world.told.add(&world.stage, mark, &result);
+            }
+        })
+    }
+
     /// Works on tickets so many times: at once, and then every lease.
     pub(super) fn worker(&self, task: usize, rounds: u32) -> BoxFuture<'static, ()> {
         let (queue, journal) = (self.queue(task), self.journal(task));
@@ -290,6 +310,39 @@ impl World {
             Ok(()) => rest.check_entries(&self.store, &people(), |entity| self.people.entries(entity)).await,
             wrong => Ok(wrong),
         }
+    }
+}
+
+/// What a process does to an entity.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Deed {
+    /// Adds it, with a value: nothing is read before.
+    Insert(&'static str, &'static str),
+    /// Writes it as it is, under another mark.
+    Touch(&'static str),
+    /// Gives it another value.
+    Give(&'static str, &'static str),
+    Delete(&'static str),
+}
+
+impl Deed {
+    /// What is to be written, if there is something to do.
+    async fn change(self, journal: &Journal, mark: &str) -> Result<Option<Change>> {
+        let (Self::Insert(id, _) | Self::Touch(id) | Self::Give(id, _) | Self::Delete(id)) = self;
+        let entity = |value: &str| Ok(Entity::from(key(id)?).with(VALUE, value).with(MARK, mark));
+        if let Self::Insert(_, value) = self {
+            return entity(value).map(Change::insert).map(Some);
+        }
+        let Some(old) = journal.store().get(&people(), &key(id)?, None).await? else { return Ok(None) };
+        Ok(Some(match self {
+            Self::Give(_, value) => Change::replace(old, entity(value)?),
+            Self::Delete(_) => Change::delete(old),
+            Self::Insert(..) | Self::Touch(_) => {
+                let touched =
+                    Entity::from_parts(old.key().clone(), old.properties().clone()).with(MARK, mark);
+                Change::replace(old, touched)
+            }
+        }))
     }
 }
 

@@ -27,7 +27,7 @@ async fn spoil(world: &World, process: &Coordinator, large: bool) -> PoisonedTra
 pub async fn shows_where_and_why_it_failed(world: World) {
     let process = world.process().await;
     let poisoned = spoil(&world, &process, false).await;
-    let TransactionStatus::Pending { step: 1, steps: 3, error: Some(error) } = poisoned.status else {
+    let TransactionStatus::Poisoned { step: 1, steps: 3, error } = poisoned.status else {
         panic!("{poisoned:?}")
     };
     assert!(error.contains("out of order"), "{error}");

@@ -100,7 +100,7 @@ pub async fn a_changed_definition_is_replaced(harness: &Harness) {
         let world = World::new(harness).await;
         fill(&world.open(vec![old.clone()]).await).await;
         let refused = world.try_open(vec![new.clone()]).await.expect_err("another definition").to_string();
-        assert!(refused.contains("'city'") && refused.contains("drop_outdated"), "{refused}");
+        assert!(refused.contains("'city'") && !refused.contains("drop"), "{refused}");
 
         assert_eq!(world.drop_outdated(vec![new.clone()]).await, ["city"]);
         for table in [Some(&world.table), other_table(&old)].into_iter().flatten() {
@@ -128,7 +128,7 @@ pub async fn a_removed_index_is_dropped(harness: &Harness) {
     let city = by_city(&Placement::OtherPartition, "{RowKey}");
     fill(&world.open(vec![city.clone(), by_age()]).await).await;
     let refused = world.try_open(vec![by_age()]).await.expect_err("an unknown index").to_string();
-    assert!(refused.contains("'city'") && refused.contains("drop_outdated"), "{refused}");
+    assert!(refused.contains("'city'") && !refused.contains("drop"), "{refused}");
 
     // Two programs start at once.
     let (one, two) =

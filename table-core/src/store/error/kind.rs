@@ -106,14 +106,28 @@ pub enum ErrorKind {
     #[error("invalid continuation: {0}")]
     InvalidContinuation(String),
     /// Another entity holds the value of a unique index.
-    #[error("the unique index '{index}' holds {entry} for another entity, {owner}")]
+    #[error("the unique index '{index}' holds {entry} for another entity, {owner}, and not for {wanted_by}")]
     UniqueViolation {
         /// The index.
         index: String,
         /// The entry's key.
         entry: String,
-        /// The key of the entity that holds it, where it is known.
+        /// The key of the entity that holds it.
         owner: String,
+        /// The key of the entity that was to have it; that has the value all the same, if the outcome is that the
+        /// operation was applied.
+        wanted_by: String,
+    },
+    /// Entities share values of a unique index that is to be built.
+    #[error(
+        "the unique index '{index}' cannot be built, since entities share values of it: {}",
+        Listed(duplicates)
+    )]
+    DuplicateValues {
+        /// The index.
+        index: String,
+        /// Every entity whose value another has, in the order in which they were met.
+        duplicates: Vec<Duplicate>,
     },
     /// Another entity has an entry with the same key in an index that is not unique.
     #[error(
@@ -190,6 +204,39 @@ pub enum ErrorKind {
     /// The service answered something that is not in its protocol.
     #[error("the service answered: {0}")]
     Service(String),
+}
+
+/// An entity whose value of a unique index another entity has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Duplicate {
+    /// The key of the entry that there can be only once.
+    pub entry: String,
+    /// The key of the entity that has it.
+    pub owner: String,
+    /// The key of the entity that has the same value.
+    pub other: String,
+}
+
+impl fmt::Display for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} and of {}", self.entry, self.owner, self.other)
+    }
+}
+
+/// The first 20, and how many more there are.
+struct Listed<'a>(&'a [Duplicate]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 20;
+        for (n, duplicate) in self.0.iter().take(SHOWN).enumerate() {
+            write!(f, "{}{duplicate}", if n == 0 { "" } else { "; " })?;
+        }
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 /// What did not fit when an entity was decoded.

@@ -4,7 +4,7 @@ mod kind;
 
 use std::sync::Arc;
 
-pub use kind::{DecodeError, ErrorKind};
+pub use kind::{DecodeError, Duplicate, ErrorKind};
 
 /// The result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

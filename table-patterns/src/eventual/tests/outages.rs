@@ -61,5 +61,32 @@ async fn what_fails_in_a_step_becomes_poison() -> Result<()> {
     process.submit(&transaction, Acknowledge::Committed).await?;
     work_for(&process, LEASE * 20).await?;
     assert_eq!(process.poison(9).await?.len(), 1);
+    let status = process.wait(transaction.id(), LEASE).await?;
+    assert!(matches!(status, TransactionStatus::Poisoned { step: 0, steps: 1, .. }), "{status:?}");
+    Ok(())
+}
+
+/// As workers leave it that die, or whose answers were lost: the queue counts that, and nothing is wrong with the
+/// transaction.
+#[tokio::test(start_paused = true)]
+async fn what_was_received_too_often_is_not_poisoned() -> Result<()> {
+    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
+    let process = office.process().await?;
+    for rescued_by_run in [false, true] {
+        let transaction = office.upsert("1")?;
+        process.submit(&transaction, Acknowledge::Committed).await?;
+        for _ in 0..20 {
+            office.queue.receive(1, LEASE).await?;
+            sleep(LEASE * 2).await;
+        }
+        assert_eq!(process.run_once(9).await?, 0, "it was set aside");
+        if rescued_by_run {
+            process.run(1, LEASE, sleep(LEASE * 4)).await?;
+        } else {
+            assert!(process.poison(9).await?.is_empty());
+            process.run_once(9).await?;
+        }
+        assert_eq!(process.status(transaction.id()).await?, TransactionStatus::Applied);
+    }
     Ok(())
 }

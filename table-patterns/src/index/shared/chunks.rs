@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::list::{List, chunk_members, chunk_row};
 use super::members::{Change, Members, number, push_number};
-use super::{Prepared, SharedRows, unchanged};
+use super::{Prepared, SharedRows, as_it_is, unchanged as if_unchanged};
 use crate::index::entry::Location;
 
 /// The property with the RowKey of the list that a chunk belongs to.
@@ -94,12 +94,16 @@ pub(super) async fn prepare(
     change: &Change,
 ) -> Result<Option<Prepared>> {
     let mut after = directory.clone();
-    let mut operations = Vec::new();
+    let (mut operations, mut unchanged) = (Vec::new(), Vec::new());
     let parts = directory.divide(change);
     let chunks = read_all(list.rows, list.at, parts.keys().map(|first| directory.0[first]).collect()).await?;
     for ((first, part), chunk) in parts.iter().zip(chunks) {
         let Some((row, members)) = chunk else { return Ok(None) };
-        operations.extend(change_chunk(list, &mut after, first, &row, members, part)?);
+        let changes = change_chunk(list, &mut after, first, &row, members, part)?;
+        if changes.is_empty() {
+            unchanged.push(as_it_is(row.key(), if_unchanged(&row)));
+        }
+        operations.extend(changes);
     }
     if after.0.len() == 1
         && after != directory
@@ -111,7 +115,9 @@ pub(super) async fn prepare(
     } else if after != directory {
         operations.push(Operation::Replace(list.directory(&after), head));
     }
-    Ok(Some(Prepared { operations, ..Prepared::default() }))
+    // One that is folded back is read for that, under the same condition.
+    unchanged.retain(|check| operations.iter().all(|operation| operation.key() != check.key()));
+    Ok(Some(Prepared { operations, unchanged, ..Prepared::default() }))
 }
 
 fn change_chunk(
@@ -128,10 +134,10 @@ fn change_chunk(
     let fits = members.encode().len() <= list.layout.bytes;
     if fits && !members.is_empty() {
         let row_now = chunk_row(row.key().clone(), list.index, list.at.key.row(), &members);
-        return Ok(vec![Operation::Replace(row_now, unchanged(row))]);
+        return Ok(vec![Operation::Replace(row_now, if_unchanged(row))]);
     }
     directory.0.remove(first);
-    let mut operations = vec![Operation::Delete(row.key().clone(), unchanged(row))];
+    let mut operations = vec![Operation::Delete(row.key().clone(), if_unchanged(row))];
     if !members.is_empty() {
         operations.extend(insert(list, directory, members)?);
     }
@@ -170,7 +176,7 @@ async fn fold(
         Some(_) => return Ok(None),
         None => {
             let Some((row, members)) = read(list.rows, list.at, *id).await? else { return Ok(None) };
-            operations.push(Operation::Delete(at, unchanged(&row)));
+            operations.push(Operation::Delete(at, if_unchanged(&row)));
             members
         }
     };

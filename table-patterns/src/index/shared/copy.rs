@@ -31,7 +31,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
     let mut after = Entity::from_parts(target.key().clone(), target.properties().clone());
     apply(&mut after, merge)?;
     Ok(match after.properties() == target.properties() {
-        true => Prepared::default(),
+        true => Prepared::nothing(&merge.at.key, Some(etag)),
         false => Prepared::one(Operation::Replace(after, etag)),
     })
 }

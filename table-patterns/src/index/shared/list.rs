@@ -125,7 +125,7 @@ impl List<'_> {
         before: Option<String>,
     ) -> Result<Prepared> {
         if !members.apply(change) {
-            return Ok(Prepared::default());
+            return Ok(Prepared::nothing(&self.at.key, etag));
         }
         // Half of it, so that a list at the limit does not move with every change.
         let room = if before.is_some() { self.layout.bytes / 2 } else { self.layout.bytes };

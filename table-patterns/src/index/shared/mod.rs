@@ -89,6 +89,10 @@ impl Merge {
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub(crate) operations: Vec<Operation>,
+    /// For rows that are already as they are to be: what changes nothing, and fails if a row is not as it was read. A
+    /// group that rests on such a row carries it, or others could change the row before the group is applied; a
+    /// change of the row alone does not need it.
+    pub(crate) unchanged: Vec<Operation>,
     /// Whether the entity to copy into does not exist.
     pub(crate) without_target: bool,
     /// Blobs that no row names once the operations are applied.
@@ -100,6 +104,16 @@ pub(crate) struct Prepared {
 impl Prepared {
     pub(crate) const fn has_blobs(&self) -> bool {
         !self.new_blobs.is_empty()
+    }
+
+    /// What a group that rests on the row carries.
+    pub(crate) fn in_group(&self) -> impl Iterator<Item = &Operation> {
+        self.operations.iter().chain(&self.unchanged)
+    }
+
+    /// Nothing but the condition that a row is as it was read.
+    fn nothing(row: &Key, etag: Option<IfMatch>) -> Self {
+        Self { unchanged: etag.map(|etag| as_it_is(row, etag)).into_iter().collect(), ..Self::default() }
     }
 
     /// Nothing but one operation.
@@ -210,6 +224,11 @@ pub(crate) fn put(row: Entity, etag: Option<IfMatch>) -> Operation {
         Some(etag) => Operation::Replace(row, etag),
         None => Operation::Insert(row),
     }
+}
+
+/// A merge of nothing: its condition is all it does.
+fn as_it_is(row: &Key, etag: IfMatch) -> Operation {
+    Operation::Merge(Entity::from(row.clone()), etag)
 }
 
 /// The condition that a row is as it was read.

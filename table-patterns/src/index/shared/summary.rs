@@ -118,6 +118,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
     }
     let etag = row.as_ref().map(unchanged);
     Ok(match etag {
+        // Nothing is added, whatever the row holds: this is no condition on it.
         _ if before.as_ref() == Some(&summary) => Prepared::default(),
         None if summary.is_zero() => Prepared::default(),
         Some(etag) if summary.is_zero() => Prepared::one(Operation::Delete(merge.at.key.clone(), etag)),

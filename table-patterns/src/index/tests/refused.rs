@@ -67,7 +67,7 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
         people.find("city", &key, Default::default()).await.unwrap_err().to_string().contains("use `list`")
     );
     let changed = world.open(vec![by_city(Placement::SamePartition, small(Overflow::Entities))]).await;
-    assert!(changed.unwrap_err().to_string().contains("drop_outdated"));
+    assert!(changed.unwrap_err().to_string().contains("another name"));
     Ok(())
 }
 

@@ -1,0 +1,83 @@
+//! Who holds a unique value: what a refused write is told, and one that was committed.
+
+use std::sync::Arc;
+
+use table_core::memory::MemoryStore;
+use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::store::{Operation, Outcome, Result, TableStore, TableStoreExt};
+
+use crate::index::{Entry, Index, IndexOptions, IndexedEntities, Payload, Placement};
+use crate::journal::{Acknowledge, Entries};
+
+fn table() -> TableName {
+    TableName::new("Users").unwrap()
+}
+
+fn key(id: u32) -> Key {
+    Key::new("d", format!("e_{id}")).unwrap()
+}
+
+fn entry() -> Key {
+    Key::new("u_ken@x", "email").unwrap()
+}
+
+fn user(id: u32) -> Entity {
+    Entity::from(key(id)).with("Age", 40).with("Email", "ken@x")
+}
+
+async fn open(acknowledge: Acknowledge) -> Result<(MemoryStore, IndexedEntities)> {
+    let store = MemoryStore::new();
+    store.create_table(&table()).await?;
+    let index = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
+    let index = index.unique_within_table().with_payload(Payload::Full);
+    let options = IndexOptions { acknowledge, ..IndexOptions::local() };
+    let users = IndexedEntities::open(Arc::new(store.clone()), table(), vec![index], options).await?;
+    Ok((store, users))
+}
+
+async fn touch(users: &IndexedEntities, id: u32) -> Result<Entries> {
+    let older = |old: Option<&Entity>| Ok(old.map(|old| old.clone().with("Age", 41)));
+    Ok(users.modify(&key(id), older).await?.entries)
+}
+
+/// Nobody has applied the deletion, and the row is still there: who is refused is told by whom.
+#[tokio::test(start_paused = true)]
+async fn what_an_entity_has_given_up_is_free_before_its_entries_follow() -> Result<()> {
+    let (store, users) = open(Acknowledge::Committed).await?;
+    users.insert(user(1)).await?;
+    let refused = users.insert(user(2)).await.unwrap_err();
+    assert!(refused.is_unique_violation() && refused.to_string().contains("e_1"), "{refused}");
+    users.delete(&users.get_existing(&key(1)).await?).await?;
+    users.insert(user(2)).await?;
+    let row = store.get_existing(&table(), &entry()).await?;
+    assert_eq!(Entry::owner_of(&row)?, key(2));
+    Ok(())
+}
+
+/// Nothing of the protocol does this: an error that names both is all that a writer can do then.
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_row_another_entity_has_is_told_of_both() -> Result<()> {
+    let (store, users) = open(Acknowledge::Applied).await?;
+    users.insert(user(1)).await?;
+    let row = store.get_existing(&table(), &entry()).await?;
+    store.write(&table(), Operation::Insert(user(2))).await?;
+    let stolen = row.with_system(None, None).with(Entry::OWNER_ROW, "e_2");
+    store.write(&table(), Operation::InsertOrReplace(stolen)).await?;
+    let error = touch(&users, 1).await.unwrap_err();
+    assert!(error.is_unique_violation() && error.outcome() == Outcome::Applied, "{error}");
+    assert!(error.to_string().contains("e_1") && error.to_string().contains("e_2"), "{error}");
+    assert_eq!(store.get_existing(&table(), &key(1)).await?.get("Age"), Some(ValueRef::Int32(41)));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_lost_is_reserved_again() -> Result<()> {
+    let (store, users) = open(Acknowledge::Applied).await?;
+    users.insert(user(1)).await?;
+    store.write(&table(), Operation::Delete(entry(), table_core::model::IfMatch::Any)).await?;
+    assert_eq!(touch(&users, 1).await?, Entries::Applied);
+    let row = store.get_existing(&table(), &entry()).await?;
+    assert_eq!(row.get("OwnerPending"), Some(ValueRef::Boolean(false)));
+    assert!(users.insert(user(2)).await.unwrap_err().is_unique_violation());
+    Ok(())
+}
