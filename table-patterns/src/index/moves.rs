@@ -7,7 +7,6 @@ use table_core::store::{Error, Result};
 use table_core::typed::{IndexedEntity, KeyOf};
 
 use super::definition::{Placement, Uniqueness};
-use super::entry::Maintainer as _;
 use super::indexed::IndexedEntities;
 use super::typed::IndexedTable;
 use crate::conflict::{Conflicts, is_lost};
@@ -75,7 +74,7 @@ impl IndexedEntities {
             let elsewhere = *index.placement() != Placement::SamePartition;
             if elsewhere
                 && index.uniqueness() != Uniqueness::No
-                && index.entry(self.table(), entity)?.is_some()
+                && !index.entries(self.table(), entity)?.is_empty()
             {
                 let (key, name) = (entity.key(), index.name());
                 return Err(Error::invalid_request(format!(
