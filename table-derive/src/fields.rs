@@ -100,6 +100,17 @@ impl Field {
         Ident::new(&format!("__field_{}", plain(&self.ident)), at)
     }
 
+    /// What a key part of the field is made of: the element of a list that is stored as JSON, otherwise the value.
+    pub(crate) fn part_type(&self) -> &Type {
+        self.element_type().unwrap_or_else(|| self.value_type())
+    }
+
+    /// The element of a list that is stored as JSON.
+    pub(crate) fn element_type(&self) -> Option<&Type> {
+        let is_json = self.property().is_some_and(|property| property.form == Form::Json);
+        if is_json { element(self.value_type()) } else { None }
+    }
+
     pub(crate) fn is_key(&self) -> bool {
         matches!(self.role, Role::Key)
     }
@@ -235,6 +246,20 @@ fn inside_option(ty: &Type) -> Option<&Type> {
         _ => return None,
     };
     let last = path.path.segments.last().filter(|s| s.ident == "Option")?;
+    let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
+    match args.args.first()? {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    }
+}
+
+/// The element of a type that is written as a list or a set.
+fn element(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    if !["Vec", "BTreeSet", "HashSet"].iter().any(|list| last.ident == list) {
+        return None;
+    }
     let PathArguments::AngleBracketed(args) = &last.arguments else { return None };
     match args.args.first()? {
         GenericArgument::Type(inner) => Some(inner),

@@ -17,10 +17,56 @@ pub(crate) enum Segment {
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) field: Ident,
+    /// Whether the field is a list, with a key for each element.
+    pub(crate) each: bool,
+    /// What is done to the value before it is written, in this order.
+    pub(crate) transforms: Vec<Transform>,
     /// The width that the template chose.
     pub(crate) width: Option<usize>,
     /// The shards that the value is divided among: the part is its shard then.
     pub(crate) shards: Option<u16>,
+}
+
+/// What is done to a value before it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transform {
+    Lower,
+    Prefix(u32),
+    Date,
+    Hour,
+    Descending,
+}
+
+impl Transform {
+    fn display(self) -> String {
+        match self {
+            Self::Lower => "lower".to_owned(),
+            Self::Prefix(count) => format!("prefix({count})"),
+            Self::Date => "date".to_owned(),
+            Self::Hour => "hour".to_owned(),
+            Self::Descending => "desc".to_owned(),
+        }
+    }
+}
+
+impl Part {
+    /// The value of a field as it is.
+    pub(crate) fn of(field: Ident) -> Self {
+        Self { field, each: false, transforms: Vec::new(), width: None, shards: None }
+    }
+
+    /// Whether the value can be told from the part, whatever the order.
+    pub(crate) fn tells_value(&self) -> bool {
+        self.shards.is_none() && self.transforms.iter().all(|t| *t == Transform::Descending)
+    }
+
+    /// The first characters that are written, if not all are.
+    pub(crate) fn prefix(&self) -> Option<u32> {
+        self.transforms.iter().find_map(|transform| match transform {
+            Transform::Prefix(count) => Some(*count),
+            _ => None,
+        })
+    }
 }
 
 /// The most shards, as the library has them.
@@ -62,7 +108,7 @@ impl Template {
     /// The template of a field without a format: its value alone.
     pub(crate) fn of_field(field: &Ident) -> Self {
         let text = LitStr::new(&format!("{{{}}}", plain(field)), field.span());
-        Self { text, segments: vec![Segment::Part(Part { field: field.clone(), width: None, shards: None })] }
+        Self { text, segments: vec![Segment::Part(Part::of(field.clone()))] }
     }
 
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
@@ -103,9 +149,13 @@ impl Template {
     pub(crate) fn display_of(segment: &Segment) -> String {
         match segment {
             Segment::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
-            Segment::Part(Part { field, shards: Some(n), .. }) => format!("{{{}#{n}}}", plain(field)),
-            Segment::Part(Part { field, width: None, .. }) => format!("{{{}}}", plain(field)),
-            Segment::Part(Part { field, width: Some(n), .. }) => format!("{{{}:0{n}}}", plain(field)),
+            Segment::Part(Part { field, each, transforms, width, shards }) => {
+                let list = if *each { "[]" } else { "" };
+                let words: String = transforms.iter().map(|t| format!(":{}", t.display())).collect();
+                let width = width.map(|n| format!(":0{n}")).unwrap_or_default();
+                let shards = shards.map(|n| format!("#{n}")).unwrap_or_default();
+                format!("{{{}{list}{words}{width}{shards}}}", plain(field))
+            }
         }
     }
 
@@ -161,11 +211,55 @@ fn push_literal(segments: &mut Vec<Segment>, text: String) -> Result<(), String>
 
 fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Part, String> {
     // `r#type` is a name.
-    if let Some((name, count)) = text.rsplit_once('#').filter(|(name, _)| *name != "r") {
-        return Ok(Part { field: field(name)?, width: None, shards: Some(shards(count)?) });
+    let (text, shards) = match text.rsplit_once('#').filter(|(name, _)| *name != "r") {
+        Some((text, count)) => (text, Some(shards(count)?)),
+        None => (text, None),
+    };
+    let mut words = text.split(':');
+    let name = words.next().unwrap_or_default();
+    let (name, each) = name.strip_suffix("[]").map_or((name, false), |name| (name, true));
+    let mut part = Part { each, shards, ..Part::of(field(name)?) };
+    for word in words {
+        match (transform(word)?, part.transforms.last()) {
+            (_, Some(Transform::Descending)) if !word.starts_with('0') => {
+                return Err(format!("`:desc` comes last: move `:{word}` before it"));
+            }
+            (Some(transform), _) => part.transforms.push(transform),
+            (None, _) if part.width.is_some() || shards.is_some() => {
+                return Err(format!("`:{word}` is one width too many; remove it"));
+            }
+            (None, _) => part.width = Some(width(word)?),
+        }
     }
-    let (name, format) = text.split_once(':').map_or((text, None), |(name, format)| (name, Some(format)));
-    Ok(Part { field: field(name)?, width: format.map(width).transpose()?, shards: None })
+    if part.shards.is_some() && part.transforms.contains(&Transform::Descending) {
+        return Err("a shard has no order: remove `:desc`".to_owned());
+    }
+    Ok(part)
+}
+
+/// The transform that a word names; `None` for a width.
+fn transform(word: &str) -> Result<Option<Transform>, String> {
+    Ok(Some(match word {
+        "lower" => Transform::Lower,
+        "date" => Transform::Date,
+        "hour" => Transform::Hour,
+        "desc" => Transform::Descending,
+        _ => match word.strip_prefix("prefix(").and_then(|word| word.strip_suffix(')')) {
+            Some(count) => {
+                let known = count.parse().ok().filter(|count| *count > 0);
+                Transform::Prefix(known.ok_or_else(|| {
+                    format!("`:{word}` is no prefix; write `:prefix(3)` for the first three characters")
+                })?)
+            }
+            None if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                return Err(format!(
+                    "`:{word}` is no word of a template; write `:lower`, `:prefix(3)`, `:date`, `:hour`, `:desc`, or `:06` for \
+                     six digits"
+                ));
+            }
+            None => return Ok(None),
+        },
+    }))
 }
 
 fn shards(count: &str) -> Result<u16, String> {

@@ -195,7 +195,7 @@ related!(New, Old, Part, AnyRow);
 fn keys_and_entries_are_those_of_the_fields() {
     let oslo = City { country: "no".into(), city: "oslo".into(), mayor: Some("anne".into()) };
     assert_eq!(oslo.entity_key().unwrap().key().row(), "city_oslo");
-    assert_eq!(oslo.index_key(0).unwrap().unwrap().row(), "oslo_no");
+    assert_eq!(oslo.index_keys(0).unwrap()[0].row(), "oslo_no");
     let key = Plane::key("Airbus", 7u32).unwrap();
     assert_eq!((key.key().partition(), key.key().row()), ("Airbus", "0007"));
     let _ = (Plane::by_owner("Airbus").owner("UA").number(7u32), Plane::by_shard("UA", "Airbus"));

@@ -28,6 +28,7 @@ pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use lowercase::{LOWERCASE_UNICODE, lowercase};
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
 pub use template::{KeySegment, KeyTemplate};
+pub(crate) use value::first_chars;
 
 /// The format of definitions that this library writes, and the newest that it can evaluate.
 pub const FORMAT: u32 = 1;

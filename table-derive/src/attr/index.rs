@@ -15,6 +15,7 @@ pub(crate) struct IndexAttr {
     pub(crate) payload: Option<(TokenStream, PayloadAttr)>,
     pub(crate) shape: Option<ShapeAttr>,
     pub(crate) unique: Option<(TokenStream, ScopeAttr)>,
+    pub(crate) condition: Option<LitStr>,
 }
 
 #[derive(Clone)]
@@ -44,7 +45,7 @@ pub(crate) enum ScopeAttr {
     Table,
 }
 
-const KNOWN: &[&str] = &["row_key", "partition_key", "table", "payload", "shape", "unique"];
+const KNOWN: &[&str] = &["row_key", "partition_key", "table", "payload", "shape", "unique", "where"];
 const NAME: &str = "an index has a name first: `#[index(by_what, row_key = \"…\")]`";
 
 impl IndexAttr {
@@ -79,6 +80,7 @@ impl IndexAttr {
             payload: None,
             shape: None,
             unique: None,
+            condition: None,
         };
         rest.iter().for_each(|item| out.take(item, errors));
         Some(out)
@@ -92,6 +94,7 @@ impl IndexAttr {
             "payload" => set(&mut self.payload, payload(item, errors), item, errors),
             "shape" => set(&mut self.shape, shape(item, errors), item, errors),
             "unique" => set(&mut self.unique, unique(item, errors), item, errors),
+            "where" => set(&mut self.condition, item.string(errors), item, errors),
             _ => item.unknown(KNOWN, errors),
         }
     }

@@ -7,6 +7,7 @@ use syn::Type;
 use syn::spanned::Spanned;
 
 use super::generics::mentions;
+use super::keys::written_type;
 use super::model::Entity;
 use super::templates::stop;
 use crate::fields::{Field, Role, codec_for};
@@ -47,7 +48,7 @@ pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) ->
         if part.shards.is_some() {
             return None;
         }
-        let ty = entity.fields.iter().find(|f| f.ident == part.field)?.value_type();
+        let ty = entity.fields.iter().find(|f| f.ident == part.field)?.part_type();
         let message = |problem: String| format!("{which} \"{}\": {problem}", template.display());
         let padded = padded(entity, part, ty, &message);
         let ended = ended(entity, template, i, part, ty, &message);
@@ -68,8 +69,9 @@ fn padded(
     let name = plain(&part.field);
     let problem =
         message(format!("only unsigned integers take a width; write `{{{name}}}` without `:0{width}`"));
+    let written = written_type(krate, part, ty);
     Some(quote_spanned!(ty.span()=>
-        const _: () = ::core::assert!(<#ty as #krate::model::KeyPart>::PADS, "{}", #problem);))
+        const _: () = ::core::assert!(<#written as #krate::model::KeyPart>::PADS, "{}", #problem);))
 }
 
 /// A part of no fixed width must end where reading can see it.
@@ -104,9 +106,10 @@ fn ended(
         _ => return None,
     };
     let problem = message(problem);
+    let written = written_type(krate, part, ty);
     Some(quote_spanned!(ty.span()=>
         const _: () = ::core::assert!(
-            ::core::option::Option::is_some(&<#ty as #krate::model::KeyPart>::WIDTH),
+            ::core::option::Option::is_some(&<#written as #krate::model::KeyPart>::WIDTH),
             "{}",
             #problem);))
 }

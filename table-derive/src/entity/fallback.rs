@@ -34,7 +34,7 @@ fn indexed_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
     quote! {
         #[automatically_derived]
         impl #impl_generics #krate::typed::IndexedEntity for #name #ty_generics #where_clause {
-            fn index_key(&self, _: usize) -> #krate::Result<::core::option::Option<#krate::model::Key>> {
+            fn index_keys(&self, _: usize) -> #krate::Result<::std::vec::Vec<#krate::model::Key>> {
                 ::core::unreachable!()
             }
         }

@@ -8,7 +8,7 @@ use syn::{Ident, Path, Type};
 use super::model::Entity;
 use super::templates::stop;
 use crate::fields::{Field, at};
-use crate::template::{Part, Segment, Template, plain};
+use crate::template::{Part, Segment, Template, Transform, plain};
 
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let partition = writer(entity, &entity.partition, "PartitionKey", &format_ident!("__partition_key"));
@@ -22,22 +22,22 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
 pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
     let krate = &entity.krate;
     let params = entity.key_fields_of(template).into_iter().map(|f| {
-        let (local, ty) = (f.local(), f.value_type());
+        let (local, ty) = (f.local(), f.part_type());
         quote!(#local: &#ty)
     });
     let display = template.display();
-    let needed = entity.key_fields_of(template).into_iter().map(|f| key_part(krate, f.value_type()));
+    let needed = entity.key_fields_of(template).into_iter().map(|f| key_part(krate, f.part_type()));
     let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
         Segment::Part(part @ Part { shards: Some(count), .. }) => {
-            let local = local(entity, part);
-            quote!(.shard(#count, #local)?)
+            let value = transformed(krate, part, quote_opt(local(entity, part)));
+            quote!(.shard(#count, #value)?)
         }
         Segment::Part(part) => {
             let (name, format) = (plain(&part.field), format(entity, template, i, part));
             // A type that is no key part is then reported at the type, as it is where the key is read.
-            let local = local(entity, part);
-            quote!(.part(#name, #local, #format)?)
+            let value = transformed(krate, part, quote_opt(local(entity, part)));
+            quote!(.part(#name, #value, #format)?)
         }
     });
     quote! {
@@ -58,6 +58,33 @@ pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
     quote_spanned! {ty.span()=>
         let _: ::core::option::Option<usize> = <#ty as #root::model::KeyPart>::WIDTH;
     }
+}
+
+fn quote_opt(value: Option<Ident>) -> TokenStream {
+    quote!(#value)
+}
+
+/// A reference to what a part writes, from a reference to the value.
+pub(crate) fn transformed(krate: &Path, part: &Part, value: TokenStream) -> TokenStream {
+    part.transforms.iter().fold(value, |value, transform| match transform {
+        Transform::Lower => quote!(&#krate::__private::lower(#value)),
+        Transform::Prefix(count) => quote!(&#krate::__private::prefix(#value, #count)),
+        Transform::Date => quote!(&#krate::__private::date(#value)),
+        Transform::Hour => quote!(&#krate::__private::hour(#value)),
+        Transform::Descending => {
+            quote!(&#krate::model::Reverse(::core::clone::Clone::clone(#value)))
+        }
+    })
+}
+
+/// The type of what a part writes.
+pub(crate) fn written_type(krate: &Path, part: &Part, ty: &Type) -> TokenStream {
+    part.transforms.iter().fold(quote!(#ty), |ty, transform| match transform {
+        Transform::Lower | Transform::Prefix(_) => quote!(::std::string::String),
+        Transform::Date => quote!(#krate::__private::Day),
+        Transform::Hour => quote!(#krate::model::Hour),
+        Transform::Descending => quote!(#krate::model::Reverse<#ty>),
+    })
 }
 
 /// The variable of a part's field.
@@ -204,12 +231,12 @@ fn names(fields: &[&Field]) -> Vec<Ident> {
 /// Parameters that take what can stand for the fields, and statements that make the fields' variables of them.
 pub(crate) fn arguments(krate: &Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
     let params = fields.iter().map(|f| {
-        let (ident, ty) = (&f.ident, f.value_type());
+        let (ident, ty) = (&f.ident, f.part_type());
         let operand = operand(krate, ty);
         quote!(#ident: impl #operand)
     });
     let values = fields.iter().map(|f| {
-        let (ident, local, ty) = (&f.ident, f.local(), f.value_type());
+        let (ident, local, ty) = (&f.ident, f.local(), f.part_type());
         let operand = operand(krate, ty);
         quote!(let #local: #ty = #operand::into_operand(#ident);)
     });

@@ -26,7 +26,9 @@ pub(crate) use codec::{decode_fields, encode_fields, names, properties};
 pub(crate) use constants::constants;
 pub(crate) use discriminator::Discriminator;
 pub(crate) use generics::{generics, mentions};
-pub(crate) use keys::{arguments, format as part_format, key_part, operand, writer as key_writer};
+pub(crate) use keys::{
+    arguments, format as part_format, key_part, operand, transformed, writer as key_writer,
+};
 use model::Input;
 pub(crate) use model::{DISCRIMINATOR, Entity, SYSTEM, Sources, sources};
 pub(crate) use templates::parsed;

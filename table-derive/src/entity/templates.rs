@@ -23,6 +23,11 @@ pub(super) fn template(
         })
         .collect();
     let template = given(name, whole, &marks, input, sources, errors)?;
+    if template.parts().any(|part| part.each || !part.transforms.is_empty()) {
+        let problem = "the fields are read back from the key of an entity, so they are written as they are: transforms and lists are \
+                       for the keys of an index; for a descending key use `Reverse`";
+        errors.push(&template.text, problem);
+    }
     if template.shard().is_some() {
         let problem = "a shard does not tell its values, so no entity could be read by it: it is for the \
                        `partition_key` of an index";

@@ -31,13 +31,15 @@ pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
 
         #[automatically_derived]
         impl #impl_generics #krate::typed::IndexedEntity for #name #ty_generics #where_clause {
-            fn index_key(&self, __index: usize)
-                -> #krate::Result<::core::option::Option<#krate::model::Key>>
+            fn index_keys(&self, __index: usize)
+                -> #krate::Result<::std::vec::Vec<#krate::model::Key>>
             {
+                let mut __keys = ::std::vec::Vec::new();
                 match __index {
                     #(#arms)*
-                    _ => ::core::result::Result::Ok(::core::option::Option::None),
+                    _ => {}
                 }
+                ::core::result::Result::Ok(__keys)
             }
         }
 
@@ -77,7 +79,7 @@ fn row_writer(n: usize) -> Ident {
     format_ident!("__index_{n}_row")
 }
 
-/// The key of the entry in one index.
+/// The keys of the entries in one index.
 fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let krate = &entity.krate;
     let own_partition = index.partition.as_ref().unwrap_or(&entity.partition);
@@ -94,7 +96,7 @@ fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
         if is_option(&field.ty) {
             quote! {
                 let ::core::option::Option::Some(#local) = ::core::option::Option::as_ref(&self.#ident) else {
-                    return ::core::result::Result::Ok(::core::option::Option::None);
+                    return ::core::result::Result::Ok(__keys);
                 };
             }
         } else {
@@ -104,12 +106,21 @@ fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let (partition_writer, row_writer) = (partition_writer(n, index), row_writer(n));
     let (partition, row) = (partition.iter().map(|f| f.local()), row.iter().map(|f| f.local()));
     let n = Literal::usize_unsuffixed(n);
+    let push = quote! {
+        let __partition = #partition_writer(#(#partition),*)?;
+        let __row = #row_writer(#(#row),*)?;
+        #krate::__private::push_entry_key::<Self>(&mut __keys, __index, __partition, __row)?;
+    };
+    let list = index.parts().find(|part| part.each);
+    let list = list.and_then(|part| entity.fields.iter().find(|f| f.ident == part.field)).map(Field::local);
+    let push = match list {
+        Some(list) => quote!(for #list in #list { #push }),
+        None => push,
+    };
     quote! {
         #n => {
             #(#values)*
-            let __partition = #partition_writer(#(#partition),*)?;
-            let __row = #row_writer(#(#row),*)?;
-            #krate::__private::entry_key::<Self>(__index, __partition, __row)
+            #push
         }
     }
 }

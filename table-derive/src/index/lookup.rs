@@ -8,9 +8,9 @@ use syn::spanned::Spanned as _;
 use super::expand::partition_writer;
 use super::model::Index;
 use crate::case::Case;
-use crate::entity::{Entity, arguments, key_part, operand, part_format};
+use crate::entity::{Entity, arguments, key_part, operand, part_format, transformed};
 use crate::fields::{Field, is_fixed, var};
-use crate::template::{Part, Segment, Template, plain};
+use crate::template::{Part, Segment, Template, Transform, plain};
 
 fn name(entity: &Entity<'_>, index: &Index) -> Ident {
     format_ident!("{}By{}", entity.input.ident, Case::Pascal.apply(&plain(&index.name)))
@@ -99,7 +99,8 @@ fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
     let (text, format) = (plain(field), part_format(entity, &index.row, at, part));
     let literal = text_after(&index.row, at);
     let local = local_of(entity, field);
-    quote!(.part(#text, &#local, #format) #literal)
+    let value = transformed(&entity.krate, part, quote!(&#local));
+    quote!(.part(#text, #value, #format) #literal)
 }
 
 /// The variable of a field.
@@ -131,7 +132,8 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
         Segment::Part(part) => {
             let (local, name, format) =
                 (local_of(entity, &part.field), plain(&part.field), part_format(entity, template, at, part));
-            quote!(.part(#name, &#local, #format)?)
+            let value = transformed(krate, part, quote!(&#local));
+            quote!(.part(#name, #value, #format)?)
         }
     });
     let function = format_ident!("{}_shards", index_name);
@@ -160,11 +162,20 @@ fn one_step(entity: &Entity<'_>, index: &Index, step: usize, part: &Part) -> Tok
     let name = name(entity, index);
     let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
     let at = place(&index.row, step);
-    let fixed = part.width.is_some() || is_fixed(field.value_type());
     let is_last = at + 1 == index.row.segments.len();
     let value = value(entity, index, step, at, part, field);
-    let starting = (!fixed).then(|| starting(entity, index, at, part, field));
-    let range = (fixed || is_last).then(|| range(entity, index, at, part, field));
+    // A range of times is no range of days, nor a range of texts one of their first characters.
+    let (has_range, has_starts) = match part.transforms.as_slice() {
+        [] => {
+            let fixed = part.width.is_some() || is_fixed(field.part_type());
+            (fixed || is_last, !fixed)
+        }
+        [Transform::Descending] => (true, false),
+        [Transform::Lower] => (false, true),
+        _ => (false, false),
+    };
+    let starting = has_starts.then(|| starting(entity, index, at, part, field));
+    let range = has_range.then(|| range(entity, index, at, part, field));
     quote! {
         #[automatically_derived]
         #[allow(dead_code)]
@@ -192,16 +203,35 @@ fn value(
 ) -> TokenStream {
     let (krate, vis, name, ident) = (&entity.krate, &entity.input.vis, name(entity, index), &field.ident);
     let (text, next, format) = (plain(ident), step + 1, part_format(entity, &index.row, at, part));
-    let (ty, operand) = (field.value_type(), operand(krate, field.value_type()));
+    let (ty, operand) = (field.part_type(), operand(krate, field.part_type()));
     let literal = text_after(&index.row, at);
     let is_whole = (next == whole(index)).then(|| quote!(.whole()));
     let needed = key_part(krate, ty);
     let (entries, given) = (var("__entries", ty), var("__value", ty));
-    let key = quote_spanned!(ty.span()=> #entries.part(#text, #given, #format));
-    let doc = format!("Only entries with this `{text}`.");
+    let written = transformed(krate, part, quote!(#given));
+    let key = quote_spanned!(ty.span()=> #entries.part(#text, #written, #format));
+    let (method, doc) = match part.transforms.as_slice() {
+        [] | [Transform::Descending] if part.each => {
+            (ident.clone(), format!("Only entries with this element of `{text}`."))
+        }
+        [] | [Transform::Descending] => (ident.clone(), format!("Only entries with this `{text}`.")),
+        transforms => match transforms.iter().rev().find(|t| !matches!(t, Transform::Lower)) {
+            Some(Transform::Prefix(count)) => (
+                format_ident!("{text}_prefix"),
+                format!("Only entries whose `{text}` has the same first {count} characters as this text."),
+            ),
+            Some(Transform::Date) => {
+                (ident.clone(), format!("Only entries whose `{text}` is on the UTC day of this time."))
+            }
+            Some(Transform::Hour) => {
+                (ident.clone(), format!("Only entries whose `{text}` is in the UTC hour of this time."))
+            }
+            _ => (ident.clone(), format!("Only entries with this `{text}`, in upper or lower case.")),
+        },
+    };
     quote! {
         #[doc = #doc]
-        #vis fn #ident(self, #ident: impl #operand) -> #name<#next> {
+        #vis fn #method(self, #ident: impl #operand) -> #name<#next> {
             #needed
             let __value: #ty = #operand::into_operand(#ident);
             let (#entries, #given) = (self.0, &__value);
@@ -213,13 +243,16 @@ fn value(
 fn range(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Field) -> TokenStream {
     let (krate, vis, name) = (&entity.krate, &entity.input.vis, name(entity, index));
     let (text, done, format) = (plain(&field.ident), done(index), part_format(entity, &index.row, at, part));
-    let (ty, ends) = (field.value_type(), at + 1 == index.row.segments.len());
+    let (ty, ends) = (field.part_type(), at + 1 == index.row.segments.len());
     let method = format_ident!("{text}_in");
+    let turned = (!part.transforms.is_empty())
+        .then(|| quote!(let __bounds = #krate::__private::descending(__bounds);));
     let doc = format!("Only entries whose `{text}` is in the range.");
     quote! {
         #[doc = #doc]
         #vis fn #method(self, range: impl #krate::typed::PartRange<#ty>) -> #name<#done> {
             let __bounds = #krate::typed::PartRange::<#ty>::into_bounds(range);
+            #turned
             #name(self.0.range(#text, __bounds, #format, #ends))
         }
     }
@@ -228,13 +261,17 @@ fn range(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Fie
 fn starting(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &Field) -> TokenStream {
     let (krate, vis, name) = (&entity.krate, &entity.input.vis, name(entity, index));
     let (text, done, format) = (plain(&field.ident), done(index), part_format(entity, &index.row, at, part));
-    let ty = field.value_type();
+    let ty = field.part_type();
+    let prefix = match part.transforms.is_empty() {
+        true => quote!(prefix.as_prefix()),
+        false => quote!(&#krate::manifest::lowercase(prefix.as_prefix())),
+    };
     let method = format_ident!("{text}_starting");
     let doc = format!("Only entries whose `{text}` starts with this text.");
     quote! {
         #[doc = #doc]
         #vis fn #method<P: #krate::__private::PrefixOf<#ty>>(self, prefix: P) -> #name<#done> {
-            #name(self.0.starting(prefix.as_prefix(), #format))
+            #name(self.0.starting(#prefix, #format))
         }
     }
 }

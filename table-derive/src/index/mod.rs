@@ -1,5 +1,6 @@
 //! `#[index(…)]`: attributes with meaning, their rules, and what is generated for them.
 
+mod condition;
 mod expand;
 mod lookup;
 mod model;

@@ -1,7 +1,7 @@
 use proc_macro2::TokenStream;
 use syn::{Generics, Ident, LitStr};
 
-use super::rules;
+use super::{condition, rules};
 use crate::attr::{IndexAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 use crate::entity::{Discriminator, Sources, parsed};
 use crate::errors::Errors;
@@ -18,6 +18,8 @@ pub(crate) struct Index {
     pub(crate) payload: PayloadAttr,
     pub(crate) shape: ShapeAttr,
     pub(crate) unique: Option<ScopeAttr>,
+    /// The filter that entities of the index match.
+    pub(crate) condition: Option<LitStr>,
     pub(super) payload_at: TokenStream,
     pub(super) unique_at: TokenStream,
 }
@@ -73,6 +75,7 @@ fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
         payload,
         shape: attr.shape.unwrap_or(ShapeAttr::Row),
         unique,
+        condition: attr.condition.clone(),
         payload_at,
         unique_at,
     };
@@ -98,13 +101,20 @@ impl Index {
         self.templates().flat_map(Template::parts)
     }
 
-    /// Whether an entry changes with a field: the field is in its key or in what it holds.
+    /// The properties that the condition reads.
+    pub(super) fn condition_names(&self) -> Vec<String> {
+        self.condition.as_ref().and_then(|filter| condition::names(&filter.value()).ok()).unwrap_or_default()
+    }
+
+    /// Whether an entry changes with a field: the field is in its key, in its condition, or in what it holds.
     pub(crate) fn holds(&self, field: &Field) -> bool {
         let copied = match &self.payload {
             PayloadAttr::Full => true,
             PayloadAttr::Reference => false,
             PayloadAttr::Fields(names) => names.contains(&field.ident),
         };
-        copied || self.parts().any(|part| part.field == field.ident)
+        let name = field.property().map(|property| property.name.as_str());
+        let decides = name.is_some_and(|name| self.condition_names().iter().any(|read| read == name));
+        copied || decides || self.parts().any(|part| part.field == field.ident)
     }
 }

@@ -4,6 +4,7 @@ mod apart;
 
 use syn::LitStr;
 
+use super::condition;
 use super::model::{Context, Index};
 use crate::attr::{IndexAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 use crate::entity::mentions;
@@ -44,6 +45,8 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     index.table.iter().for_each(|table| check_table(table, errors));
     index.templates().for_each(|template| check_fields(template, cx, errors));
     check_shards(index, cx, errors);
+    check_lists(index, cx, errors);
+    check_condition(index, cx, errors);
     check_payload(index, cx, errors);
     check_unique(index, errors);
     check_shape(index, errors);
@@ -69,6 +72,9 @@ fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
         let problem = match &field.role {
             Role::Property(property) if property.encrypt => {
                 "is encrypted, and a key is plain text: index another field, or remove `#[encrypt]`"
+            }
+            Role::Property(property) if property.large.is_some() => {
+                "is large, and its value may be in a blob: index another field, or remove `#[large]`"
             }
             Role::Key | Role::Property(_) => "",
             Role::Flatten => "is several properties: index a field of the entity itself",
@@ -102,13 +108,77 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
     if template.parts().filter(|part| part.shards.is_some()).count() > 1 {
         errors.push(&template.text, "one shard is enough: remove the others");
     }
-    if field(shard, cx).is_some_and(|f| !is_text(f.value_type())) {
+    if field(shard, cx).is_some_and(|f| !is_text(f.part_type())) {
         errors
             .push(&template.text, format!("a shard is made of text, and `{name}` is none: index a `String`"));
     }
     if index.row.parts().next().is_none_or(|first| first.field != shard.field) {
         let remedy = format!("start its fields with `{{{name}}}`");
         errors.push(&index.row.text, format!("the row key is to tell the values of a shard apart: {remedy}"));
+    }
+}
+
+/// A list gives a key for each of its elements: one list, or there would be one for each pair.
+fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
+    let mut list: Option<&Part> = None;
+    for (template, part) in index.templates().flat_map(|t| t.parts().map(move |part| (t, part))) {
+        let Some(field) = field(part, cx) else { continue };
+        let name = plain(&field.ident);
+        match (part.each, field.element_type().is_some()) {
+            (true, false) => {
+                let problem = format!(
+                    "`{name}` is no list that is stored as JSON: write `{{{name}}}`, or `#[entity(json)]` on a `Vec` of text or integers"
+                );
+                errors.push(&template.text, problem);
+            }
+            (false, true) => {
+                errors.push(
+                    &template.text,
+                    format!("`{name}` is a list: write `{{{name}[]}}` for an entry for each element"),
+                );
+            }
+            (true, true) if list.is_some_and(|list| list.field != part.field) => {
+                errors.push(
+                    &template.text,
+                    "an index is of the elements of one list: declare another index for the other",
+                );
+            }
+            (true, true) => list = Some(part),
+            (false, false) => {}
+        }
+    }
+}
+
+/// A condition is a filter over what is stored.
+fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
+    let Some(text) = &index.condition else { return };
+    let names = match condition::names(&text.value()) {
+        Ok(names) => names,
+        Err(problem) => {
+            errors.push(text, format!("{problem}; write a filter such as `\"Status eq 'open'\"`"));
+            return;
+        }
+    };
+    // What a flattened struct or the rest has is not known here.
+    let is_open = cx.fields.iter().any(|f| matches!(f.role, Role::Flatten | Role::Rest));
+    for name in names {
+        let property = cx.fields.iter().filter_map(Field::property).find(|property| property.name == name);
+        let problem = match property {
+            Some(property) if property.encrypt => {
+                "is encrypted, and whether there is an entry would show it: ask for another property"
+            }
+            Some(property) if property.large.is_some() => {
+                "is large, and its value may be in a blob: ask for another property"
+            }
+            None if name == "Timestamp" => {
+                "is set by the store after the entry is written: ask for another property"
+            }
+            None if !is_open && name != "PartitionKey" && name != "RowKey" => {
+                "is no property of the entity; a filter has the names in the store"
+            }
+            _ => continue,
+        };
+        errors.push(text, format!("`{name}` {problem}"));
     }
 }
 

@@ -9,7 +9,7 @@ use super::model::{Index, Placement};
 use crate::attr::{ListAttr, PayloadAttr, ScopeAttr, ShapeAttr};
 use crate::entity::{Discriminator, Entity};
 use crate::fields::{Field, Form};
-use crate::template::{Part, Segment, Template, plain};
+use crate::template::{Part, Segment, Template, Transform, plain};
 
 /// `__INDEXES`: a definition for each index.
 pub(super) fn definitions(entity: &Entity<'_>) -> TokenStream {
@@ -98,13 +98,14 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
         }
     };
     let row = template(entity, &index.row);
+    let condition = option(index.condition.as_ref().map(|condition| quote!(#text(#condition))));
     quote! {
         #manifest::IndexDefinition {
             name: #text(#name),
             entity: __ENTITY_TYPE,
             placement: #manifest::Placement::#placement,
             keys: #manifest::IndexKeys::Templates { partition_key: #partition, row_key: #row },
-            condition: ::core::option::Option::None,
+            condition: #condition,
             payload: #manifest::Payload::#payload,
             shape: #manifest::Shape::#shape,
             uniqueness: #manifest::Uniqueness::#uniqueness,
@@ -138,16 +139,29 @@ fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
             quote!(KeyField(#text(#name)))
         }
     };
-    let ty = field.value_type();
+    let ty = field.part_type();
     let of = quote_spanned!(ty.span()=> <#ty as #krate::model::KeyPart>);
-    let transforms = match part.shards {
-        Some(count) => quote!(&[#manifest::Transform::Shard(#count)]),
-        None => quote!(#krate::__private::reversed(#of::REVERSED)),
+    let shard = part.shards.map(|count| quote!(#manifest::Transform::Shard(#count)));
+    let transforms = part.transforms.iter().map(|transform| {
+        let transform = match transform {
+            Transform::Lower => quote!(Lower),
+            Transform::Prefix(count) => quote!(Prefix(#count)),
+            Transform::Date => quote!(Date),
+            Transform::Hour => quote!(Hour),
+            Transform::Descending => quote!(Descending),
+        };
+        quote!(#manifest::Transform::#transform)
+    });
+    let transforms: Vec<_> = transforms.chain(shard).collect();
+    let transforms = match transforms.is_empty() {
+        true => quote!(#krate::__private::reversed(#of::REVERSED)),
+        false => quote!(&[#(#transforms),*]),
     };
+    let each = part.each;
     let width = option(part.width);
     let encoding = encoding(entity, field, &of, &width);
     Some(quote! {
-        #krate::__private::part(#manifest::PartSource::#source, false, #encoding, #transforms, #width)
+        #krate::__private::part(#manifest::PartSource::#source, #each, #encoding, #transforms, #width)
     })
 }
 
@@ -161,6 +175,11 @@ fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenS
     };
     match field.property() {
         None => quote!(#krate::__private::key_encoding(#of::PART_TYPE, #of::ENCODING, #of::WIDTH, #width)),
+        Some(_) if field.element_type().is_some() => {
+            let ty = field.part_type();
+            let element = quote_spanned!(ty.span()=> <#ty as #krate::__private::ListElement>::ELEMENT);
+            quote!(#krate::__private::encoding(#of::PART_TYPE, #element, #of::ENCODING, #of::WIDTH, #width))
+        }
         // What stands for an absent property is a function.
         Some(property) if property.default.is_some() => opaque("default"),
         Some(property) if property.form != Form::Plain => opaque("codec"),

@@ -9,20 +9,24 @@ pub fn indexes(schema: &'static Schema) -> Vec<&'static IndexDefinition> {
     schema.indexes.iter().collect()
 }
 
-/// The key of an entry. In the table of the entities it must not be one that an entity could have.
+/// Adds the key of an entry, unless it is there. In the table of the entities it must not be one that an entity could have.
 ///
 /// # Errors
 /// It is one, or is too long.
-pub fn entry_key<T: TableEntity + KeyFields>(
+pub fn push_entry_key<T: TableEntity + KeyFields>(
+    keys: &mut Vec<Key>,
     index: usize,
     partition: String,
     row: String,
-) -> Result<Option<Key>> {
+) -> Result<()> {
     let key = Key::new(partition, row)?;
     let IndexDefinition { name, placement, .. } = &T::SCHEMA.indexes[index];
     let shared = !matches!(placement, Placement::OtherTable(_));
     if shared && T::key_fields(&key).is_ok() {
         return Err(could_be_entity(name, T::SCHEMA.rust_name, &key));
     }
-    Ok(Some(key))
+    if !keys.contains(&key) {
+        keys.push(key);
+    }
+    Ok(())
 }

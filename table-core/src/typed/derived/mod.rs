@@ -7,6 +7,7 @@ mod encode;
 mod in_order;
 mod index;
 mod resolve;
+mod transform;
 mod upgrade;
 
 pub use check::{Projected, can_be_large, distinct, is_distinct_from, joined, projected, same_type};
@@ -14,11 +15,12 @@ pub use decode::Slots;
 pub use definition::{encoding, key_encoding, literal, part, reversed, text};
 pub use encode::{Encoder, debug_patch};
 pub use in_order::InOrder;
-pub use index::{entry_key, indexes};
+pub use index::{indexes, push_entry_key};
 pub use resolve::{
     check_projected, encrypted, filter_all, is_a, is_told, large, no_text, no_variant, select, select_all,
     unencrypted,
 };
+pub use transform::{Day, ListElement, TextPart, TimePart, date, descending, hour, lower, prefix};
 pub use upgrade::upgrade;
 
 pub use super::index::EntriesBuilder;

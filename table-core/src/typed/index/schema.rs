@@ -17,10 +17,10 @@ use crate::typed::TableEntity;
     note = "add `#[index(name, row_key = \"…\")]` to the struct, beside `#[derive(TableEntity)]`"
 )]
 pub trait IndexedEntity: TableEntity {
-    /// The key of its entry in an index, by the index's place in [`Schema::indexes`](super::super::Schema);
-    /// `None` if a part of the key is absent, so that there is no entry.
+    /// The keys of its entries in an index, by the index's place in [`Schema::indexes`](super::super::Schema): none if a part of
+    /// the key is absent, one for each element of a list. The condition of the index is not looked at: it is of what is stored.
     ///
     /// # Errors
     /// A key part does not fit, the key is too long, or it is one that an entity could have.
-    fn index_key(&self, index: usize) -> Result<Option<Key>>;
+    fn index_keys(&self, index: usize) -> Result<Vec<Key>>;
 }

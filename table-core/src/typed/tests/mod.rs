@@ -8,5 +8,6 @@ mod projection;
 mod property;
 mod resolver;
 mod shards;
+mod transforms;
 mod values;
 mod version;

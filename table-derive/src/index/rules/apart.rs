@@ -42,7 +42,7 @@ fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     let own = if index.partition.is_none() { cx.partition } else { None };
     let told = |part: &&Part| {
         let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
-        parts.into_iter().any(|p| p.field == part.field && p.shards.is_none())
+        parts.into_iter().any(|p| p.field == part.field && p.tells_value())
     };
     let mut missing: Vec<&Part> = Vec::new();
     for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !told(p)) {
@@ -104,5 +104,7 @@ fn meets(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
 }
 
 fn is_any_text(part: &Part, cx: &Context<'_>) -> bool {
-    part.shards.is_none() && field(part, cx).is_some_and(|f| is_text(&f.ty) && !is_fixed(&f.ty))
+    part.shards.is_none()
+        && part.prefix().is_none()
+        && field(part, cx).is_some_and(|f| is_text(&f.ty) && !is_fixed(&f.ty))
 }

@@ -12,6 +12,7 @@ mod slow;
 mod states;
 mod summaries;
 mod templates;
+mod transforms;
 mod unready;
 mod upkeep;
 mod world;

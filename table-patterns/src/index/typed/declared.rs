@@ -17,5 +17,5 @@ fn keys_of<T: IndexedEntity>(n: usize, entity: &Entity) -> Result<Vec<Key>> {
     if T::type_filter().is_some_and(|filter| !filter.matches(entity)) {
         return Ok(Vec::new());
     }
-    Ok(T::from_entity(entity.clone())?.index_key(n)?.into_iter().collect())
+    T::from_entity(entity.clone())?.index_keys(n)
 }

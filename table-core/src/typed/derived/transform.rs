@@ -1,0 +1,99 @@
+//! What templates do to values before they are written.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use chrono::{DateTime, NaiveDateTime, Utc};
+
+use crate::manifest::{first_chars, lowercase};
+use crate::model::{Hour, KeyPart, KeyPartType, Ticks};
+
+/// A calendar day.
+pub type Day = chrono::NaiveDate;
+
+/// Text of which a template takes the lower case or the first characters.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not text, so a template cannot take its lower case or its first characters",
+    note = "`:lower` and `:prefix` are for `String`, `Box<str>`, `Arc<str>` and `Cow<'static, str>`"
+)]
+pub trait TextPart: AsRef<str> {}
+
+impl TextPart for String {}
+impl TextPart for Box<str> {}
+impl TextPart for Arc<str> {}
+impl TextPart for Cow<'static, str> {}
+
+/// A time of which a template takes the day or the hour.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a time, so a template cannot take its day or its hour",
+    note = "`:date` and `:hour` are for `DateTime<Utc>`, `NaiveDateTime` and `Ticks`"
+)]
+pub trait TimePart {
+    /// The time.
+    fn time(&self) -> DateTime<Utc>;
+}
+
+impl TimePart for DateTime<Utc> {
+    fn time(&self) -> DateTime<Utc> {
+        *self
+    }
+}
+
+impl TimePart for NaiveDateTime {
+    fn time(&self) -> DateTime<Utc> {
+        self.and_utc()
+    }
+}
+
+impl TimePart for Ticks {
+    fn time(&self) -> DateTime<Utc> {
+        self.to_datetime()
+    }
+}
+
+/// An element of a list that has a key for each of its elements: the JSON of the list tells its elements without the Rust type.
+#[diagnostic::on_unimplemented(
+    message = "the elements of a list in a key are text, integers or `bool`, not `{Self}`",
+    note = "keep such a list as a list of text for the index"
+)]
+pub trait ListElement: KeyPart {
+    /// What the JSON holds.
+    const ELEMENT: KeyPartType;
+}
+
+macro_rules! elements {
+    ($($element:ty),*) => {$(
+        impl ListElement for $element {
+            const ELEMENT: KeyPartType = <$element as KeyPart>::PART_TYPE;
+        }
+    )*};
+}
+
+elements!(String, Box<str>, Arc<str>, Cow<'static, str>, bool, u8, u16, u32, u64, i8, i16, i32, i64);
+
+/// `{name:lower}`.
+pub fn lower<T: TextPart>(text: &T) -> String {
+    lowercase(text.as_ref())
+}
+
+/// `{name:prefix(3)}`.
+pub fn prefix<T: TextPart>(text: &T, count: u32) -> String {
+    first_chars(text.as_ref(), count).to_owned()
+}
+
+/// `{at:date}`.
+pub fn date<T: TimePart>(time: &T) -> Day {
+    time.time().date_naive()
+}
+
+/// `{at:hour}`.
+pub fn hour<T: TimePart>(time: &T) -> Hour {
+    Hour::of(Ticks::from(time.time()))
+}
+
+/// The ends of a range in descending order.
+pub fn descending<T>((from, to): (Bound<T>, Bound<T>)) -> (Bound<Reverse<T>>, Bound<Reverse<T>>) {
+    (to.map(Reverse), from.map(Reverse))
+}

@@ -1,0 +1,190 @@
+//! Transforms, lists and conditions, through tables of a type and through tables that have its definitions alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use table_core::memory::MemoryStore;
+use table_core::model::Entity;
+use table_core::prelude::*;
+use table_core::store::Result;
+
+use crate::index::{
+    Index, IndexOptions, IndexQuery, IndexedEntities, IndexedTable, Placement, ScrubMode, Shape, Trust,
+};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Ticket", rename_all = "PascalCase")]
+#[index(email, row_key = "email_{email:lower}", unique = "partition")]
+#[index(newest, partition_key = "newest", row_key = "{opened:desc}_{team}_{id}", payload = full)]
+#[index(day, partition_key = "day_{opened:date}", row_key = "{opened:hour}_{team}_{id}")]
+#[index(
+    tag,
+    partition_key = "tag_{tags[]:lower#4}",
+    row_key = "{tags[]:lower}_{team}_{id}",
+    where = "Status eq 'open'"
+)]
+#[index(label, row_key = "label_{tags[]}", shape = list)]
+#[index(start, row_key = "start_{email:lower:prefix(2)}_{id}")]
+struct Ticket {
+    #[partition_key]
+    team: String,
+    #[row_key(format = "ticket_{}")]
+    id: u32,
+    email: String,
+    opened: DateTime<Utc>,
+    status: String,
+    #[entity(json)]
+    tags: BTreeSet<String>,
+}
+
+fn noon() -> DateTime<Utc> {
+    "2026-11-22T12:00:00Z".parse().unwrap()
+}
+
+fn ticket(id: u32, tags: &[&str]) -> Ticket {
+    Ticket {
+        team: "support".into(),
+        id,
+        email: format!("User{id}@X"),
+        opened: noon() + TimeDelta::minutes(i64::from(id) * 20),
+        status: "open".into(),
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+    }
+}
+
+async fn open(store: &MemoryStore) -> Result<IndexedTable<Ticket>> {
+    IndexedTable::open(store.clone(), "Tickets", IndexOptions::local()).await
+}
+
+/// The same table by the definitions alone.
+async fn by_definitions(store: &MemoryStore) -> Result<IndexedEntities> {
+    let indexes = Ticket::SCHEMA.indexes.iter().cloned().map(Index::from_definition);
+    let store: Arc<dyn TableStore> = Arc::new(store.clone());
+    let indexes = indexes.collect::<Result<Vec<_>>>()?;
+    IndexedEntities::open(store, TableName::new("Tickets")?, indexes, IndexOptions::local()).await
+}
+
+async fn ids<E>(tickets: &IndexedTable<Ticket>, entries: E) -> Result<Vec<u32>>
+where
+    E: table_core::typed::EntriesOf<Ticket>,
+{
+    Ok(tickets.by(entries).all().await?.iter().map(|ticket: &Ticket| ticket.id).collect())
+}
+
+async fn check(tickets: &IndexedEntities) -> Result<()> {
+    for index in Ticket::SCHEMA.indexes {
+        let report = tickets.scrub(&index.name, ScrubMode::Report).await?;
+        assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 0), "{}", index.name);
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn lookups_find_what_was_written() -> Result<()> {
+    let tickets = open(&MemoryStore::new()).await?;
+    tickets.insert(&ticket(1, &["Red", "big"])).await?;
+    tickets.insert(&ticket(2, &["RED"])).await?;
+    tickets.insert(&Ticket { status: "closed".into(), ..ticket(3, &["red"]) }).await?;
+
+    let found = tickets.by(Ticket::by_email("support").email("USER1@x")).get().await?;
+    assert_eq!(found.map(|ticket: Ticket| ticket.id), Some(1));
+    assert_eq!(ids(&tickets, Ticket::by_newest()).await?, [3, 2, 1]);
+    assert_eq!(ids(&tickets, Ticket::by_newest().opened_in(..noon() + TimeDelta::hours(1))).await?, [2, 1]);
+    assert_eq!(ids(&tickets, Ticket::by_day(noon()).opened(noon())).await?, [1, 2]);
+    assert_eq!(ids(&tickets, Ticket::by_tag("rEd")).await?, [1, 2]);
+    assert_eq!(ids(&tickets, Ticket::by_label("support").tags("red")).await?, [3]);
+    assert_eq!(ids(&tickets, Ticket::by_start("support").email_prefix("US")).await?, [1, 2, 3]);
+
+    // Elements come and go, and the condition with them.
+    let red = tickets.get_existing(Ticket::key("support", 1)?).await?;
+    tickets.replace(&red, &Ticket { tags: ["Blue".to_owned()].into(), ..(*red).clone() }).await?;
+    tickets.update(Ticket::key("support", 3)?, |t| Ok(t.status = "open".to_owned())).await?;
+    assert_eq!(ids(&tickets, Ticket::by_tag("red")).await?, [2, 3]);
+    assert_eq!(ids(&tickets, Ticket::by_tag("blue")).await?, [1]);
+    assert_eq!(ids(&tickets, Ticket::by_tag("big")).await?, [0; 0]);
+    assert!(ids(&tickets, Ticket::by_label("support").tags("big")).await?.is_empty());
+    tickets.delete(Ticket::key("support", 2)?).await?;
+    assert_eq!(ids(&tickets, Ticket::by_tag("red")).await?, [3]);
+    let taken = tickets.insert(&Ticket { email: "user3@x".into(), ..ticket(4, &[]) }).await;
+    assert!(taken.unwrap_err().is_unique_violation());
+    check(tickets.entities()).await
+}
+
+/// A program that has the definitions, and not the type, writes the same entries, and finds nothing wrong with those of the type.
+#[tokio::test(start_paused = true)]
+async fn definitions_keep_what_the_type_has_written() -> Result<()> {
+    let store = MemoryStore::new();
+    let tickets = open(&store).await?;
+    tickets.insert(&ticket(1, &["Red", "big"])).await?;
+    tickets.insert(&ticket(2, &["RED"])).await?;
+    let dynamic = by_definitions(&store).await?;
+    check(&dynamic).await?;
+    dynamic.insert(ticket(3, &["red", "new"]).to_entity()?).await?;
+    let first = dynamic.get_existing(Ticket::key("support", 1)?.key()).await?;
+    let closed = first.entity().clone().with("Status", "closed").with("Email", "Other@X");
+    dynamic.replace(&first, closed).await?;
+    check(tickets.entities()).await?;
+    assert_eq!(ids(&tickets, Ticket::by_tag("red")).await?, [2, 3]);
+    let found = tickets.by(Ticket::by_email("support").email("other@x")).get().await?;
+    assert_eq!(found.map(|ticket: Ticket| ticket.id), Some(1));
+    let third = dynamic.get_existing(Ticket::key("support", 3)?.key()).await?;
+    dynamic.delete(&third).await?;
+    check(tickets.entities()).await
+}
+
+/// What a build adds is what writes keep.
+#[tokio::test(start_paused = true)]
+async fn indexes_of_lists_are_built_scrubbed_and_dropped() -> Result<()> {
+    let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let table = TableName::new("Notes")?;
+    store.create_table(&table).await?;
+    for id in 0..20 {
+        let tags = serde_json::to_string(&[format!("T{}", id % 3), "All".to_owned()]).unwrap();
+        let note = Entity::new("p", format!("note{id:02}"))?.with("Tags", tags).with("Size", id);
+        store.write(&table, Operation::Insert(note)).await?;
+    }
+    let indexes = || -> Result<Vec<Index>> {
+        let rows =
+            Index::keyed("rows", Placement::OtherPartition, "rows_{Tags[]:lower}", "{Size:desc}_{RowKey}")?;
+        let lists =
+            Index::keyed("lists", Placement::SamePartition, "", "lists_{Tags[]}")?.with_shape(Shape::LIST);
+        let counts = Index::keyed("counts", Placement::SamePartition, "", "counts_{Tags[]}")?;
+        let counts = counts.with_shape(Shape::summary(["Size"])).with_condition("Size ge 10")?;
+        Ok(vec![rows, lists, counts])
+    };
+    let notes =
+        IndexedEntities::open(store.clone(), table.clone(), indexes()?, IndexOptions::local()).await?;
+    for name in ["rows", "lists", "counts"] {
+        notes.build(name)?.run().await?;
+        let report = notes.scrub(name, ScrubMode::Report).await?;
+        assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 0), "{name}");
+    }
+    let all = notes.all("rows", &IndexQuery::partition("rows_t1"), Trust::Entity).await?;
+    let rows: Vec<_> = all.iter().map(|e| e.key().row().to_owned()).collect();
+    assert_eq!(rows, ["note19", "note16", "note13", "note10", "note07", "note04", "note01"]);
+    assert_eq!(notes.list("lists", &Key::new("p", "lists_All")?).await?.len(), 20);
+    let count = notes.summary("counts", &Key::new("p", "counts_All")?).await?;
+    assert_eq!((count.count, count.sums.get("Size")), (10, Some(&145)));
+
+    // A scrub finds one element of several.
+    let lost = Key::new("rows_all", all[0].key().row())?;
+    let entry = notes.all("rows", &IndexQuery::partition("rows_all"), Trust::Entry).await?;
+    assert_eq!(entry.len(), 20, "{lost}");
+    let query = Query::new().with_filter(Filter::eq("PartitionKey", "rows_all")).with_top(1);
+    let row = store.query_all(&table, &query).await?.remove(0);
+    store.write(&table, Operation::Delete(row.key().clone(), IfMatch::Any)).await?;
+    let report = notes.scrub("rows", ScrubMode::Repair).await?;
+    assert_eq!((report.dangling, report.missing), (0, 1));
+    assert_eq!(notes.scrub("rows", ScrubMode::Report).await?.missing, 0);
+    notes.drop_index("rows").await?;
+    assert!(store.query_all(&table, &query).await?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn an_opaque_definition_needs_its_function() {
+    let index = Index::new("own", Placement::SamePartition, "1", |_| Ok(None));
+    let error = Index::from_definition(index.definition().clone()).unwrap_err().to_string();
+    assert!(error.contains("opaque"), "{error}");
+}
