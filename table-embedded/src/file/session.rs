@@ -164,8 +164,9 @@ impl Session {
         let mut pages: Vec<PageRef> = header.roots.into_iter().flatten().collect();
         while let Some(page) = pages.pop() {
             lock(&self.0.sums).learn(&page);
-            // Leaves of definitions lead to other pages, as branches do: they are few.
-            if !read.contains(&page.at) && !page.kind.has_definitions() {
+            // Also what the engine has written meanwhile. Leaves of definitions lead to other pages, as branches do: they are few.
+            let met = read.contains(&page.at) || self.0.held().changes.touches(page.at, page.len());
+            if !met && !page.kind.has_definitions() {
                 continue;
             }
             let mut bytes = vec![0; page.len()];
@@ -386,7 +387,10 @@ impl StorageBackend for Session {
             lock(&inner.sums).written(at, bytes);
             Ok(())
         };
-        self.0.change(&mut held, make, |held| held.changes.write(at, bytes))
+        self.0.change(&mut held, make, |held| {
+            held.changes.write(at, bytes);
+            lock(&self.0.sums).written(at, bytes);
+        })
     }
 
     fn close(&self) -> io::Result<()> {
