@@ -103,7 +103,15 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `{id:06}` | an unsigned integer padded to six digits; a larger one is an error |
 /// | a field of `Reverse<…>` | the largest first: the latest time, for a log tail |
 /// | `{id#16}` | one of sixteen shards, by a hash of the field: in the keys of indexes |
+/// | `{email:lower}` | text in lower case: in the keys of indexes, as all that follow |
+/// | `{name:prefix(3)}` | the first three characters of a text |
+/// | `{at:date}`, `{at:hour}` | the UTC day or hour of a time |
+/// | `{placed:desc}` | the largest number or latest time first |
+/// | `{tags[]}` | an entry for each element of a `Vec`, `BTreeSet` or `HashSet` of text, integers or `bool`, stored by `#[entity(json)]` |
 /// | `{{`, `}}` | a brace |
+///
+/// They combine from left to right: `{email:lower:prefix(3)}`, `{email:lower#16}`, `{tags[]:lower}`. Lookups take values as the entity has
+/// them and transform them: `T::by_email("Ken@X")`; a step of a prefix is `.name_prefix("Kwo")`.
 ///
 /// # What it gives
 /// - `T::key(…)` and `T::partition(…)`: typed keys from the fields of the templates.
@@ -122,6 +130,27 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `payload = reference`, `full`, `fields(a, b)` | what an entry holds beside the entity's key | `reference` |
 /// | `shape = row`, `list`, `list(bytes = 65536, overflow = blob)`, `blob` | an entry each, or references of one key together | `row` |
 /// | `unique = "partition"`, `"table"` | no two entities with one key of the index | any number |
+/// | `where = "…"` | a filter over the entity as it is stored: others have no entry; names are those in the store | every entity |
+///
+/// ```
+/// # use table_core::prelude::*;
+/// #[derive(TableEntity)]
+/// #[entity(type = "Order", rename_all = "PascalCase")]
+/// #[index(email, partition_key = "email_{email:lower#16}", row_key = "{email:lower}_{shop}_{id}")]
+/// #[index(newest, row_key = "newest_{placed:desc}_{id}", where = "Status eq 'open'")]
+/// #[index(tag, partition_key = "tag_{tags[]}", row_key = "{shop}_{id}")]
+/// struct Order {
+///     #[partition_key]
+///     shop: String,
+///     #[row_key(format = "order_{:06}")]
+///     id: u32,
+///     email: String,
+///     placed: Ticks,
+///     status: String,
+///     #[entity(json)]
+///     tags: Vec<String>,
+/// }
+/// ```
 ///
 /// # Versions
 /// ```

@@ -1,7 +1,7 @@
 //! Keys: fields to text and back, and the functions that make typed keys.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Ident, Path, Type};
 
@@ -30,13 +30,13 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
     let steps = template.segments.iter().enumerate().map(|(i, segment)| match segment {
         Segment::Literal(text) => quote!(.literal(#text)),
         Segment::Part(part @ Part { shards: Some(count), .. }) => {
-            let value = transformed(krate, part, quote_opt(local(entity, part)));
+            let value = transformed(krate, part, local(entity, part).to_token_stream());
             quote!(.shard(#count, #value)?)
         }
         Segment::Part(part) => {
             let (name, format) = (plain(&part.field), format(entity, template, i, part));
             // A type that is no key part is then reported at the type, as it is where the key is read.
-            let value = transformed(krate, part, quote_opt(local(entity, part)));
+            let value = transformed(krate, part, local(entity, part).to_token_stream());
             quote!(.part(#name, #value, #format)?)
         }
     });
@@ -58,10 +58,6 @@ pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
     quote_spanned! {ty.span()=>
         let _: ::core::option::Option<usize> = <#ty as #root::model::KeyPart>::WIDTH;
     }
-}
-
-fn quote_opt(value: Option<Ident>) -> TokenStream {
-    quote!(#value)
 }
 
 /// A reference to what a part writes, from a reference to the value.

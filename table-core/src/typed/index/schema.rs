@@ -12,6 +12,11 @@ use crate::typed::TableEntity;
 /// | `payload = full`, `fields(a, b)`, `reference` | what entries hold: a reference if nothing is said |
 /// | `shape = row`, `list`, `blob` | a row for each entity, or a list or blob for each value; `list(bytes = 65536, overflow = blob)` says how much a list entity holds, and where more goes: into more of them, or into a blob |
 /// | `unique = "partition"`, `"table"` | that no other entity there has the same entry |
+/// | `where = "Status eq 'open'"` | which entities have entries: a filter over the entity as it is stored |
+///
+/// Fields are written as they are, or transformed: `{email:lower}`, `{name:prefix(3)}`, `{at:date}`, `{at:hour}`, `{placed:desc}`, `{tags[]}` (an
+/// entry for each element). What is declared is in [`Schema::indexes`](super::super::Schema) as data:
+/// [`IndexDefinition`](crate::manifest::IndexDefinition).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` declares no indexes",
     note = "add `#[index(name, row_key = \"…\")]` to the struct, beside `#[derive(TableEntity)]`"
