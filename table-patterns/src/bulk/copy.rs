@@ -170,7 +170,7 @@ impl CopyJob {
                 match &self.blobs {
                     None => self.check_rows(std::slice::from_ref(&row))?,
                     Some(blobs) if !blobs.are_there(&self.to.1, &row).await? => {
-                        found.add_missing_blob(row.key())
+                        found.add_missing_blob(row.key());
                     }
                     Some(_) => {}
                 }
