@@ -221,6 +221,8 @@ async fn discard(large: bool, request: usize, trouble: Trouble, places: &Places)
     for poisoned in healthy.coordinator.poison(9).await? {
         healthy.coordinator.discard(&poisoned).await?;
     }
+    // The message of one whose discarding was not finished was put back: a worker clears what is left.
+    healthy.work().await?;
     let status = healthy.coordinator.status(plan.id()).await?;
     assert_eq!(status, TransactionStatus::Discarded { step: 4 }, "{case}");
     assert_eq!((healthy.pieces().await?, healthy.queue.poison(9).await?), (0, vec![]), "{case}");
