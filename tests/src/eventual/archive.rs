@@ -35,12 +35,13 @@ pub async fn is_filled_by_the_submitter(world: World) {
     assert_eq!(client.run_once(9).await.expect("the queue"), 0);
 }
 
-/// Who is not there is not archived.
+/// Who is not there cannot be archived: the plan is refused, and nothing is written.
 pub async fn is_left_alone_where_nobody_is(world: World) {
     let client = world.process().await;
-    let submitted = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect("a legal plan");
-    assert_eq!(submitted.progress, Progress::Applied);
+    let refused = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect_err("nobody");
+    assert!(refused.is_entity_not_found() && !refused.is_ambiguous(), "{refused}");
     assert!(world.archived("456").await.is_none());
+    assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }
 
 /// Changes go on while the employee is moved: every one that was acknowledged is in the archive.
