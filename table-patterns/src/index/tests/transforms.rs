@@ -99,7 +99,11 @@ async fn lookups_find_what_was_written() -> Result<()> {
     // Elements come and go, and the condition with them.
     let red = tickets.get_existing(Ticket::key("support", 1)?).await?;
     tickets.replace(&red, &Ticket { tags: ["Blue".to_owned()].into(), ..(*red).clone() }).await?;
-    tickets.update(Ticket::key("support", 3)?, |t| Ok(t.status = "open".to_owned())).await?;
+    let reopen = |ticket: &mut Ticket| {
+        ticket.status = "open".to_owned();
+        Ok(())
+    };
+    tickets.update(Ticket::key("support", 3)?, reopen).await?;
     assert_eq!(ids(&tickets, Ticket::by_tag("red")).await?, [2, 3]);
     assert_eq!(ids(&tickets, Ticket::by_tag("blue")).await?, [1]);
     assert_eq!(ids(&tickets, Ticket::by_tag("big")).await?, [0; 0]);
