@@ -11,7 +11,7 @@ use super::{PartSource, TemplatePart, Text};
 /// ```
 /// use table_core::manifest::KeyTemplate;
 /// let template: KeyTemplate = "{Placed:time:desc}_{RowKey}".parse()?;
-/// assert_eq!(template.to_string(), "{Placed:time:desc}_{RowKey}");
+/// assert_eq!(template.to_string(), "{Placed:time:desc}_{RowKey:text}"); // the type is always written
 /// assert!("{Placed:text:desc}".parse::<KeyTemplate>().is_err());
 /// # Ok::<(), table_core::Error>(())
 /// ```

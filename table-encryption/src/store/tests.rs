@@ -216,7 +216,8 @@ async fn plant_garbage(rig: &Rig, rows: u16) {
     for n in 0..rows {
         let mut header = header.to_vec();
         // The wrapped key is behind version, suite, algorithm and key id.
-        header[19..21].copy_from_slice(&n.to_be_bytes());
+        let planted = u16::from_be_bytes([header[19], header[20]]) ^ (n + 1); // never the genuine key
+        header[19..21].copy_from_slice(&planted.to_be_bytes());
         let row = stored.clone().with_key(Key::new("Sales", format!("a{n:03}")).unwrap());
         let row = row.with(crate::v2::HEADER, header);
         rig.raw.write(&people(), Operation::Insert(row)).await.unwrap();
