@@ -5,6 +5,7 @@
 #[path = "../../tests/support/public_async.rs"]
 mod public_async;
 
+use public_async::{any, check_calls, send};
 use table_embedded::{EmbeddedBuilder, EmbeddedStore};
 
 fn stores(store: &EmbeddedStore, builder: EmbeddedBuilder) {
@@ -16,16 +17,7 @@ fn stores(store: &EmbeddedStore, builder: EmbeddedBuilder) {
     send(store.close());
 }
 
-fn send<F: Future + Send>(_: F) {}
-
-/// A value that is never made.
-fn any<T>() -> T {
-    std::process::abort()
-}
-
 #[test]
 fn every_public_async_function_is_called_here() {
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
-    let missing = public_async::missing(sources, include_str!("send.rs"));
-    assert!(missing.is_empty(), "add calls of {missing:?}");
+    check_calls(concat!(env!("CARGO_MANIFEST_DIR"), "/src"), include_str!("send.rs"));
 }

@@ -1,10 +1,23 @@
-//! Whether a test file calls every public async function of a crate.
+//! For test files that call every public async function of a crate, to show at compile time that its future is `Send`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The names of public async functions that are defined more often in the sources than they are called here.
-pub(crate) fn missing(sources: &str, calls: &str) -> Vec<String> {
+/// Takes a future that is `Send`.
+pub(crate) fn send<F: Future + Send>(_: F) {}
+
+/// A value of any type, for calls that are compiled and never run.
+pub(crate) fn any<T>() -> T {
+    std::process::abort()
+}
+
+/// Fails if the sources below a folder define a public async function more often than `calls` calls it.
+pub(crate) fn check_calls(sources: &str, calls: &str) {
+    let missing = missing(sources, calls);
+    assert!(missing.is_empty(), "add calls of {missing:?}");
+}
+
+fn missing(sources: &str, calls: &str) -> Vec<String> {
     let mut defined = BTreeMap::new();
     count(Path::new(sources), &mut defined);
     let called = |name: &str| {
