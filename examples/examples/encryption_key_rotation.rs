@@ -26,7 +26,7 @@ fn letters(
     blobs: &Arc<InMemory>,
 ) -> table_core::Result<LargeTable<Letter>> {
     let options = LargeOptions::default().with_codec(Arc::new(store.blob_cipher()));
-    LargeTable::open_with(store.clone(), "Letters", blobs.clone(), options)
+    LargeTable::new_with(store.clone(), "Letters", blobs.clone(), options)
 }
 
 #[tokio::main]

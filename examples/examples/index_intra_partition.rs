@@ -60,7 +60,7 @@ async fn main() -> table_core::Result<()> {
     let jones = employees.get_existing(&key).await?;
     let with_address = Employee { email: Some("jones@contoso.com".to_owned()), ..(*jones).clone() };
     let before = meter.total();
-    employees.replace(&jones, &with_address).await?;
+    employees.replace_stored(&jones, &with_address).await?;
     assert_eq!(meter.total() - before, 1);
 
     // A table that knows nothing of entries does not write.

@@ -40,7 +40,7 @@ async fn main() -> table_core::Result<()> {
 
     // The name is free again once its owner gives it up.
     let (tenant, id) = ken.map(|ken| (ken.tenant, ken.id)).unwrap_or_default();
-    users.delete(User::key(&tenant, id)?).await?;
+    users.delete(User::key(&tenant, id)?, IfMatch::Any).await?;
     users.insert(&user("adatum", 7, "ken")).await?;
     assert_eq!(users.by(User::by_login("ken")).get().await?.map(|ken| ken.tenant).as_deref(), Some("adatum"));
     Ok(())

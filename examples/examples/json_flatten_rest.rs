@@ -58,7 +58,7 @@ async fn main() -> table_core::Result<()> {
     // ... and a replace by this one keeps it.
     ken = employees.get_existing(ken.entity_key()?).await?;
     ken.address.city = "Tacoma".to_owned();
-    employees.insert_or_replace(&ken).await?;
+    employees.upsert(&ken).await?;
     let stored = employees.view::<Entity>()?.get_existing(stored.key()).await?;
     assert_eq!(stored.get("City"), Some(ValueRef::String("Tacoma")));
     assert_eq!(stored.get("Badge"), Some(ValueRef::Int32(7)));

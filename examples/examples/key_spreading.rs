@@ -34,7 +34,7 @@ async fn main() -> table_core::Result<()> {
     // Spread, no partition gets much, a key still takes one request, and the day is read in order.
     let watch = PartitionWatch::new(Duration::from_secs(60));
     let store: Arc<dyn TableStore> = Arc::new(Watched::new(MemoryStore::new(), watch.clone()));
-    let events = SpreadTable::<Event>::open(store, "Events")?;
+    let events = SpreadTable::<Event>::new(store, "Events")?;
     events.create_if_missing().await?;
     for number in 0..1000 {
         events.insert(&Event { day: "2013-01-01".to_owned(), number }).await?;

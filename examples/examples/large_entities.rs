@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path())?.with_fsync(true));
     let store = Arc::new(MemoryStore::new());
-    let photos = LargeTable::<Photo>::open(store.clone(), "Photos", blobs)?;
+    let photos = LargeTable::<Photo>::new(store.clone(), "Photos", blobs)?;
     photos.create_if_missing().await?;
 
     // 3 MB: more than an entity holds.

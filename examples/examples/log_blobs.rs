@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Ticks::now();
 
     // A crash may lose the last minute, or 4 MiB.
-    let log = LogWriter::open(blobs.clone(), "web", LogOptions::default())?;
+    let log = LogWriter::new(blobs.clone(), "web", LogOptions::default())?;
     for millis in 0..1000 {
         log.append(&Request { path: "/flights".to_owned(), millis }).await?;
     }
@@ -33,8 +33,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Here none is lost that was acknowledged, whoever else writes to the same log.
     let options = LogOptions::default().with_format(LogFormat::Delimited('\t')).with_sync(LogSync::Every(1));
     let (one, other) = (
-        LogWriter::open(blobs.clone(), "audit", options.clone())?,
-        LogWriter::open(blobs.clone(), "audit", options)?,
+        LogWriter::new(blobs.clone(), "audit", options.clone())?,
+        LogWriter::new(blobs.clone(), "audit", options)?,
     );
     one.append_fields(&["ken", "logged in\nfrom home"]).await?;
     other.append_fields(&["kim", "logged in"]).await?;

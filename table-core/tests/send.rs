@@ -33,7 +33,7 @@ fn tables(table: &Table<Row>) {
     send(table.get_as::<Row>(any::<Key>()));
     send(table.get_many(any::<Vec<Key>>()));
     send(table.insert(any()));
-    send(table.insert_or_replace(any()));
+    send(table.upsert(any()));
     send(table.insert_or_merge(any()));
     send(table.replace(any()));
     send(table.replace_if(any(), any::<IfMatch>()));

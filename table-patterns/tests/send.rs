@@ -129,12 +129,16 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(table.insert(any()));
     send(table.insert_group(any()));
     send(table.upsert(any()));
-    send(table.replace(any(), any()));
-    send(table.edit(any::<&mut Stored<Row>>(), |_: &mut Row| Ok(())));
+    send(table.insert_or_merge(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.replace_stored(any(), any()));
+    send(table.update_stored(any::<&mut Stored<Row>>(), |_: &mut Row| Ok(())));
     send(table.update(any::<RowKey>(), |_: &mut Row| Ok(())));
     send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
-    send(table.delete(any::<RowKey>()));
-    send(table.delete_entity(any()));
+    send(table.delete(any::<RowKey>(), any::<IfMatch>()));
+    send(table.delete_if_exists(any::<RowKey>()));
+    send(table.delete_stored(any()));
     send(table.move_to(any::<RowKey>(), any(), any::<RowKey>()));
     send(group.commit());
 }
@@ -156,7 +160,7 @@ fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
     send(table.get(any::<PlainKey>()));
     send(table.get_existing(any::<PlainKey>()));
     send(table.insert(any()));
-    send(table.insert_or_replace(any()));
+    send(table.upsert(any()));
     send(table.replace(any()));
     send(table.replace_if(any(), any::<IfMatch>()));
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
@@ -176,21 +180,31 @@ fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
     send(entities.create_if_missing());
     send(entities.get(any()));
     send(entities.insert(any()));
-    send(entities.replace(any::<&Wide<Entity>>(), any()));
+    send(entities.get_existing(any()));
+    send(entities.replace(any()));
+    send(entities.replace_if(any(), any::<IfMatch>()));
+    send(entities.replace_stored(any::<&Wide<Entity>>(), any()));
     send(entities.set(any(), any(), any::<i32>()));
-    send(entities.put(any()));
+    send(entities.upsert(any()));
     send(entities.update(any(), |_| Ok(())));
-    send(entities.delete(any::<&Wide<Entity>>()));
-    send(entities.remove(any()));
+    send(entities.delete(any(), any::<IfMatch>()));
+    send(entities.delete_stored(any::<&Wide<Entity>>()));
+    send(entities.delete_if_exists(any()));
     send(entities.move_to(any(), any(), any()));
     send(table.create_if_missing());
     send(table.get(any::<PlainKey>()));
+    send(table.get_existing(any::<PlainKey>()));
     send(table.insert(any()));
-    send(table.replace(any(), any()));
-    send(table.put(any()));
+    send(table.insert_or_merge(any()));
+    send(table.replace(any()));
+    send(table.replace_if(any(), any::<IfMatch>()));
+    send(table.replace_stored(any(), any()));
+    send(table.upsert(any()));
+    send(table.merge(any::<PlainKey>(), any(), any::<IfMatch>()));
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
-    send(table.delete(any()));
-    send(table.remove(any::<PlainKey>()));
+    send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
+    send(table.delete_stored(any()));
+    send(table.delete_if_exists(any::<PlainKey>()));
     send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
 }
 
@@ -199,7 +213,7 @@ fn spread_tables(table: &SpreadTable<Plain>) {
     send(table.get(any::<PlainKey>()));
     send(table.get_existing(any::<PlainKey>()));
     send(table.insert(any()));
-    send(table.insert_or_replace(any()));
+    send(table.upsert(any()));
     send(table.replace(any()));
     send(table.replace_if(any(), any::<IfMatch>()));
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
@@ -211,7 +225,7 @@ fn spread_tables(table: &SpreadTable<Plain>) {
 
 fn slices(slices: &TimeSlices<Plain>, counted: SliceQuery<Plain>, read: SliceQuery<Plain>) {
     send(slices.insert(any()));
-    send(slices.insert_or_replace(any()));
+    send(slices.upsert(any()));
     send(slices.get(any(), any::<PlainKey>()));
     send(slices.table_for(any()));
     send(slices.slices());

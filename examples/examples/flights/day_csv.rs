@@ -35,7 +35,7 @@ pub(crate) struct DayFiles(LargeTable<DayFile>);
 
 impl DayFiles {
     pub(crate) fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
-        Ok(Self(LargeTable::open(store, FILES, blobs)?))
+        Ok(Self(LargeTable::new(store, FILES, blobs)?))
     }
 
     /// Makes the table, or removes what an earlier import left, blobs and all.

@@ -43,12 +43,12 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: 
         None => {}
     }
     let import = Import { name: NAME.to_owned(), fingerprint, complete: false, entities: 0 };
-    imports.insert_or_replace(&import).await?;
+    imports.upsert(&import).await?;
     recreate_tables(store).await?;
     files.recreate().await?;
     files.load(&data.flights).await?;
     let entities = load(store, data).await?;
-    imports.insert_or_replace(&Import { complete: true, entities, ..import }).await?;
+    imports.upsert(&Import { complete: true, entities, ..import }).await?;
     Ok(())
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn prepare(store: &Arc<dyn TableStore>, overview: &Overview) ->
     }
     let years = years(Arc::clone(store))?;
     for entity in year_entities(overview)? {
-        years.put(&entity).await?;
+        years.upsert(&entity).await?;
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ async fn write(blobs: &Arc<dyn ObjectStore>, sorted: &[&Flight]) -> Result<()> {
     let clock = Arc::new(Schedule::default());
     // The hours of the flights end a buffer, not those of this computer.
     let options = LogOptions::default().with_buffer(4 << 20, Duration::from_secs(24 * 3600));
-    let log = LogWriter::open(Arc::clone(blobs), "departures", options.with_clock(clock.clone()))?;
+    let log = LogWriter::new(Arc::clone(blobs), "departures", options.with_clock(clock.clone()))?;
     for flight in sorted {
         clock.0.store(Ticks::from(flight.scheduled).get(), Ordering::SeqCst);
         log.append(&Departure { carrier: flight.carrier.clone(), number: flight.number }).await?;

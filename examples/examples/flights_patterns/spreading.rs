@@ -31,7 +31,7 @@ struct DayFlight {
 
 /// Inserts one by one, as they come; reads every day merged in the order of keys.
 pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Result<String> {
-    let table = SpreadTable::<DayFlight>::open(Arc::clone(store), "Days")?;
+    let table = SpreadTable::<DayFlight>::new(Arc::clone(store), "Days")?;
     table.create_if_missing().await?;
     let inserts = stream::iter(&flights.all).map(|flight| {
         let (table, flight) = (&table, flight.clone());

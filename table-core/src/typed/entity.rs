@@ -111,6 +111,21 @@ pub trait TableEntity: FromEntity + Sync {
 
     /// The version it was read in, if a field keeps it (`#[etag]`).
     fn etag(&self) -> Option<&ETag>;
+
+    /// The version it was read in, which a `replace` or a removal of it is bound to.
+    ///
+    /// # Errors
+    /// It carries none.
+    fn own_version(&self) -> Result<ETag> {
+        if let Some(etag) = self.etag() {
+            return Ok(etag.clone());
+        }
+        let (name, key) = (Self::SCHEMA.rust_name, self.entity_key()?);
+        Err(Error::invalid_request(format!(
+            "the {name} {key} carries no ETag: read it into a type with an #[etag] field, or name the version \
+             (`replace_if`, `delete`), `IfMatch::Any` for any"
+        )))
+    }
 }
 
 /// A partial update for a merge. Derived with the entity.

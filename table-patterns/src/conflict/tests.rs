@@ -93,7 +93,7 @@ async fn a_row_without_a_version_is_no_row_in_any() -> Result<()> {
     let wides = WideEntities::new(store.clone(), name.clone());
     let wide = Key::new("p", "w")?;
     refused(wides.update(&wide, |_| Ok(())).await.unwrap_err());
-    refused(wides.remove(&wide).await.unwrap_err());
+    refused(wides.delete_if_exists(&wide).await.unwrap_err());
     let required = Unchanged::Required;
     let deleted = delete_where(store, &name, Filter::eq("H01", 1), required, BulkOptions::default()).await;
     refused(deleted.unwrap_err());

@@ -31,7 +31,7 @@ use table_core::typed::FromEntity;
 /// # employees.insert(&Employee { department: "Sales".into(), id: 1, last_name: "Kwok".into() }).await?;
 /// let ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
 /// let married = Employee { last_name: "Lee".into(), ..(*ken).clone() };
-/// employees.replace(&ken, &married).await?;
+/// employees.replace_stored(&ken, &married).await?;
 /// assert!(employees.by(Employee::by_surname("Sales").last_name("Kwok")).all().await?.is_empty());
 /// # Ok(())
 /// # }
@@ -79,7 +79,7 @@ use table_core::typed::FromEntity;
 /// # employees.insert(&Employee { department: "Sales".into(), id: 1, last_name: "Kwok".into() }).await?;
 /// let mut ken = employees.get_existing(Employee::key("Sales", 1)?).await?.into_inner();
 /// ken.last_name = "Lee".into();
-/// employees.replace(&ken, &ken).await?; // an `Employee` for a `Stored<Employee>`
+/// employees.replace_stored(&ken, &ken).await?; // an `Employee` for a `Stored<Employee>`
 /// # Ok(())
 /// # }
 /// ```

@@ -54,6 +54,12 @@ pub struct Committed {
 }
 
 impl Committed {
+    /// The new version of the entity, where one was written: of the first, of several. `None` after a removal, and where the
+    /// answer was lost.
+    pub fn etag(&self) -> Option<&ETag> {
+        self.written.first()?.etag.as_ref()
+    }
+
     /// Nothing was to be written.
     pub(crate) const fn nothing() -> Self {
         Self { written: Vec::new(), entries: Entries::Applied }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use table_core::model::{ETag, IfMatch, Key, TableName};
+use table_core::model::{IfMatch, Key, TableName};
 use table_core::store::{Error, Operation, Outcome, Result, TableStore, Written};
 use table_core::typed::{KeyOf, Table, TableEntity, TableQuery};
 
@@ -34,7 +34,7 @@ use super::{LargeOptions, LargeRow};
 /// }
 ///
 /// let blobs = Arc::new(InMemory::new());
-/// let reports = LargeTable::<Report>::open(Arc::new(MemoryStore::new()), "Reports", blobs)?;
+/// let reports = LargeTable::<Report>::new(Arc::new(MemoryStore::new()), "Reports", blobs)?;
 /// reports.create_if_missing().await?;
 /// let text = "a long story. ".repeat(1_000_000);
 /// let report = Report { department: "Sales".into(), number: 1, title: "2013".into(), text };
@@ -55,13 +55,13 @@ impl<T: TableEntity> LargeTable<T> {
     /// Opens a table with the default options. No request.
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
-    pub fn open<S, N>(store: S, name: N, blobs: Arc<dyn ObjectStore>) -> Result<Self>
+    /// As [`new_with`](Self::new_with).
+    pub fn new<S, N>(store: S, name: N, blobs: Arc<dyn ObjectStore>) -> Result<Self>
     where
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        Self::open_with(store, name, blobs, LargeOptions::default())
+        Self::new_with(store, name, blobs, LargeOptions::default())
     }
 
     /// Opens a table. No request.
@@ -69,7 +69,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// The name is not legal; `T` has encrypted fields and the store does not encrypt, or an encrypted large
     /// field and the codec does not; `T` declares indexes, which this table would not maintain.
-    pub fn open_with<S, N>(
+    pub fn new_with<S, N>(
         store: S,
         name: N,
         blobs: Arc<dyn ObjectStore>,
@@ -114,7 +114,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// # #[derive(Debug, TableEntity)]
     /// # struct Report { #[partition_key] department: String, #[row_key] number: u32, #[large] text: String }
     /// # let reports =
-    /// #     LargeTable::<Report>::open(Arc::new(MemoryStore::new()), "Reports", Arc::new(InMemory::new()))?;
+    /// #     LargeTable::<Report>::new(Arc::new(MemoryStore::new()), "Reports", Arc::new(InMemory::new()))?;
     /// # reports.create_if_missing().await?;
     /// use futures_util::TryStreamExt;
     /// let sales = reports.rows().partition(Report::partition("Sales")?.cast());
@@ -142,11 +142,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag.
     pub async fn replace(&self, value: &T) -> Result<Written> {
-        let etag: &ETag = value.etag().ok_or_else(|| {
-            let name = T::SCHEMA.rust_name;
-            Error::invalid_request(format!("the {name} carries no ETag: name the version (`replace_if`)"))
-        })?;
-        self.replace_if(value, etag).await
+        self.replace_if(value, value.own_version()?).await
     }
 
     /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests and
@@ -174,7 +170,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt; the entity is stored in a
     /// later version of the schema.
-    pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
+    pub async fn upsert(&self, value: &T) -> Result<Written> {
         let new = value.to_entity()?;
         let mut left = self.options.attempts;
         loop {

@@ -29,7 +29,7 @@ const QUEUED: usize = 1024;
 /// use table_patterns::log_blobs::{LogOptions, LogWriter, read_logs};
 ///
 /// let blobs = Arc::new(InMemory::new());
-/// let log = LogWriter::open(blobs.clone(), "checkout", LogOptions::default())?;
+/// let log = LogWriter::new(blobs.clone(), "checkout", LogOptions::default())?;
 /// let start = Ticks::now();
 /// log.append(&serde_json::json!({"level": "info", "order": 17})).await?;
 /// log.close().await?;
@@ -51,7 +51,7 @@ impl LogWriter {
     /// # Errors
     /// The service's name is no directory for every blob store; the delimiter is not ASCII, or is one
     /// of those that times and escapes use.
-    pub fn open(blobs: Arc<dyn ObjectStore>, service: &str, options: LogOptions) -> Result<Self> {
+    pub fn new(blobs: Arc<dyn ObjectStore>, service: &str, options: LogOptions) -> Result<Self> {
         check_service(service)?;
         if let LogFormat::Delimited(delimiter) = options.format
             && (!delimiter.is_ascii()

@@ -52,7 +52,7 @@ impl Rig {
     }
 
     async fn change(&self, code: u32) -> Result<()> {
-        self.table()?.insert_or_replace(&Airline { code, planes: 2 }).await.map(drop)
+        self.table()?.upsert(&Airline { code, planes: 2 }).await.map(drop)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::conflict::ATTEMPTS;
 ///     number: u32,
 /// }
 ///
-/// let events = SpreadTable::<Event>::open(Arc::new(MemoryStore::new()), "Events")?;
+/// let events = SpreadTable::<Event>::new(Arc::new(MemoryStore::new()), "Events")?;
 /// events.create_if_missing().await?;
 /// for number in 0..100 {
 ///     events.insert(&Event { day: "2013-01-01".into(), number }).await?;
@@ -54,7 +54,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// # Errors
     /// The name is not legal; `T` does not declare `spread`, or declares what spreading cannot keep: indexes,
     /// large fields, a discriminator in the partition key.
-    pub fn open<S, N>(store: S, name: N) -> Result<Self>
+    pub fn new<S, N>(store: S, name: N) -> Result<Self>
     where
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,

@@ -34,11 +34,7 @@ impl<T: TableEntity> SpreadTable<T> {
     /// Precondition failed: another writer was faster, or it was moved. Entity not found. The value
     /// carries no ETag.
     pub async fn replace(&self, value: &T) -> Result<Written> {
-        let version = value.etag().cloned().ok_or_else(|| {
-            let name = T::SCHEMA.rust_name;
-            Error::invalid_request(format!("the {name} carries no ETag: name the version (`replace_if`)"))
-        })?;
-        self.replace_if(value, version).await
+        self.replace_if(value, value.own_version()?).await
     }
 
     /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. One request; two of any version for a type
@@ -68,7 +64,7 @@ impl<T: TableEntity> SpreadTable<T> {
     ///
     /// # Errors
     /// A key or a value cannot be stored; a conflict, after the last attempt.
-    pub async fn insert_or_replace(&self, value: &T) -> Result<Written> {
+    pub async fn upsert(&self, value: &T) -> Result<Written> {
         self.put_logical(value.to_logical()?).await
     }
 

@@ -192,7 +192,7 @@ impl<T: TableEntity> TimeSlices<T> {
     ///
     /// # Errors
     /// The store's; the name is still being deleted, or was dropped as for [`insert`](Self::insert).
-    pub async fn insert_or_replace(&self, entity: &T) -> Result<Written> {
+    pub async fn upsert(&self, entity: &T) -> Result<Written> {
         self.write(entity, Verb::InsertOrReplace).await
     }
 
@@ -205,7 +205,7 @@ impl<T: TableEntity> TimeSlices<T> {
             let table = self.table_for(at).await?;
             let written = match verb {
                 Verb::Insert => table.insert(entity).await,
-                Verb::InsertOrReplace => table.insert_or_replace(entity).await,
+                Verb::InsertOrReplace => table.upsert(entity).await,
             };
             left -= 1;
             match written {

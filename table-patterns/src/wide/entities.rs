@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use futures_util::{Stream, TryStreamExt};
-use table_core::model::{EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, TableName};
+use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, TableName};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _,
 };
@@ -31,7 +31,7 @@ use crate::conflict::{ATTEMPTS, Conflicts, told_of};
 /// let read = wide.get(year.key()).await?.expect("it is there"); // 1 request
 /// assert_eq!(read.properties().len(), 365);
 /// let read = wide.set(&read, "D001", 0).await?; // 1 request, which writes two of the rows
-/// assert!(wide.delete(&read).await.is_ok());
+/// assert!(wide.delete_stored(&read).await.is_ok());
 /// # Ok(())
 /// # }
 /// ```
@@ -60,6 +60,16 @@ impl<T> Wide<T> {
     /// The logical key.
     pub fn key(&self) -> &Key {
         &self.stored.key
+    }
+
+    /// The version that was read or written.
+    pub fn etag(&self) -> Option<&ETag> {
+        self.stored.etag.as_ref()
+    }
+
+    /// The value, to change and to keep.
+    pub fn into_inner(self) -> T {
+        self.value
     }
 
     /// How many rows it takes, the head included.
@@ -108,6 +118,14 @@ impl WideEntities {
         Ok(self.reader.read(key).await?.map(Wide::from))
     }
 
+    /// The entity, or an error if there is none. As [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and entity not found.
+    pub async fn get_existing(&self, key: &Key) -> Result<Wide<Entity>> {
+        Ok(Wide::from(self.existing(key).await?))
+    }
+
     /// The entities of a partition, in the order of their RowKeys (by hash, where those are too long). One request a
     /// page. A store without order is refused.
     ///
@@ -132,12 +150,69 @@ impl WideEntities {
         self.write(None, entity.key(), entity.properties()).await
     }
 
+    /// Replaces the entity in the version it was read in: that of its ETag. Its rows are read first: two requests.
+    /// [`replace_stored`](Self::replace_stored) knows them.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was quicker. Entity not found. The entity carries no ETag. It is too large for one
+    /// group transaction.
+    pub async fn replace(&self, entity: &Entity) -> Result<Wide<Entity>> {
+        let key = entity.key();
+        let version = entity.etag().cloned().ok_or_else(|| {
+            Error::invalid_request(format!("{key} carries no ETag: name the version (`replace_if`)"))
+        })?;
+        self.replace_if(entity, version).await
+    }
+
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests; with any version, again
+    /// where another writer was in between.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub async fn replace_if(&self, entity: &Entity, version: impl Into<IfMatch>) -> Result<Wide<Entity>> {
+        self.change_if(entity.key(), &version.into(), |_| Ok(entity.properties().clone())).await
+    }
+
+    /// Reads the entity, and writes what `change` makes of it if it is in this version; again where another writer was in
+    /// between and any version will do.
+    pub(super) async fn change_if(
+        &self,
+        key: &Key,
+        version: &IfMatch,
+        change: impl Fn(&Stored) -> Result<Properties>,
+    ) -> Result<Wide<Entity>> {
+        let mut conflicts = Conflicts::new(self.reader.attempts);
+        loop {
+            let old = self.wanted(key, version).await?;
+            match self.write(Some(&old), key, &change(&old)?).await {
+                Err(error) if *version == IfMatch::Any => conflicts.wait(error).await?,
+                written => return written,
+            }
+        }
+    }
+
+    /// The rows of the entity, if it is there in the version that is asked for.
+    async fn wanted(&self, key: &Key, version: &IfMatch) -> Result<Stored> {
+        let old = self.existing(key).await?;
+        match version {
+            IfMatch::Exactly(wanted) if old.etag.as_ref() != Some(wanted) => {
+                let (table, key) = (self.reader.table.to_string(), key.to_string());
+                Err(ErrorKind::PreconditionFailed { table, key }.into())
+            }
+            _ => Ok(old),
+        }
+    }
+
+    async fn existing(&self, key: &Key) -> Result<Stored> {
+        self.reader.read(key).await?.ok_or_else(|| self.missing(key))
+    }
+
     /// Replaces what was read, in the version that was read. One request, which writes the rows that change.
     ///
     /// # Errors
     /// Precondition failed: another writer was quicker. Entity not found: it was deleted. The key is another's.
     /// It is too large for one group transaction.
-    pub async fn replace<T>(&self, read: &Wide<T>, entity: &Entity) -> Result<Wide<Entity>> {
+    pub async fn replace_stored<T>(&self, read: &Wide<T>, entity: &Entity) -> Result<Wide<Entity>> {
         if entity.key() != read.key() {
             return Err(Error::invalid_request(format!(
                 "{} cannot replace {}: insert the new one and delete the old",
@@ -151,7 +226,7 @@ impl WideEntities {
     /// Sets one property of what was read. One request, which writes its row and the head.
     ///
     /// # Errors
-    /// As [`replace`](Self::replace).
+    /// As [`replace_stored`](Self::replace_stored).
     pub async fn set(
         &self,
         read: &Wide<Entity>,
@@ -159,7 +234,7 @@ impl WideEntities {
         value: impl Into<EdmValue>,
     ) -> Result<Wide<Entity>> {
         let entity = read.value.clone().with(name, value);
-        self.replace(read, &entity).await
+        self.replace_stored(read, &entity).await
     }
 
     /// Writes the entity, whatever was there: the last writer wins. Two requests, again where another writer was
@@ -167,21 +242,33 @@ impl WideEntities {
     ///
     /// # Errors
     /// As [`insert`](Self::insert); precondition failed, after the last attempt.
-    pub async fn put(&self, entity: &Entity) -> Result<Wide<Entity>> {
-        self.put_if(entity, |_| Ok(())).await
+    pub async fn upsert(&self, entity: &Entity) -> Result<Wide<Entity>> {
+        self.upsert_if(entity, |_| Ok(())).await
     }
 
     /// The same, unless what is there is refused.
-    pub(super) async fn put_if(
+    pub(super) async fn upsert_if(
         &self,
         entity: &Entity,
         check: impl Fn(&Stored) -> Result<()>,
     ) -> Result<Wide<Entity>> {
+        let replace = |old: Option<&Stored>| {
+            old.map_or(Ok(()), &check)?;
+            Ok(entity.properties().clone())
+        };
+        self.write_over(entity.key(), replace).await
+    }
+
+    /// Writes what `change` makes of what is there, again where another writer was in between.
+    pub(super) async fn write_over(
+        &self,
+        key: &Key,
+        change: impl Fn(Option<&Stored>) -> Result<Properties>,
+    ) -> Result<Wide<Entity>> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
-            let old = self.reader.read(entity.key()).await?;
-            old.as_ref().map_or(Ok(()), &check)?;
-            match self.write(old.as_ref(), entity.key(), entity.properties()).await {
+            let old = self.reader.read(key).await?;
+            match self.write(old.as_ref(), key, &change(old.as_ref())?).await {
                 Err(error) => conflicts.wait(error).await?,
                 written => return written,
             }
@@ -192,7 +279,7 @@ impl WideEntities {
     /// the start if another writer was quicker. Two requests, again on conflict.
     ///
     /// # Errors
-    /// Entity not found; of `change`, with nothing written; as [`put`](Self::put).
+    /// Entity not found; of `change`, with nothing written; as [`upsert`](Self::upsert).
     pub async fn update(
         &self,
         key: &Key,
@@ -200,7 +287,7 @@ impl WideEntities {
     ) -> Result<Wide<Entity>> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
-            let old = self.reader.read(key).await?.ok_or_else(|| self.missing(key))?;
+            let old = self.existing(key).await?;
             let (_, mut properties) = old.to_entity().into_parts();
             change(&mut properties)?;
             match self.write(Some(&old), key, &properties).await {
@@ -210,11 +297,27 @@ impl WideEntities {
         }
     }
 
+    /// Deletes the entity if it is in this version; [`IfMatch::Any`] asks for any. Its rows are read first: two requests; with
+    /// any version, again where another writer was in between. [`delete_stored`](Self::delete_stored) knows them.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was quicker. Entity not found.
+    pub async fn delete(&self, key: &Key, version: impl Into<IfMatch>) -> Result<()> {
+        let (version, mut conflicts) = (version.into(), Conflicts::new(self.reader.attempts));
+        loop {
+            let read = Wide::from(self.wanted(key, &version).await?);
+            match self.delete_stored(&read).await {
+                Err(error) if version == IfMatch::Any => conflicts.wait(error).await?,
+                done => return done,
+            }
+        }
+    }
+
     /// Deletes what was read, in the version that was read. One request.
     ///
     /// # Errors
     /// Precondition failed or entity not found: another writer was quicker.
-    pub async fn delete<T>(&self, read: &Wide<T>) -> Result<()> {
+    pub async fn delete_stored<T>(&self, read: &Wide<T>) -> Result<()> {
         let old = &read.stored;
         let (prefix, profile) = (prefix(&old.key, self.profile()), self.profile());
         let mut group = GroupTransaction::new(old.key.partition_key(), profile);
@@ -230,11 +333,11 @@ impl WideEntities {
     ///
     /// # Errors
     /// The store's; precondition failed, after the last attempt.
-    pub async fn remove(&self, key: &Key) -> Result<bool> {
+    pub async fn delete_if_exists(&self, key: &Key) -> Result<bool> {
         let mut conflicts = Conflicts::new(self.reader.attempts);
         loop {
             let Some(read) = self.get(key).await? else { return Ok(false) };
-            match self.delete(&read).await {
+            match self.delete_stored(&read).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(()) => return Ok(true),
             }
@@ -246,7 +349,7 @@ impl WideEntities {
     /// again on conflict.
     ///
     /// # Errors
-    /// As [`put`](Self::put) and [`delete`](Self::delete); the place is the same.
+    /// As [`upsert`](Self::upsert) and [`delete_stored`](Self::delete_stored); the place is the same.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.move_if(key, target, to, |_| Ok(())).await
     }
@@ -267,8 +370,8 @@ impl WideEntities {
         loop {
             let Some(read) = self.get(key).await? else { return Ok(false) };
             let moved = read.value.clone().with_system(None, None).with_key(to.clone());
-            target.put_if(&moved, &check).await?;
-            match self.delete(&read).await {
+            target.upsert_if(&moved, &check).await?;
+            match self.delete_stored(&read).await {
                 Err(error) => conflicts.wait(error).await?,
                 Ok(()) => return Ok(true),
             }

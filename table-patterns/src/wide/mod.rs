@@ -32,8 +32,8 @@
 //! | call | requests |
 //! |---|---|
 //! | get | 1; again where another writer was in between |
-//! | insert; replace, set, delete of what was read | 1 |
-//! | update, put, remove by key | 2, again on conflict |
+//! | insert; replace_stored, set, delete_stored | 1 |
+//! | update, upsert, delete_if_exists | 2, again on conflict |
 //! | move_to | 4, again on conflict |
 //! | scan of a partition | 1 per page |
 //!

@@ -1,9 +1,9 @@
 use std::marker::PhantomData;
 
 use futures_util::{Stream, TryStreamExt};
-use table_core::model::{Entity, TableName};
+use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{FromEntity, KeyOf, PartitionIn, TableEntity};
+use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, PartitionIn, TableEntity};
 
 use super::rows::Stored;
 use super::{Wide, WideEntities};
@@ -76,6 +76,14 @@ impl<T: FromEntity> WideTable<T> {
         read.map(|wide| wide.map(T::from_entity)).transpose()
     }
 
+    /// The entity, or an error if there is none. As [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and entity not found.
+    pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<Wide<T>> {
+        self.entities.get_existing(&key.into_key()).await?.map(T::from_entity)
+    }
+
     /// The entities of a partition. One request a page; see [`WideEntities::scan`].
     ///
     /// # Errors
@@ -91,17 +99,25 @@ impl<T: FromEntity> WideTable<T> {
     /// Deletes the entity if it is there; whether it was. Two requests, again on conflict.
     ///
     /// # Errors
-    /// As [`WideEntities::remove`].
-    pub async fn remove(&self, key: impl KeyOf<T>) -> Result<bool> {
-        self.entities.remove(&key.into_key()).await
+    /// As [`WideEntities::delete_if_exists`].
+    pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
+        self.entities.delete_if_exists(&key.into_key()).await
+    }
+
+    /// Deletes the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests.
+    ///
+    /// # Errors
+    /// As [`WideEntities::delete`].
+    pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
+        self.entities.delete(&key.into_key(), version).await
     }
 
     /// Deletes what was read, in the version that was read. One request.
     ///
     /// # Errors
-    /// As [`WideEntities::delete`].
-    pub async fn delete(&self, read: &Wide<T>) -> Result<()> {
-        self.entities.delete(read).await
+    /// As [`WideEntities::delete_stored`].
+    pub async fn delete_stored(&self, read: &Wide<T>) -> Result<()> {
+        self.entities.delete_stored(read).await
     }
 }
 
@@ -114,22 +130,71 @@ impl<T: TableEntity> WideTable<T> {
         self.entities.insert(&value.to_logical()?).await?.map(T::from_entity)
     }
 
+    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. The answer has the new version. Two
+    /// requests; [`replace_stored`](Self::replace_stored) costs one.
+    ///
+    /// # Errors
+    /// As [`WideEntities::replace`]; a value cannot be stored; the entity is stored in a later version of the schema.
+    pub async fn replace(&self, value: &T) -> Result<Wide<T>> {
+        self.replace_if(value, value.own_version()?).await
+    }
+
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. Two requests.
+    ///
+    /// # Errors
+    /// As [`replace`](Self::replace).
+    pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Wide<T>> {
+        let (key, new) = value.to_logical()?.into_parts();
+        let replace = |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity()).map(|()| new.clone());
+        self.entities.change_if(&key, &version.into(), replace).await?.map(T::from_entity)
+    }
+
+    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for
+    /// any. What the patch does not set stays. Two requests, which write the rows that change.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was quicker. Entity not found. The patch sets nothing. The entity is stored in
+    /// another version of the schema.
+    pub async fn merge(
+        &self,
+        key: impl KeyOf<T>,
+        patch: &T::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<Wide<T>> {
+        let (key, over) = patch.to_entity(key.into_key())?.into_parts();
+        let merge = |old: &Stored| merged::<T>(old, &over);
+        self.entities.change_if(&key, &version.into(), merge).await?.map(T::from_entity)
+    }
+
+    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
+    /// stored, and so do properties that `T` does not know. Two requests, again where another writer was in between.
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored; precondition failed, after the last attempt. The entity that is there is of another
+    /// type, or stored in another version of the schema: [`update`](Self::update) it.
+    pub async fn insert_or_merge(&self, value: &T) -> Result<Wide<T>> {
+        let (key, over) = value.to_logical()?.into_parts();
+        let merge =
+            |old: Option<&Stored>| old.map_or_else(|| Ok(over.clone()), |old| merged::<T>(old, &over));
+        self.entities.write_over(&key, merge).await?.map(T::from_entity)
+    }
+
     /// Replaces what was read, in the version that was read. One request, which writes the rows that change.
     ///
     /// # Errors
-    /// As [`WideEntities::replace`]; a value cannot be stored.
-    pub async fn replace(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
-        self.entities.replace(read, &value.to_logical()?).await?.map(T::from_entity)
+    /// As [`WideEntities::replace_stored`]; a value cannot be stored.
+    pub async fn replace_stored(&self, read: &Wide<T>, value: &T) -> Result<Wide<T>> {
+        self.entities.replace_stored(read, &value.to_logical()?).await?.map(T::from_entity)
     }
 
     /// Writes the entity, whatever was there. Two requests, again where another writer was in between.
     ///
     /// # Errors
-    /// As [`WideEntities::put`]; a value cannot be stored.
-    pub async fn put(&self, value: &T) -> Result<Wide<T>> {
+    /// As [`WideEntities::upsert`]; a value cannot be stored.
+    pub async fn upsert(&self, value: &T) -> Result<Wide<T>> {
         let (entity, check) =
             (value.to_logical()?, |old: &Stored| T::SCHEMA.check_replaceable(&old.to_entity()));
-        let put = self.entities.put_if(&entity, check);
+        let put = self.entities.upsert_if(&entity, check);
         put.await?.map(T::from_entity)
     }
 
@@ -155,7 +220,7 @@ impl<T: TableEntity> WideTable<T> {
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<Wide<T>> {
         let key = key.into_key();
-        let change = |properties: &mut table_core::model::Properties| {
+        let change = |properties: &mut Properties| {
             let old = Entity::from_parts(key.clone(), properties.clone());
             let mut value = T::from_entity(old.clone())?;
             change(&mut value)?;
@@ -172,6 +237,15 @@ impl<T: TableEntity> WideTable<T> {
         };
         self.entities.update(&key, change).await?.map(T::from_entity)
     }
+}
+
+/// The properties of an entity with others over them, if they are of one schema.
+fn merged<T: TableEntity>(old: &Stored, over: &Properties) -> Result<Properties> {
+    let old = old.to_entity();
+    T::SCHEMA.check_patchable(&old)?;
+    let (_, mut new) = old.into_parts();
+    new.merge(over);
+    Ok(new)
 }
 
 /// What a type may not declare.

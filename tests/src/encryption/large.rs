@@ -33,7 +33,7 @@ fn letter(number: u32, body: &str) -> Letter {
 fn open(table: &Both, blobs: &Arc<InMemory>) -> LargeTable<Letter> {
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
     let options = LargeOptions::default().with_codec(Arc::new(table.store.blob_cipher()));
-    let opened = LargeTable::open_with(store, table.raw.name().clone(), blobs.clone(), options);
+    let opened = LargeTable::new_with(store, table.raw.name().clone(), blobs.clone(), options);
     opened.expect("a codec that encrypts")
 }
 

@@ -96,17 +96,17 @@ pub async fn large_values_need_a_codec_that_encrypts(harness: &Harness) {
     let by_name = Both::with(harness, |b, t| b.encrypt(t, ["Secret"])).await;
     let blobs = Arc::new(InMemory::new());
     let store = Arc::clone(&by_name.store) as Arc<dyn TableStore>;
-    refused(LargeTable::<Letter>::open(store, by_name.raw.name().clone(), blobs.clone()), "`#[encrypt]`");
+    refused(LargeTable::<Letter>::new(store, by_name.raw.name().clone(), blobs.clone()), "`#[encrypt]`");
 
     let by_row = ruled(harness).await;
     let open = |options| {
         let store = Arc::clone(&by_row.store) as Arc<dyn TableStore>;
-        LargeTable::<Letter>::open_with(store, by_row.raw.name().clone(), blobs.clone(), options)
+        LargeTable::<Letter>::new_with(store, by_row.raw.name().clone(), blobs.clone(), options)
             .expect("a table")
     };
     let plain = open(LargeOptions::default());
     refused(plain.insert(&letter("emp1")).await, "codec");
-    refused(plain.insert_or_replace(&letter("emp1")).await, "codec");
+    refused(plain.upsert(&letter("emp1")).await, "codec");
     plain.insert(&letter("guest1")).await.expect("a letter");
     assert_eq!(blobs.list(None).try_collect::<Vec<_>>().await.expect("names").len(), 1);
     let content = stream::iter([Ok(b"secret secret".to_vec().into())]);
@@ -145,7 +145,7 @@ pub async fn rules_by_row_know_the_entity(harness: &Harness) {
     for (row, value) in [("emp7", "secret"), ("emp8", "open")] {
         let patient = Entity::from(key("Ward", row)).with("Diagnosis", value);
         wide.insert(&patient).await.expect("an insert");
-        wide.put(&patient.with("Beats", 60)).await.expect("an upsert");
+        wide.upsert(&patient.with("Beats", 60)).await.expect("an upsert");
     }
     let read = wide.get(&key("Ward", "emp7")).await.expect("an answer").expect("an entity");
     assert_eq!(read.get("Diagnosis"), text("secret"));
@@ -154,11 +154,11 @@ pub async fn rules_by_row_know_the_entity(harness: &Harness) {
     assert!(open.properties().find("Diagnosis").is_some_and(|p| !p.is_encrypted()));
     wide.set(&read, "Diagnosis", "secret again").await.expect("a change");
 
-    let events = SpreadTable::<Event>::open(store, table.raw.name().clone()).expect("a table");
+    let events = SpreadTable::<Event>::new(store, table.raw.name().clone()).expect("a table");
     for (topic, note) in [("Sales", "secret"), ("News", "open")] {
         let event = Event { topic: topic.to_owned(), id: "1".to_owned(), note: note.to_owned() };
         events.insert(&event).await.expect("an insert");
-        events.insert_or_replace(&event).await.expect("an upsert");
+        events.upsert(&event).await.expect("an upsert");
     }
     let news = events.get(Event::key("News", "1").expect("a key")).await.expect("an answer");
     assert_eq!(news.map(|event| event.note), Some("open".to_owned()));
@@ -189,5 +189,5 @@ pub async fn types_of_families_and_rows_need_the_mark(harness: &Harness) {
     );
     refused(WideTable::<Login>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
     // A type that does not have the name is nobody's.
-    SpreadTable::<Event>::open(store, name).expect("a table");
+    SpreadTable::<Event>::new(store, name).expect("a table");
 }

@@ -56,10 +56,10 @@ pub async fn wide_entities_stay_encrypted(harness: &Harness) {
     };
     wide.update(&key("Ward", "7"), change).await.expect("an update");
     hidden(SECRETS[2], 2).await;
-    wide.put(&patient(SECRETS[3], 600)).await.expect("a larger one");
+    wide.upsert(&patient(SECRETS[3], 600)).await.expect("a larger one");
     let read = hidden(SECRETS[3], 4).await;
     let larger = (0..300).fold(read.value.clone(), |e, n| e.with(&format!("Q{n:03}"), "x".repeat(4000)));
-    wide.replace(&read, &larger.with("Diagnosis", SECRETS[0])).await.expect("a larger one yet");
+    wide.replace_stored(&read, &larger.with("Diagnosis", SECRETS[0])).await.expect("a larger one yet");
     hidden(SECRETS[0], 6).await;
 }
 
@@ -95,7 +95,7 @@ pub async fn wide_entities_built_anew_in_plaintext_are_refused(harness: &Harness
     let error = open(&fresh).update(&key("Ward", "7"), forgets).await.expect_err("plaintext");
     assert!(error.to_string().contains("'Diagnosis'"), "{error}");
     let plain = Entity::from(key("Ward", "7")).with("Diagnosis", SECRETS[1]);
-    open(&fresh).put(&plain).await.expect_err("plaintext");
+    open(&fresh).upsert(&plain).await.expect_err("plaintext");
     assert_hidden(&table, &SECRETS).await;
     let read = open(&table).get(&key("Ward", "7")).await.expect("an answer").expect("an entity");
     assert_eq!((read.get("Diagnosis"), read.properties().len()), (text(SECRETS[0]), 4));

@@ -91,13 +91,13 @@ pub async fn of_wide_entities(harness: &Harness) {
     let read = wide.insert(&numbers("2013")).await.expect("a new entity");
     wide.insert(&numbers("2014")).await.expect("a new entity");
     assert_eq!(read.rows(), 3);
-    let (replaced, requests) = meter.measure(wide.replace(&read, &numbers("2013"))).await;
+    let (replaced, requests) = meter.measure(wide.replace_stored(&read, &numbers("2013"))).await;
     let replaced = replaced.expect("the version that was read");
     assert_eq!(requests.total(), 1);
     let scan = wide.scan(&replaced.key().partition_key()).expect("a sorted store");
     let scan = scan.try_collect::<Vec<_>>();
     assert_eq!(cost(&meter, scan).await, 1);
-    assert_eq!(cost(&meter, wide.delete(&replaced)).await, 1);
+    assert_eq!(cost(&meter, wide.delete_stored(&replaced)).await, 1);
 }
 
 /// Slices with generations: their tables are listed before they are written or read.
@@ -133,14 +133,14 @@ pub async fn of_large_entities(harness: &Harness) {
     let (store, meter) = metered(harness.store().clone());
     let counted = Arc::new(Counted::new(harness.blobs().await));
     let blobs = Arc::clone(&counted) as Arc<dyn ObjectStore>;
-    let recordings = LargeTable::<Recording>::open(store, table.name().clone(), blobs).expect("a table");
+    let recordings = LargeTable::<Recording>::new(store, table.name().clone(), blobs).expect("a table");
     let recording = |mib: usize| Recording { day: "1".to_owned(), number: 1, sound: vec![7; mib << 20] };
     let key = recording(0).entity_key().expect("a key");
 
     assert_eq!((cost(&meter, recordings.insert(&recording(1))).await, counted.take()), (1, 1));
     assert_eq!((cost(&meter, recordings.get(&key)).await, counted.take()), (1, 1));
     let large = recording(9);
-    let upsert = recordings.insert_or_replace(&large);
+    let upsert = recordings.upsert(&large);
     assert_eq!((cost(&meter, upsert).await, counted.take()), (2, 2 + 2 + 1), "two parts; the old blob");
     let pieces = stream::iter(vec![Ok(Bytes::from(vec![1; 1 << 20])); 3]);
     let put = recordings.put_stream(&key, Recording::SOUND, pieces, IfMatch::Any);

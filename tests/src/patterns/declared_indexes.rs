@@ -46,7 +46,7 @@ pub async fn entries_in_the_partition_cost_nothing(h: &Harness) {
 
     let read = flights.get_existing(Flight::key("UA", 1u32).unwrap()).await.expect("the flight");
     let before = meter.total();
-    flights.replace(&read, &of("N2", 1)).await.expect("nobody else wrote");
+    flights.replace_stored(&read, &of("N2", 1)).await.expect("nobody else wrote");
     assert_eq!(cost(before), 1, "a replacement of a known value");
 
     let before = meter.total();
@@ -60,7 +60,7 @@ pub async fn entries_in_the_partition_cost_nothing(h: &Harness) {
     assert_eq!(cost(before), 2, "a read-modify-write");
 
     let before = meter.total();
-    assert!(flights.delete(Flight::key("UA", 1u32).unwrap()).await.expect("a removal").is_some());
+    assert!(flights.delete_if_exists(Flight::key("UA", 1u32).unwrap()).await.expect("a removal"));
     assert_eq!(cost(before), 2, "a removal");
     assert_eq!(flights.by(Flight::by_plane("UA")).count().await.expect("no entries"), 0);
 }
@@ -73,7 +73,7 @@ pub async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
     assert_eq!(company.applied(of.insert(&employee(1, "Kwok"))).await, 4);
     let old = company.read(1).await;
     let new = Employee { last_name: "Lee".to_owned(), ..(*old).clone() };
-    assert_eq!(company.applied(of.replace(&old, &new)).await, 5, "two partitions elsewhere");
+    assert_eq!(company.applied(of.replace_stored(&old, &new)).await, 5, "two partitions elsewhere");
     // Reserve and settle.
     assert_eq!(company.applied(of.insert(&with_badge(2, 7))).await, 6);
     let with_address = |e: &mut Employee| {
@@ -83,7 +83,7 @@ pub async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
     let (_, requests) = company.cost(of.update(key(2), with_address)).await;
     assert_eq!(requests, 1 + 1, "what lies elsewhere does not change");
     let old = company.read(1).await;
-    assert_eq!(company.applied(of.delete_entity(&old)).await, 4);
+    assert_eq!(company.applied(of.delete_stored(&old)).await, 4);
 }
 
 /// Entries follow their entity, and go with the value.
@@ -120,14 +120,14 @@ pub async fn writes_need_the_version_that_was_read(h: &Harness) {
     company.insert_all([employee(1, "Kwok")]).await;
     let old = company.read(1).await;
     let lee = Employee { last_name: "Lee".to_owned(), ..(*old).clone() };
-    company.employees.replace(&old, &lee).await.expect("nobody else wrote");
-    assert!(company.employees.replace(&old, &lee).await.unwrap_err().is_precondition_failed());
-    assert!(company.employees.delete_entity(&old).await.unwrap_err().is_precondition_failed());
+    company.employees.replace_stored(&old, &lee).await.expect("nobody else wrote");
+    assert!(company.employees.replace_stored(&old, &lee).await.unwrap_err().is_precondition_failed());
+    assert!(company.employees.delete_stored(&old).await.unwrap_err().is_precondition_failed());
     let moved = Employee { id: 2, ..company.read(1).await.into_inner() };
-    assert!(company.employees.replace(&company.read(1).await, &moved).await.is_err());
+    assert!(company.employees.replace_stored(&company.read(1).await, &moved).await.is_err());
     let missing = company.employees.update(key(9), |_| Ok(())).await.unwrap_err();
     assert!(missing.is_entity_not_found(), "{missing}");
-    assert!(company.employees.delete(key(9)).await.expect("nothing to do").is_none());
+    assert!(!company.employees.delete_if_exists(key(9)).await.expect("nothing to do"));
     assert_eq!(company.ids_by_surname("Lee").await, [1]);
 }
 
@@ -138,8 +138,8 @@ pub async fn a_group_is_all_or_nothing(h: &Harness) {
     let (ken, lee) = (company.read(1).await, company.read(2).await);
     let mut group = company.employees.group(Employee::partition("Sales").unwrap());
     // The address goes from one to the other within the group.
-    group.delete(&ken).unwrap();
-    group.replace(&lee, &Employee { email: Some("ken@x".to_owned()), ..(*lee).clone() }).unwrap();
+    group.delete_stored(&ken).unwrap();
+    group.replace_stored(&lee, &Employee { email: Some("ken@x".to_owned()), ..(*lee).clone() }).unwrap();
     group.insert(&employee(3, "Park")).unwrap();
     let other = Employee { department: "Marketing".to_owned(), ..employee(4, "Kwok") };
     assert!(group.insert(&other).unwrap_err().to_string().contains("'Sales'"));
@@ -169,7 +169,7 @@ pub async fn unique_values_have_one_owner(h: &Harness) {
     // The address is unique in its department alone.
     let elsewhere = Employee { department: "Marketing".to_owned(), ..with_email(3, "ken@x") };
     company.employees.insert(&elsewhere).await.expect("another department");
-    company.employees.delete(key(2)).await.expect("a removal");
+    company.employees.delete(key(2), IfMatch::Any).await.expect("a removal");
     company.employees.insert(&with_badge(3, 7)).await.expect("the badge is free again");
     assert_eq!(company.id_by_badge(7).await, Some(3));
 }

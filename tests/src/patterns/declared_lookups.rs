@@ -164,8 +164,8 @@ pub async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
     let before = meter.total();
     let refused = [
         reader.insert(&employee(2, "Lee")).await.unwrap_err(),
-        reader.replace(&ken, &employee(1, "Lee")).await.unwrap_err(),
-        reader.delete_entity(&ken).await.unwrap_err(),
+        reader.replace_stored(&ken, &employee(1, "Lee")).await.unwrap_err(),
+        reader.delete_stored(&ken).await.unwrap_err(),
         reader.merge(key(1), &Employee::patch(), IfMatch::Any).await.unwrap_err(),
     ];
     for error in refused {

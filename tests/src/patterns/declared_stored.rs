@@ -23,7 +23,7 @@ pub async fn entries_follow_what_was_read(h: &Harness) {
     assert_eq!((read.last_name.as_str(), read.key().row()), ("Kwok", "empid_000001"));
     let mut new = read.clone().into_inner();
     (new.last_name, new.email, new.badge) = ("Lee".to_owned(), Some("lee@x".to_owned()), Some(8));
-    company.employees.replace(&read, &new).await.expect("nobody else wrote");
+    company.employees.replace_stored(&read, &new).await.expect("nobody else wrote");
     assert!(company.ids_by_surname("Kwok").await.is_empty());
     assert_eq!(company.ids_by_surname("Lee").await, [1]);
     assert_eq!((company.id_by_badge(7).await, company.id_by_badge(8).await), (None, Some(1)));
@@ -67,8 +67,8 @@ pub async fn entries_of_unknown_properties_follow(h: &Harness) {
     let key = |id: u32| Note::key("b", id).expect("a legal key");
     let read = notes.get_existing(key(1)).await.expect("the note");
     assert_eq!(read.entity().get("Tag"), Some(ValueRef::String("red")));
-    notes.replace(&read, &Note { title: "u".to_owned(), ..note(1) }).await.expect("nobody else wrote");
-    notes.delete_entity(&notes.get_existing(key(2)).await.expect("the note")).await.expect("a removal");
+    notes.replace_stored(&read, &Note { title: "u".to_owned(), ..note(1) }).await.expect("nobody else wrote");
+    notes.delete_stored(&notes.get_existing(key(2)).await.expect("the note")).await.expect("a removal");
     assert_eq!((tagged("beside", "b").await, tagged("tags", "tags").await), (0, 0));
     assert_in_step(&notes, &["title", "beside", "tags"]).await;
 }
@@ -84,7 +84,7 @@ pub async fn edits_follow_each_other_without_a_read(h: &Harness) {
             e.email = Some(address.to_owned());
             Ok(())
         };
-        let (_, requests) = company.cost(company.employees.edit(&mut ken, set)).await;
+        let (_, requests) = company.cost(company.employees.update_stored(&mut ken, set)).await;
         assert_eq!((requests, ken.email.as_deref()), (1, Some(address)));
         assert_ne!(*ken.etag(), before);
     }
@@ -95,11 +95,11 @@ pub async fn edits_follow_each_other_without_a_read(h: &Harness) {
         Ok(())
     };
     company.employees.update(key(1), fire).await.expect("an update");
-    let refused = company.employees.edit(&mut ken, fire).await.unwrap_err();
+    let refused = company.employees.update_stored(&mut ken, fire).await.unwrap_err();
     assert!(refused.is_precondition_failed(), "{refused}");
     assert_eq!(ken, stale, "as it was");
     let nothing = |_: &mut Employee| Err(table_core::store::Error::invalid_request("no"));
-    assert!(company.employees.edit(&mut ken, nothing).await.is_err());
+    assert!(company.employees.update_stored(&mut ken, nothing).await.is_err());
     assert_in_step(&company.employees, &["email", "surname"]).await;
 }
 
@@ -114,13 +114,13 @@ pub async fn what_lookups_and_queries_read_can_be_replaced(h: &Harness) {
     let ken = ken.expect("the entity");
     assert_eq!((ken.id, requests), (1, 2));
     assert_eq!(ken, company.read(1).await);
-    of.replace(&ken, &Employee { email: None, ..(*ken).clone() }).await.expect("nobody else wrote");
+    of.replace_stored(&ken, &Employee { email: None, ..(*ken).clone() }).await.expect("nobody else wrote");
     assert!(by_email().stored().get().await.expect("no entry").is_none());
     // References are followed anyway.
     let (kwoks, requests) = company.cost(of.by(Employee::by_surname("Kwok")).stored().all()).await;
     assert_eq!((kwoks.len(), requests), (2, 3));
     for kwok in kwoks {
-        of.delete_entity(&kwok).await.expect("nobody else wrote");
+        of.delete_stored(&kwok).await.expect("nobody else wrote");
     }
     of.insert(&employee(4, "Lee")).await.expect("a new employee");
     let sales = || of.table().query().partition(Employee::partition("Sales").expect("a legal key"));

@@ -192,7 +192,7 @@ const PATHS: [Path; 11] = [
     Path {
         name: "delete",
         more: false,
-        act: |company| async { company.employees.delete(key(1)).await.map(drop) }.boxed(),
+        act: |company| async { company.employees.delete_if_exists(key(1)).await.map(drop) }.boxed(),
         after: || vec![employee(2, "oslo")],
     },
     Path { name: "merge", more: false, act: merge, after: || vec![older(), employee(2, "oslo")] },
@@ -229,7 +229,7 @@ const PATHS: [Path; 11] = [
                     company.employees.get_existing(key(2)).await?,
                 ];
                 let mut group = company.employees.group(Employee::partition("Sales")?);
-                group.insert(&employee(3, "rome"))?.replace(&one, &moved())?.delete(&two)?;
+                group.insert(&employee(3, "rome"))?.replace_stored(&one, &moved())?.delete_stored(&two)?;
                 group.commit().await.map(drop)
             }
             .boxed()

@@ -52,7 +52,7 @@ fn over(
 ) -> LargeTable<Document> {
     let options = LargeOptions::default().with_write_deadline(deadline);
     let store = Arc::clone(harness.store());
-    LargeTable::open_with(store, table.clone(), Arc::clone(blobs), options).expect("a table")
+    LargeTable::new_with(store, table.clone(), Arc::clone(blobs), options).expect("a table")
 }
 
 async fn blob_count(blobs: &dyn ObjectStore) -> usize {
@@ -103,7 +103,7 @@ pub async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
             let digit = char::from(b'0' + writer).to_string();
             for size in 0..5 {
                 let new = document(1, &digit.repeat(40_000 + size), 2000);
-                let done = documents.insert_or_replace(&new).await;
+                let done = documents.upsert(&new).await;
                 assert!(done.as_ref().is_ok() || done.is_err_and(|error| error.is_precondition_failed()));
                 let read =
                     documents.get_existing(new.entity_key().expect("a key")).await.expect("it is there");

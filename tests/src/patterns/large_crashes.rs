@@ -77,7 +77,7 @@ const WRITES: [Write; 8] = [
     (
         "shrink",
         Some(first),
-        |reports| async { reports.insert_or_replace(&small()).await.map(drop) }.boxed(),
+        |reports| async { reports.upsert(&small()).await.map(drop) }.boxed(),
         Some(small),
     ),
     ("update", Some(first), update, Some(|| Report { text: other().text, ..first() })),
@@ -91,7 +91,7 @@ const WRITES: [Write; 8] = [
 ];
 
 fn upsert(reports: &Reports) -> BoxFuture<'_, Result<()>> {
-    async { reports.insert_or_replace(&other()).await.map(drop) }.boxed()
+    async { reports.upsert(&other()).await.map(drop) }.boxed()
 }
 
 fn update(reports: &Reports) -> BoxFuture<'_, Result<()>> {
@@ -132,14 +132,14 @@ impl Rig {
 
     fn reports(&self, blobs: &Arc<dyn ObjectStore>, options: LargeOptions) -> Reports {
         let (store, blobs) = (self.store.clone(), blobs.clone());
-        LargeTable::open_with(store, self.table.clone(), blobs, options).expect("a table")
+        LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
     }
 
     /// The reports of a process whose requests go wrong as they are told.
     async fn troubled(&self, faults: &FaultInjector, options: LargeOptions) -> Reports {
         let store = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
         let blobs = Arc::new(FaultyBlobs::new(self.blobs.clone(), faults.clone()).await);
-        LargeTable::open_with(store, self.table.clone(), blobs, options).expect("a table")
+        LargeTable::new_with(store, self.table.clone(), blobs, options).expect("a table")
     }
 
     /// Waits until whatever is written later is younger, by the clock of the blobs, than all that is there.

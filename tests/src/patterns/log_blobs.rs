@@ -66,7 +66,7 @@ pub async fn records_are_read_by_time(harness: &Harness) {
     {
         let (blobs, watch) = (harness.blobs().await, Watch::new());
         let options = options(&watch).with_format(format).with_period(period);
-        let log = LogWriter::open(Arc::clone(&blobs), "shop", options).expect("a log");
+        let log = LogWriter::new(Arc::clone(&blobs), "shop", options).expect("a log");
         for n in 0..72u32 {
             let text = format!("order\t{n}\n");
             match format {
@@ -95,7 +95,7 @@ pub async fn records_are_read_by_time(harness: &Harness) {
 /// JSON that somebody else has laid out is one record, with its numbers as they were written.
 pub async fn raw_json_is_one_record(harness: &Harness) {
     let (blobs, watch) = (harness.blobs().await, Watch::new());
-    let log = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     let text = "{\n  \"total\": 1.10,\r\n  \"lines\": [\"a\\nb\",\n12345678901234567890123]\r}";
     let raw = RawValue::from_string(text.to_owned()).expect("JSON");
     log.append(&raw).await.expect("a record");
@@ -110,7 +110,7 @@ pub async fn raw_json_is_one_record(harness: &Harness) {
 /// Records are found whatever the clock of their writer says, and a clock that was ahead and is set right is followed.
 pub async fn any_clock_is_read(harness: &Harness) {
     let (blobs, watch) = (harness.blobs().await, Watch::new());
-    let log = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     let centuries = 300 * 366 * 24 * 60;
     for (n, minutes) in [0, centuries, -1, 2, -centuries].into_iter().enumerate() {
         watch.advance(minutes);
@@ -137,7 +137,7 @@ pub async fn writers_share_the_numbers(harness: &Harness) {
     let mut writers = JoinSet::new();
     for writer in 0..4u32 {
         let options = options(&watch).with_sync(LogSync::Every(1));
-        let log = LogWriter::open(Arc::clone(&blobs), "shop", options).expect("a log");
+        let log = LogWriter::new(Arc::clone(&blobs), "shop", options).expect("a log");
         writers.spawn(async move {
             for n in 0..10 {
                 log.append(&(writer * 100 + n)).await.expect("a record");
@@ -162,7 +162,7 @@ pub async fn writers_share_the_numbers(harness: &Harness) {
 pub async fn cost_what_is_documented(harness: &Harness) {
     let counted = Arc::new(Counted::new(harness.blobs().await));
     let (blobs, watch) = (counted.clone() as Arc<dyn ObjectStore>, Watch::new());
-    let log = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     for (minutes, cost) in [(0, 2), (0, 1), (1, 2), (1, 1), (24 * 60, 2)] {
         watch.advance(minutes);
         for n in 0..50u32 {
@@ -172,8 +172,8 @@ pub async fn cost_what_is_documented(harness: &Harness) {
         log.flush().await.expect("stored");
         assert_eq!(counted.take(), cost, "after {minutes} minutes");
     }
-    let other = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
-    let another = LogWriter::open(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let other = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
+    let another = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     for log in [&other, &another] {
         log.append(&1u32).await.expect("a record");
         log.flush().await.expect("stored");

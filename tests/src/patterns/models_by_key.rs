@@ -114,7 +114,7 @@ pub async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
         match rng.u8(..8) {
             0 | 1 => {
                 let airline = Airline { code: code(n), fleet: step as u32 };
-                airlines.insert_or_replace(&airline).await.expect("an upsert");
+                airlines.upsert(&airline).await.expect("an upsert");
                 stored.insert(n, airline.fleet);
             }
             2 => {
@@ -184,8 +184,8 @@ pub async fn lookups_are_searches_of_a_map(harness: &Harness) {
                 }
             }
             3 => {
-                let deleted = people.delete(key).await.expect("an answer");
-                assert_eq!(deleted.is_some(), model.remove(&id).is_some(), "step {step}");
+                let deleted = people.delete_if_exists(key).await.expect("an answer");
+                assert_eq!(deleted, model.remove(&id).is_some(), "step {step}");
             }
             4 | 5 => {
                 let city = CITIES[rng.usize(..3)];

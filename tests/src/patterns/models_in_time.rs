@@ -105,7 +105,7 @@ pub async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
             }
             5 => {
                 let one = login(&mut rng);
-                logins.insert_or_replace(&one).await.expect("an upsert");
+                logins.upsert(&one).await.expect("an upsert");
                 model.insert(one);
             }
             6 => {

@@ -182,7 +182,7 @@ pub async fn what_is_forgotten_is_read_again(harness: &Harness) {
     let changed = async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let raised = Department { budget: 8, ..department("Sales") };
-        departments.insert_or_replace(&raised).await.expect("an upsert");
+        departments.upsert(&raised).await.expect("an upsert");
         cache.forget(&sales);
         cache.get(&sales).await
     };

@@ -45,7 +45,7 @@ fn event(number: u32) -> Event {
 async fn filled(harness: &Harness, count: u32) -> (SpreadTable<Event>, TestTable) {
     let table = harness.table().await;
     let events =
-        SpreadTable::<Event>::open(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+        SpreadTable::<Event>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
     let mut writers = JoinSet::new();
     for writer in 0..4 {
         let events = events.clone();
@@ -84,7 +84,7 @@ pub async fn buckets_are_read_at_once(harness: &Harness) {
     let (events, table) = filled(harness, 40).await;
     let crowd = Arc::new(Crowd::new(Arc::clone(harness.store())));
     let store = Arc::clone(&crowd) as Arc<dyn TableStore>;
-    let crowded = SpreadTable::<Event>::open(store, table.name().clone()).expect("a table");
+    let crowded = SpreadTable::<Event>::new(store, table.name().clone()).expect("a table");
     let day = || Event::partition("it's day 1").expect("a key");
     let all: Vec<Event> = crowded.read(day(), |rows| rows).try_collect().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..40));
@@ -114,7 +114,7 @@ pub async fn entities_keep_their_versions(harness: &Harness) {
         let error = error.expect_err("it is there, in another version").to_string();
         assert!(error.contains("('it''s day 1', 'e_0002')"), "{error}");
     }
-    events.insert_or_replace(&stale).await.expect("the last writer wins");
+    events.upsert(&stale).await.expect("the last writer wins");
     events.delete(&key, IfMatch::Any).await.expect("it is there");
     assert!(events.delete(&key, IfMatch::Any).await.is_err_and(|error| error.is_entity_not_found()));
 }
@@ -123,17 +123,17 @@ pub async fn entities_keep_their_versions(harness: &Harness) {
 pub async fn the_number_of_buckets_changes(harness: &Harness) {
     let (_events, table) = filled(harness, 60).await;
     let wider =
-        SpreadTable::<Wider>::open(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+        SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
     let wider = wider.with_previous(8);
     let key = |number: u32| Wider::key("it's day 1", number).expect("a key");
     assert!(wider.get(key(3)).await.expect("the store works").is_some());
     let changed = Wider { day: "it's day 1".to_owned(), number: 3, text: "new".to_owned() };
-    wider.insert_or_replace(&changed).await.expect("the store works");
+    wider.upsert(&changed).await.expect("the store works");
     wider.migrate().await.expect("a migration");
     assert_eq!(wider.migrate().await.expect("a migration").moved, 0);
 
     let wider =
-        SpreadTable::<Wider>::open(Arc::clone(harness.store()), table.name().clone()).expect("a table");
+        SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
     let day = Wider::partition("it's day 1").expect("a key");
     let all: Vec<_> = wider.read(day, |rows| rows).try_collect().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..60));
@@ -160,7 +160,7 @@ pub async fn hot_partitions_are_named(harness: &Harness) {
     let watch = PartitionWatch::new(Duration::from_secs(3600));
     let watched = Arc::new(Watched::new(harness.store().clone(), watch.clone()));
     let table = harness.table().await;
-    let events = SpreadTable::<Event>::open(watched, table.name().clone()).expect("a table");
+    let events = SpreadTable::<Event>::new(watched, table.name().clone()).expect("a table");
     for number in 0..80 {
         events.insert(&event(number)).await.expect("a new event");
     }

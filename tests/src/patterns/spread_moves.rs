@@ -39,7 +39,7 @@ fn event(number: u32) -> Event {
 }
 
 fn open<T: TableEntity>(store: &Arc<dyn TableStore>, table: &TestTable) -> SpreadTable<T> {
-    SpreadTable::open(Arc::clone(store), table.name().clone()).expect("a table").with_attempts(100)
+    SpreadTable::new(Arc::clone(store), table.name().clone()).expect("a table").with_attempts(100)
 }
 
 fn key(number: u32) -> impl KeyOf<Wider> {
@@ -58,7 +58,7 @@ async fn write(events: SpreadTable<Wider>, own: u32) -> Result<()> {
         event.count += 1;
         events.replace_if(&event, IfMatch::Any).await?;
         event.count += 1;
-        events.insert_or_replace(&event).await?;
+        events.upsert(&event).await?;
         if number % 3 == 0 {
             events.delete(key(number), IfMatch::Any).await?;
             assert_eq!(events.get(key(number)).await?, None);

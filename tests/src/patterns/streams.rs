@@ -97,7 +97,7 @@ struct Reading {
 pub async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
     let (store, meter) = paged(harness);
     let table = harness.table().await.name().clone();
-    let readings = SpreadTable::<Reading>::open(store, table).expect("a table");
+    let readings = SpreadTable::<Reading>::new(store, table).expect("a table");
     for number in 0..ROWS as u32 {
         readings.insert(&Reading { day: "monday".to_owned(), number }).await.expect("a new reading");
     }
@@ -126,7 +126,7 @@ pub async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
     let blobs = Arc::new(Counted::new(harness.blobs().await));
     let options = LargeOptions::default().with_concurrency(AT_ONCE);
-    let films = LargeTable::<Film>::open_with(store, table, blobs.clone(), options).expect("a table");
+    let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), options).expect("a table");
     for number in 0..12 {
         films.insert(&Film { year: 1895, number, pictures: vec![1; 100_000] }).await.expect("a new film");
     }
@@ -142,7 +142,7 @@ pub async fn large_values_are_sent_as_they_come(harness: &Harness) {
     const PIECE: usize = 1024 * 1024;
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
     let blobs = Arc::new(Counted::new(harness.blobs().await));
-    let films = LargeTable::<Film>::open(store, table, blobs.clone()).expect("a table");
+    let films = LargeTable::<Film>::new(store, table, blobs.clone()).expect("a table");
     let film = Film { year: 1895, number: 1, pictures: Vec::new() };
     films.insert(&film).await.expect("a new film");
     let most = Arc::new(AtomicUsize::new(0));

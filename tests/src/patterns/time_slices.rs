@@ -81,7 +81,7 @@ pub async fn tables_are_made_when_needed(harness: &Harness) {
     assert_eq!(meter.total(), 4);
     let error = logins.insert(&day).await.expect_err("it is there");
     assert!(error.is_already_exists(), "{error}");
-    logins.insert_or_replace(&day).await.expect("an upsert");
+    logins.upsert(&day).await.expect("an upsert");
     let key = Login::key("ken", day.at).expect("a legal key");
     let (found, cost) = meter.measure(logins.get(day.at, &key)).await;
     assert_eq!((found.expect("an answer"), cost.total()), (Some(day), 1));

@@ -103,16 +103,16 @@ pub async fn grow_and_shrink(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     for (count, expected) in [(10, 2), (900, 5), (300, 3), (0, 1), (500, 4)] {
-        let (written, cost) = meter.measure(wide.put(&numbers(count, 3))).await;
+        let (written, cost) = meter.measure(wide.upsert(&numbers(count, 3))).await;
         assert_eq!((written.expect("an entity").rows(), cost.total()), (expected, 2), "{count}");
         assert_eq!(rows(&table).await, expected, "{count}");
         let read = wide.get(&key()).await.expect("an answer").expect("an entity");
         assert_eq!(bag(&read), bag(&numbers(count, 3)));
     }
-    let (removed, cost) = meter.measure(wide.remove(&key())).await;
+    let (removed, cost) = meter.measure(wide.delete_if_exists(&key())).await;
     assert!(removed.expect("it was there"));
     assert_eq!((cost.total(), rows(&table).await), (2, 0));
-    assert!(!wide.remove(&key()).await.expect("it is gone"));
+    assert!(!wide.delete_if_exists(&key()).await.expect("it is gone"));
 }
 
 /// Up to four megabytes; then an error that names the remedy, with nothing written.
@@ -126,13 +126,14 @@ pub async fn are_refused_past_a_group(harness: &Harness) {
     let written = wide.insert(&big(100)).await.expect("3.2 MB of text");
     assert!(written.rows() > 6, "{}", written.rows());
     assert_eq!(wide.get(&key()).await.expect("an answer").expect("an entity").properties().len(), 100);
-    let error = wide.put(&big(140)).await.expect_err("4.5 MB of text");
+    let error = wide.upsert(&big(140)).await.expect_err("4.5 MB of text");
     assert!(error.is_limit_exceeded() && error.to_string().contains("large entities"), "{error}");
     let many = numbers(100 * 247, 1);
-    let error = wide.put(&many).await.expect_err("a hundred rows and a head");
+    let error = wide.upsert(&many).await.expect_err("a hundred rows and a head");
     assert!(error.is_limit_exceeded() && error.to_string().contains("large entities"), "{error}");
     assert_eq!(wide.get(&key()).await.expect("an answer").expect("an entity").properties().len(), 100);
-    let error = wide.put(&Entity::from(key()).with("WideRows", "mine")).await.expect_err("a reserved name");
+    let error =
+        wide.upsert(&Entity::from(key()).with("WideRows", "mine")).await.expect_err("a reserved name");
     assert!(error.to_string().contains("WideRows"), "{error}");
 }
 
@@ -149,7 +150,7 @@ pub async fn torn_reads_are_never_answered(harness: &Harness) {
             for round in 1..=rounds {
                 let value = writer * 1000 + round;
                 let count = if round % 3 == 0 { 200 } else { 600 };
-                wide.put(&numbers(count, value)).await.expect("a write");
+                wide.upsert(&numbers(count, value)).await.expect("a write");
             }
         });
     }
@@ -199,9 +200,11 @@ pub async fn agree_with_a_map(harness: &Harness) {
                 let entity =
                     (0..count).fold(Entity::from(key.clone()), |e, n| e.with(&format!("P{n}"), rng.i32(..)));
                 model.insert(key.clone(), bag(&entity));
-                wide.put(&entity).await.expect("an entity");
+                wide.upsert(&entity).await.expect("an entity");
             }
-            1 => assert_eq!(wide.remove(key).await.expect("an answer"), model.remove(key).is_some()),
+            1 => {
+                assert_eq!(wide.delete_if_exists(key).await.expect("an answer"), model.remove(key).is_some())
+            }
             _ => {
                 let (name, value) = (format!("P{}", rng.usize(..900)), "y".repeat(rng.usize(..9000)));
                 let remove = rng.bool();
@@ -245,7 +248,7 @@ pub async fn survive_a_crash_at_every_request(harness: &Harness) {
             let faults = FaultInjector::new(0);
             let dying = open(&table, Arc::new(Faulty::new(table.store().clone(), faults.clone())));
             faults.crash_at(request, point);
-            let answer = dying.put(&numbers(300, 2)).await;
+            let answer = dying.upsert(&numbers(300, 2)).await;
             let found = bag(&healthy.get(&key()).await.expect("an answer").expect("an entity"));
             assert!(found == old || found == new, "{point:?} at {request}");
             assert!(answer.is_err() || found == new, "{point:?} at {request}: an acknowledged write is lost");
@@ -264,13 +267,13 @@ pub async fn errors_name_the_entity(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let first = wide.insert(&numbers(365, 1)).await.expect("a new entity");
-    let second = wide.replace(&first, &numbers(365, 2)).await.expect("the version that was read");
-    let replaced = wide.replace(&first, &numbers(365, 3)).await.expect_err("another was quicker");
+    let second = wide.replace_stored(&first, &numbers(365, 2)).await.expect("the version that was read");
+    let replaced = wide.replace_stored(&first, &numbers(365, 3)).await.expect_err("another was quicker");
     assert!(replaced.is_precondition_failed(), "{replaced}");
-    let deleted = wide.delete(&first).await.expect_err("another was quicker");
+    let deleted = wide.delete_stored(&first).await.expect_err("another was quicker");
     assert!(deleted.is_precondition_failed(), "{deleted}");
-    wide.delete(&second).await.expect("the version that was read");
-    let gone = wide.replace(&second, &numbers(365, 3)).await.expect_err("it is gone");
+    wide.delete_stored(&second).await.expect("the version that was read");
+    let gone = wide.replace_stored(&second, &numbers(365, 3)).await.expect_err("it is gone");
     assert!(gone.is_entity_not_found(), "{gone}");
     for error in [replaced, deleted, gone] {
         let said = error.to_string();

@@ -55,8 +55,8 @@ pub async fn are_read_and_written_whole(harness: &Harness) {
     let written = forms.insert(&form).await.expect("a new form");
     assert!(written.etag.is_some());
     form.f130 = Some(3);
-    forms.replace(&written, &form).await.expect("nobody was quicker");
-    let error = forms.replace(&written, &form).await.expect_err("it was changed");
+    forms.replace_stored(&written, &form).await.expect("nobody was quicker");
+    let error = forms.replace_stored(&written, &form).await.expect_err("it was changed");
     assert!(error.is_precondition_failed(), "{error}");
     let key = Form::key("Oslo", 7).expect("a legal key");
     let updated = forms.update(&key, |form| {
@@ -69,5 +69,5 @@ pub async fn are_read_and_written_whole(harness: &Harness) {
     assert_eq!(read.value, expected);
     let scan = forms.scan(Form::partition("Oslo").expect("a legal key")).expect("a sorted store");
     assert_eq!(scan.try_collect::<Vec<_>>().await.expect("forms").len(), 1);
-    assert!(forms.remove(&key).await.expect("it was there"));
+    assert!(forms.delete_if_exists(&key).await.expect("it was there"));
 }

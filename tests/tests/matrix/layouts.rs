@@ -140,14 +140,14 @@ handle!(Table, Plain, |w, name| opened!(Table::new(w.store.clone(), name)), |t, 
 handle!(
     LargeTable,
     Large,
-    |w, name| opened!(LargeTable::open(w.store.clone(), name, w.blobs.clone())),
+    |w, name| opened!(LargeTable::new(w.store.clone(), name, w.blobs.clone())),
     |t, v| t.insert(v),
     |got| got
 );
 handle!(
     SpreadTable,
     Spread,
-    |w, name| opened!(SpreadTable::open(w.store.clone(), name)),
+    |w, name| opened!(SpreadTable::new(w.store.clone(), name)),
     |t, v| t.insert(v),
     |got| got
 );

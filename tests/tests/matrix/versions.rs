@@ -134,7 +134,7 @@ macro_rules! plain {
                 &store,
                 &older,
                 writes! {
-                    "insert_or_replace": |t| t.insert_or_replace(&first("one"));
+                    "upsert": |t| t.upsert(&first("one"));
                     "insert_or_merge": |t| t.insert_or_merge(&first("one"));
                     "replace_if any": |t| t.replace_if(&first("one"), IfMatch::Any);
                     "merge any": |t| t.merge(key(), &V1::patch().name("one"), IfMatch::Any);
@@ -143,9 +143,9 @@ macro_rules! plain {
                         t.upgrade_all().await?;
                         t.get(key()).await.map(drop)
                     };
-                    "group insert_or_replace": |t| async move {
+                    "group upsert": |t| async move {
                         let mut group = t.group(V1::partition("p")?);
-                        group.insert_or_replace(&first("one"))?;
+                        group.upsert(&first("one"))?;
                         group.commit().await
                     };
                     "group insert_or_merge": |t| async move {
@@ -198,7 +198,7 @@ macro_rules! plain {
             store.write(&table(), Operation::InsertOrReplace(unknown)).await.unwrap();
             assert_eq!(newer.upgrade_all().await.unwrap(), 1);
             assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(8)), "an upgrade");
-            newer.insert_or_replace(&second()).await.unwrap();
+            newer.upsert(&second()).await.unwrap();
             newer.replace_if(&second(), IfMatch::Any).await.unwrap();
             assert_eq!(stored().await.get("Unknown"), None, "a replacement replaces");
         }
@@ -249,12 +249,14 @@ async fn indexed_tables() {
             "upsert": |t| t.upsert(&first("one"));
             "update": |t| t.update(key(), |v| { v.name = "one".into(); Ok(()) });
             "merge": |t| t.merge(key(), &V1::patch().text("one"), IfMatch::Any);
+            "insert_or_merge": |t| t.insert_or_merge(&first("one"));
+            "replace_if any": |t| t.replace_if(&first("one"), IfMatch::Any);
             "read": |t| async move { t.get(key()).await.map(drop) };
         },
     )
     .await;
 
-    newer.delete(key()).await.unwrap();
+    newer.delete(key(), IfMatch::Any).await.unwrap();
     let unknown = first("one").to_entity().unwrap().with("Unknown", 7);
     newer.entities().insert(unknown).await.unwrap();
     let stored = || async { store.get(&table(), key::<V1>().key(), None).await.unwrap().unwrap() };
@@ -268,13 +270,13 @@ async fn indexed_tables() {
     assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "update");
     let mut read = older.get_existing(key()).await.unwrap();
     older
-        .edit(&mut read, |v| {
+        .update_stored(&mut read, |v| {
             v.name = "edited".into();
             Ok(())
         })
         .await
         .unwrap();
-    assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "edit");
+    assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "update_stored");
     older.merge(key(), &V1::patch().text("merged"), IfMatch::Any).await.unwrap();
     assert_eq!(stored().await.get("Unknown"), Some(ValueRef::Int32(7)), "merge");
     let found = older.by(V1::by_name("p").name("edited")).all().await.unwrap();
@@ -286,15 +288,15 @@ async fn large_tables() {
     use large::{V1, V2, first, key, second};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let blobs = Arc::new(InMemory::new());
-    let newer = LargeTable::<V2>::open(store.clone(), TABLE, blobs.clone()).unwrap();
+    let newer = LargeTable::<V2>::new(store.clone(), TABLE, blobs.clone()).unwrap();
     newer.create_if_missing().await.unwrap();
     newer.insert(&second()).await.unwrap();
-    let older = LargeTable::<V1>::open(store.clone(), TABLE, blobs.clone()).unwrap();
+    let older = LargeTable::<V1>::new(store.clone(), TABLE, blobs.clone()).unwrap();
     refused(
         &store,
         &older,
         writes! {
-            "insert_or_replace": |t| t.insert_or_replace(&first("one"));
+            "upsert": |t| t.upsert(&first("one"));
             "replace_if any": |t| t.replace_if(&first("one"), IfMatch::Any);
             "update": |t| t.update(key(), |v| { v.name = "one".into(); Ok(()) });
             "put_stream": |t| t.put_stream(key(), V1::TEXT, futures_util::stream::empty(), IfMatch::Any);
@@ -329,16 +331,16 @@ async fn large_tables() {
 async fn spread_tables() {
     use spread::{V1, V2, first, key, second};
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
-    let newer = SpreadTable::<V2>::open(store.clone(), TABLE).unwrap();
+    let newer = SpreadTable::<V2>::new(store.clone(), TABLE).unwrap();
     newer.create_if_missing().await.unwrap();
     newer.insert(&second()).await.unwrap();
-    let older = SpreadTable::<V1>::open(store.clone(), TABLE).unwrap();
+    let older = SpreadTable::<V1>::new(store.clone(), TABLE).unwrap();
     for older in [older.clone(), older.clone().with_previous(2)] {
         refused(
             &store,
             &older,
             writes! {
-                "insert_or_replace": |t| t.insert_or_replace(&first("one"));
+                "upsert": |t| t.upsert(&first("one"));
                 "replace_if any": |t| t.replace_if(&first("one"), IfMatch::Any);
                 "update": |t| t.update(key(), |v| { v.name = "one".into(); Ok(()) });
             },
@@ -374,13 +376,14 @@ async fn wide_tables() {
         &store,
         &older,
         writes! {
-            "put": |t| t.put(&first("one"));
+            "upsert": |t| t.upsert(&first("one"));
+            "replace_if any": |t| t.replace_if(&first("one"), IfMatch::Any);
             "update": |t| t.update(key(), |v| { v.name = "one".into(); Ok(()) });
         },
     )
     .await;
 
-    newer.remove(key::<V2>()).await.unwrap();
+    newer.delete_if_exists(key::<V2>()).await.unwrap();
     older.insert(&first("one")).await.unwrap();
     let unknown = |properties: &mut Properties| {
         properties.set("Unknown", 7);
@@ -409,7 +412,7 @@ async fn time_slices() {
         &store,
         &older,
         writes! {
-            "insert_or_replace": |t| t.insert_or_replace(&first("one"));
+            "upsert": |t| t.upsert(&first("one"));
         },
     )
     .await;

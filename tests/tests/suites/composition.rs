@@ -101,8 +101,8 @@ fn taken_by<T: TableEntity + std::fmt::Debug>() -> [bool; 5] {
     let never = |_: &T| Ticks::MIN;
     let taken = [
         Table::<T>::new(store(), "Entities").is_ok(),
-        LargeTable::<T>::open(store(), "Entities", Arc::new(InMemory::new())).is_ok(),
-        SpreadTable::<T>::open(store(), "Entities").is_ok(),
+        LargeTable::<T>::new(store(), "Entities", Arc::new(InMemory::new())).is_ok(),
+        SpreadTable::<T>::new(store(), "Entities").is_ok(),
         TimeSlices::<T>::new(store(), "Entities", Every::Month, never).is_ok(),
         WideTable::<T>::new(store(), "Entities").is_ok(),
     ];

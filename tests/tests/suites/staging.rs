@@ -48,7 +48,7 @@ async fn what_killed_uploads_leave_is_collected() -> Result<()> {
     let options = LargeOptions::default().with_local_files(directory.path());
     let hasty = options.clone().with_write_deadline(Duration::ZERO);
     let store = Arc::new(MemoryStore::new());
-    let open = |options| LargeTable::<Film>::open_with(store.clone(), "Films", blobs.clone(), options);
+    let open = |options| LargeTable::<Film>::new_with(store.clone(), "Films", blobs.clone(), options);
     let (films, hasty) = (open(options)?, open(hasty)?);
     films.create_if_missing().await?;
     films.insert(&Film { year: 1895, number: 1, pictures: vec![7; 100] }).await?;

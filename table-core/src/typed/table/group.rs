@@ -3,7 +3,7 @@ use std::fmt;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::merge::looks;
-use super::write::{bound, bound_replace, delete, own_version, replace};
+use super::write::{bound, bound_replace, delete, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::model::{IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, Result, Written};
@@ -77,12 +77,12 @@ impl<T: FromEntity> TableGroup<T> {
         self.add::<E>(entity.to_entity().map(Operation::Insert))
     }
 
-    /// Adds an [`insert_or_replace`](Table::insert_or_replace). For a type that has a `type` or a `version`, `commit` costs
+    /// Adds an [`upsert`](Table::upsert). For a type that has a `type` or a `version`, `commit` costs
     /// a request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
-    pub fn insert_or_replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
+    pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
         self.add::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
         self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: true }));
@@ -106,10 +106,10 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert); the value carries no ETag.
     pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add::<E>(own_version(entity).and_then(|version| replace(entity, version)))
+        self.add::<E>(entity.own_version().and_then(|version| replace(entity, version.into())))
     }
 
-    /// Adds a [`replace_if`](Table::replace_if). Under [`IfMatch::Any`], as [`insert_or_replace`](Self::insert_or_replace).
+    /// Adds a [`replace_if`](Table::replace_if). Under [`IfMatch::Any`], as [`upsert`](Self::upsert).
     ///
     /// # Errors
     /// As [`insert`](Self::insert).

@@ -22,7 +22,7 @@ impl<T: TableEntity> Table<T> {
     ///
     /// # Errors
     /// A key or a value cannot be stored. The entity that is there is stored in a later version of the schema.
-    pub async fn insert_or_replace(&self, entity: &T) -> Result<Written> {
+    pub async fn upsert(&self, entity: &T) -> Result<Written> {
         let entity = entity.to_entity()?;
         if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrReplace(entity)).await;
@@ -102,13 +102,13 @@ impl<T: TableEntity> Table<T> {
     /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag:
     /// name the version with [`replace_if`](Self::replace_if).
     pub async fn replace(&self, entity: &T) -> Result<Written> {
-        self.write(replace(entity, own_version(entity)?)?).await
+        self.write(replace(entity, entity.own_version()?.into())?).await
     }
 
     /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any, and is refused where a program of a
     /// later version has stored it.
     ///
-    /// One request; under [`IfMatch::Any`] as many as [`insert_or_replace`](Self::insert_or_replace).
+    /// One request; under [`IfMatch::Any`] as many as [`upsert`](Self::upsert).
     ///
     /// # Errors
     /// Precondition failed: another writer was faster. Entity not found. The entity is stored in a later version of the schema.
@@ -188,17 +188,5 @@ pub(super) fn replace<E: TableEntity>(entity: &E, version: IfMatch) -> Result<Op
 }
 
 pub(super) fn delete<E: TableEntity>(entity: &E) -> Result<Operation> {
-    let version = own_version(entity)?;
-    Ok(Operation::Delete(entity.entity_key()?.into_key(), version))
-}
-
-pub(super) fn own_version<E: TableEntity>(entity: &E) -> Result<IfMatch> {
-    if let Some(etag) = entity.etag() {
-        return Ok(etag.into());
-    }
-    let (name, key) = (E::SCHEMA.rust_name, entity.entity_key()?);
-    Err(Error::invalid_request(format!(
-        "the {name} {key} carries no ETag: read it into a type with an #[etag] field, or name the version \
-         (`replace_if`, `delete`), `IfMatch::Any` for any"
-    )))
+    Ok(Operation::Delete(entity.entity_key()?.into_key(), entity.own_version()?.into()))
 }

@@ -98,7 +98,7 @@ async fn lookups_find_what_was_written() -> Result<()> {
 
     // Elements come and go, and the condition with them.
     let red = tickets.get_existing(Ticket::key("support", 1)?).await?;
-    tickets.replace(&red, &Ticket { tags: ["Blue".to_owned()].into(), ..(*red).clone() }).await?;
+    tickets.replace_stored(&red, &Ticket { tags: ["Blue".to_owned()].into(), ..(*red).clone() }).await?;
     let reopen = |ticket: &mut Ticket| {
         ticket.status = "open".to_owned();
         Ok(())
@@ -108,7 +108,7 @@ async fn lookups_find_what_was_written() -> Result<()> {
     assert_eq!(ids(&tickets, Ticket::by_tag("blue")).await?, [1]);
     assert_eq!(ids(&tickets, Ticket::by_tag("big")).await?, [0; 0]);
     assert!(ids(&tickets, Ticket::by_label("support").tags("big")).await?.is_empty());
-    tickets.delete(Ticket::key("support", 2)?).await?;
+    tickets.delete_if_exists(Ticket::key("support", 2)?).await?;
     assert_eq!(ids(&tickets, Ticket::by_tag("red")).await?, [3]);
     let taken = tickets.insert(&Ticket { email: "user3@x".into(), ..ticket(4, &[]) }).await;
     assert!(taken.unwrap_err().is_unique_violation());

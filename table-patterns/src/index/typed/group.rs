@@ -30,7 +30,7 @@ use crate::journal::{Change, Committed};
 /// # employees.insert(&ken).await?;
 /// let ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
 /// let mut group = employees.group(Employee::partition("Sales")?);
-/// group.delete(&ken)?;
+/// group.delete_stored(&ken)?;
 /// group.insert(&Employee { id: 2, ..ken.into_inner() })?; // takes over the address
 /// group.commit().await?; // 1 request
 /// # Ok(())
@@ -66,7 +66,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
-    pub fn replace(&mut self, old: &Stored<T>, new: &T) -> Result<&mut Self> {
+    pub fn replace_stored(&mut self, old: &Stored<T>, new: &T) -> Result<&mut Self> {
         self.check(old.key())?;
         Ok(self.add(Change::replace(old.entity().clone(), new.to_entity()?)))
     }
@@ -75,7 +75,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     ///
     /// # Errors
     /// See above.
-    pub fn delete(&mut self, old: &Stored<T>) -> Result<&mut Self> {
+    pub fn delete_stored(&mut self, old: &Stored<T>) -> Result<&mut Self> {
         self.check(old.key())?;
         Ok(self.add(Change::delete(old.entity().clone())))
     }

@@ -52,7 +52,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # }
     /// let sales = employees.table().query().partition(Employee::partition("Sales")?);
     /// for employee in employees.stored(sales).all().await? {
-    ///     employees.replace(&employee, &Employee { email: None, ..(*employee).clone() }).await?;
+    ///     employees.replace_stored(&employee, &Employee { email: None, ..(*employee).clone() }).await?;
     /// }
     /// assert_eq!(employees.by(Employee::by_email("Sales")).count().await?, 0);
     /// # Ok(())

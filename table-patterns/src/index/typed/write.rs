@@ -1,7 +1,7 @@
 //! Writes.
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, Result};
+use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
 
 use super::table::IndexedTable;
@@ -30,12 +30,38 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.modify(entity.key(), replace).await
     }
 
+    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. The answer has the new version.
+    /// The old value is read first: one request more than the write's. [`replace_stored`](Self::replace_stored) knows it.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag. A unique value is taken.
+    /// The entity is stored in a later version of the schema.
+    pub async fn replace(&self, entity: &T) -> Result<Committed> {
+        self.replace_if(entity, entity.own_version()?).await
+    }
+
+    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. The old value is read first: one request
+    /// more than the write's.
+    ///
+    /// # Errors
+    /// As for [`replace`](Self::replace); still in conflict after all attempts.
+    pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Committed> {
+        let (new, version) = (entity.to_entity()?, version.into());
+        let key = new.key();
+        self.entities
+            .modify(key, |old| {
+                T::SCHEMA.check_replaceable(self.wanted(key, old, &version)?)?;
+                Ok(Some(new.clone()))
+            })
+            .await
+    }
+
     /// Replaces an entity that was read, in that version: the old value decides which entries go. No request more
     /// than the write's.
     ///
     /// # Errors
     /// It was changed meanwhile; a unique value is taken; the keys differ.
-    pub async fn replace(&self, old: &Stored<T>, new: &T) -> Result<Committed> {
+    pub async fn replace_stored(&self, old: &Stored<T>, new: &T) -> Result<Committed> {
         let change = Change::replace(old.entity().clone(), new.to_entity()?);
         self.entities.write(&[change]).await
     }
@@ -64,7 +90,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     ///         job.state = state.to_owned();
     ///         Ok(())
     ///     };
-    ///     jobs.edit(&mut job, set).await?; // one request
+    ///     jobs.update_stored(&mut job, set).await?; // one request
     /// }
     /// assert_eq!(jobs.by(Job::by_state("mail").state("done")).count().await?, 1);
     /// # Ok(())
@@ -74,7 +100,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # Errors
     /// What `change` returns; it was changed meanwhile by another; a unique value is taken; the key differs.
     /// `stored` stays as it was.
-    pub async fn edit(
+    pub async fn update_stored(
         &self,
         stored: &mut Stored<T>,
         change: impl FnOnce(&mut T) -> Result<()> + Send,
@@ -95,28 +121,50 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(committed)
     }
 
-    /// Reads, changes and writes an entity, again when others interfere, as often as the options say. Properties that `T`
-    /// does not know stay. One request more, and all of them again for each conflict.
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start if another
+    /// writer was faster, as often as the options say. Returns what is stored then. Properties that `T` does not know stay.
+    ///
+    /// One request more than the write's, and all of them again for each conflict; one more where the table has indexes
+    /// that copy into entities, and where the answer was lost: what is read then may be of a later write.
     ///
     /// # Errors
-    /// It does not exist; what `change` returns; a unique value is taken; still in conflict after all
-    /// attempts.
+    /// Entity not found; an error of `change`; `change` changed the key; a unique value is taken; still in conflict after
+    /// all attempts.
     pub async fn update(
         &self,
         key: impl KeyOf<T>,
         mut change: impl FnMut(&mut T) -> Result<()> + Send,
-    ) -> Result<Committed> {
-        let key = key.into_key();
-        self.entities
+    ) -> Result<Stored<T>> {
+        let (key, mut made) = (key.into_key(), None);
+        let committed = self
+            .entities
             .modify(&key, |old| {
                 let old = old.ok_or_else(|| self.missing(&key))?;
                 let mut value = T::from_entity(old.clone())?;
                 change(&mut value)?;
                 let mut new = value.to_entity()?;
+                if *new.key() != key {
+                    let name = T::SCHEMA.rust_name;
+                    return Err(Error::invalid_request(format!(
+                        "an update of the {name} {key} would make it {}: insert the new one and delete the old",
+                        new.key()
+                    )));
+                }
                 T::SCHEMA.keep_unknown(old, &mut new)?;
+                made = Some(new.clone());
                 Ok(Some(new))
             })
-            .await
+            .await?;
+        let etag = committed.etag().cloned();
+        let stored = match made.zip(etag) {
+            Some((new, etag)) => self.entities.as_stored(new.with_system(Some(etag), None)).await,
+            None => None,
+        };
+        let stored = match stored {
+            Some(stored) => Stored::read(stored),
+            None => self.get_existing(&key).await,
+        };
+        stored.map_err(|error| error.with_outcome(Outcome::Applied))
     }
 
     /// Writes the fields that the patch sets over those of the entity, if it is in this version;
@@ -169,18 +217,31 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// A merge whose entries may change: the old value decides which.
     async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
         let key = patch.key();
-        self.entities
-            .modify(key, |old| {
-                let old = old.ok_or_else(|| self.missing(key))?;
-                if matches!(version, IfMatch::Exactly(wanted) if Some(wanted) != old.etag()) {
-                    return Err(self.changed(key));
-                }
-                T::SCHEMA.check_patchable(old)?;
-                let mut new = old.clone();
-                new.properties_mut().merge(patch.properties());
-                Ok(Some(new))
-            })
-            .await
+        self.entities.modify(key, |old| merged::<T>(self.wanted(key, old, version)?, &patch).map(Some)).await
+    }
+
+    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
+    /// stored, and so do properties that `T` does not know. The old value is read first: one request more than the write's.
+    ///
+    /// # Errors
+    /// A unique value is taken; still in conflict after all attempts. The entity that is there is of another type, or stored
+    /// in another version of the schema: [`update`](Self::update) it.
+    pub async fn insert_or_merge(&self, entity: &T) -> Result<Committed> {
+        let entity = entity.to_entity()?;
+        let merge = |old: Option<&Entity>| match old {
+            Some(old) => merged::<T>(old, &entity).map(Some),
+            None => Ok(Some(entity.clone())),
+        };
+        self.entities.modify(entity.key(), merge).await
+    }
+
+    /// The entity that was read, if it is there in the version that is asked for.
+    fn wanted<'e>(&self, key: &Key, old: Option<&'e Entity>, version: &IfMatch) -> Result<&'e Entity> {
+        let old = old.ok_or_else(|| self.missing(key))?;
+        match version {
+            IfMatch::Exactly(wanted) if Some(wanted) != old.etag() => Err(self.changed(key)),
+            _ => Ok(old),
+        }
     }
 
     pub(super) fn missing(&self, key: &Key) -> Error {
@@ -192,21 +253,31 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .into()
     }
 
-    /// Removes an entity, reading it first; `None` if it was not there. One request more.
+    /// Removes the entity if it is in this version, with its entries; [`IfMatch::Any`] asks for any. The old value is read
+    /// first: one request more than the write's. [`delete_stored`](Self::delete_stored) knows it.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. Still in conflict after all attempts.
+    pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<Committed> {
+        let (key, version) = (key.into_key(), version.into());
+        self.entities.modify(&key, |old| self.wanted(&key, old, &version).map(|_| None)).await
+    }
+
+    /// Removes the entity in any version, if it is there; whether it was. The old value is read first: one request more than
+    /// the write's.
     ///
     /// # Errors
     /// Still in conflict after all attempts.
-    pub async fn delete(&self, key: impl KeyOf<T>) -> Result<Option<Committed>> {
-        let key = key.into_key();
-        let done = self.entities.modify(&key, |_| Ok(None)).await?;
-        Ok(Some(done).filter(|done| !done.written.is_empty()))
+    pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
+        let done = self.entities.modify(&key.into_key(), |_| Ok(None)).await?;
+        Ok(!done.written.is_empty())
     }
 
     /// Removes an entity that was read, in that version. No request more than the write's.
     ///
     /// # Errors
     /// It was changed meanwhile.
-    pub async fn delete_entity(&self, old: &Stored<T>) -> Result<Committed> {
+    pub async fn delete_stored(&self, old: &Stored<T>) -> Result<Committed> {
         self.entities.write(&[Change::delete(old.entity().clone())]).await
     }
 
@@ -218,4 +289,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let changes = entities.iter().map(|e| e.to_entity().map(Change::insert));
         self.entities.write(&changes.collect::<Result<Vec<_>>>()?).await
     }
+}
+
+/// An entity with the properties of another over its own, if they are of one schema.
+fn merged<T: IndexedEntity>(old: &Entity, over: &Entity) -> Result<Entity> {
+    T::SCHEMA.check_patchable(old)?;
+    let mut new = old.clone();
+    new.properties_mut().merge(over.properties());
+    Ok(new)
 }

@@ -25,14 +25,10 @@ const PATHS: [Path; 5] = [
         |rig| async { rig.reports.replace_if(&other(), IfMatch::Any).await.map(drop) }.boxed(),
         || Some(other()),
     ),
-    (
-        "upsert",
-        |rig| async { rig.reports.insert_or_replace(&other()).await.map(drop) }.boxed(),
-        || Some(other()),
-    ),
+    ("upsert", |rig| async { rig.reports.upsert(&other()).await.map(drop) }.boxed(), || Some(other())),
     (
         "shrink",
-        |rig| async { rig.reports.insert_or_replace(&report("x", None)).await.map(drop) }.boxed(),
+        |rig| async { rig.reports.upsert(&report("x", None)).await.map(drop) }.boxed(),
         || Some(report("x", None)),
     ),
     (

@@ -73,7 +73,7 @@ impl Rig {
         let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
         let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
         let shared = Arc::clone(&blobs) as Arc<dyn ObjectStore>;
-        let reports = LargeTable::open_with(metered, "Reports", shared, options)?;
+        let reports = LargeTable::new_with(metered, "Reports", shared, options)?;
         reports.create_if_missing().await?;
         meter.reset();
         Ok(Self { store, inner, meter, faults, blobs, reports })

@@ -32,7 +32,7 @@ fn contract(number: u32) -> Contract {
 }
 
 fn open<T: TableEntity>(rig: &Rig) -> Result<LargeTable<T>> {
-    LargeTable::open(rig.store.clone(), "Reports", Arc::clone(&rig.blobs) as Arc<dyn ObjectStore>)
+    LargeTable::new(rig.store.clone(), "Reports", Arc::clone(&rig.blobs) as Arc<dyn ObjectStore>)
 }
 
 #[tokio::test]
@@ -97,10 +97,10 @@ async fn a_reference_that_cannot_be_read_keeps_its_blobs() -> Result<()> {
     assert_eq!((found.used, found.orphans), (1, 0));
 
     // A value in its place is no reference.
-    rig.reports.insert_or_replace(&report("blob", None)).await?;
+    rig.reports.upsert(&report("blob", None)).await?;
     let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Report).await?;
     assert_eq!((found.used, found.orphans), (1, 0), "a value that begins like a reference keeps it too");
-    rig.reports.insert_or_replace(&report("short", None)).await?;
+    rig.reports.upsert(&report("short", None)).await?;
     let found = rig.reports.collect_older(Duration::ZERO, CollectMode::Remove).await?;
     assert_eq!((found.used, found.orphans, rig.blob_count().await), (0, 1, 0));
     Ok(())
@@ -129,7 +129,7 @@ async fn what_a_row_of_another_type_referred_to_goes_with_it() -> Result<()> {
     assert_eq!(rig.blob_count().await, 1, "the report's text");
     rig.reports.delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any).await?;
     contracts.insert(&contract(1)).await?;
-    rig.reports.insert_or_replace(&report("short", None)).await?;
+    rig.reports.upsert(&report("short", None)).await?;
     assert_eq!(rig.blob_count().await, 0);
     rig.reports.delete(Report::key("Sales & Co", 1u32)?, IfMatch::Any).await?;
     contracts.insert(&contract(1)).await?;

@@ -79,7 +79,7 @@ async fn a_row_that_would_be_too_large_gives_up_its_largest() -> Result<()> {
         rest: table_core::model::Properties,
     }
     let blobs = Arc::new(InMemory::new());
-    let table = LargeTable::<Wide>::open(Arc::new(MemoryStore::new()), "Wide", blobs.clone())?;
+    let table = LargeTable::<Wide>::new(Arc::new(MemoryStore::new()), "Wide", blobs.clone())?;
     table.create_if_missing().await?;
     let mut rest = table_core::model::Properties::new();
     (0..15).for_each(|n| rest.set(&format!("P{n}"), vec![0u8; 65_000]));
@@ -208,7 +208,7 @@ async fn a_codec_sees_every_value_and_only_its_own() -> Result<()> {
     let rig = Rig::new().await?;
     let open = |codec| {
         let options = LargeOptions::default().with_codec(Arc::new(codec));
-        LargeTable::<Report>::open_with(rig.store.clone(), "Reports", rig.inner.clone(), options)
+        LargeTable::<Report>::new_with(rig.store.clone(), "Reports", rig.inner.clone(), options)
     };
     let whole = report(LONG, None);
     let inverted = open(Inverted(false))?;
@@ -234,7 +234,7 @@ fn a_marked_large_field_needs_a_codec_that_encrypts() {
         text: String,
     }
     let store = Arc::new(MemoryStore::new());
-    let error = LargeTable::<Secret>::open(store, "Secrets", Arc::new(InMemory::new())).unwrap_err();
+    let error = LargeTable::<Secret>::new(store, "Secrets", Arc::new(InMemory::new())).unwrap_err();
     assert!(error.to_string().contains("encrypted properties"), "{error}");
 }
 
@@ -300,7 +300,7 @@ async fn follow(steps: Vec<Step>) -> Result<()> {
             Step::Upsert(text, picture) => {
                 let picture = picture.map(|size| vec![7; size]);
                 let new = report(&"t".repeat(text), picture.as_deref());
-                rig.reports.insert_or_replace(&new).await?;
+                rig.reports.upsert(&new).await?;
                 model = Some(new);
             }
             Step::Replace(text) => {
@@ -344,7 +344,7 @@ async fn readers_and_collections_never_see_a_gap() -> Result<()> {
             for n in 0..50 {
                 let text = format!("{LONG} {writer} {n}");
                 reports
-                    .insert_or_replace(&report(&text, Some(PICTURE)))
+                    .upsert(&report(&text, Some(PICTURE)))
                     .await
                     .map(drop)
                     .or_else(|e| if e.is_precondition_failed() { Ok(()) } else { Err(e) })?;

@@ -49,7 +49,7 @@ async fn all(blobs: &Arc<InMemory>) -> Result<Vec<u32>> {
 #[tokio::test(start_paused = true)]
 async fn records_are_stored_by_size_by_time_and_by_directory() -> Result<()> {
     let (inner, faulty) = blobs();
-    let log = LogWriter::open(faulty.clone(), "shop", options().with_buffer(300, Duration::from_secs(20)))?;
+    let log = LogWriter::new(faulty.clone(), "shop", options().with_buffer(300, Duration::from_secs(20)))?;
     for n in 0..10u32 {
         log.append(&n).await?;
     }
@@ -72,7 +72,7 @@ async fn records_are_stored_by_size_by_time_and_by_directory() -> Result<()> {
 async fn ranges_are_exact() -> Result<()> {
     for period in [LogPeriod::Hour, LogPeriod::Minute] {
         let (inner, faulty) = blobs();
-        let log = LogWriter::open(faulty, "shop", options().with_period(period))?;
+        let log = LogWriter::new(faulty, "shop", options().with_period(period))?;
         for n in 0..300u32 {
             log.append(&n).await?;
             tokio::time::sleep(Duration::from_secs(60)).await;
@@ -96,7 +96,7 @@ async fn writers_of_one_service_share_the_numbers() -> Result<()> {
     for writer in 0..5u32 {
         let blobs: Arc<dyn ObjectStore> = inner.clone();
         writers.spawn(async move {
-            let log = LogWriter::open(blobs, "shop", LogOptions::default().with_sync(LogSync::Every(1)))?;
+            let log = LogWriter::new(blobs, "shop", LogOptions::default().with_sync(LogSync::Every(1)))?;
             for n in 0..20 {
                 log.append(&(writer * 100 + n)).await?;
             }
@@ -125,7 +125,7 @@ async fn no_failure_loses_or_doubles_a_record() -> Result<()> {
         for point in CrashPoint::ALL {
             for request in 1..8 {
                 let (inner, faulty) = blobs();
-                let log = LogWriter::open(faulty.clone(), "shop", options().with_sync(sync))?;
+                let log = LogWriter::new(faulty.clone(), "shop", options().with_sync(sync))?;
                 faulty.fail_at(request, point, false);
                 let mut failed = 0;
                 for n in 0..6u32 {
@@ -147,7 +147,7 @@ async fn no_failure_loses_or_doubles_a_record() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_flush_is_not_doubled_when_looking_for_it_fails() -> Result<()> {
     let (inner, faulty) = blobs();
-    let log = LogWriter::open(faulty.clone(), "shop", options())?;
+    let log = LogWriter::new(faulty.clone(), "shop", options())?;
     log.append(&0u32).await?;
     faulty.fail_at(1, CrashPoint::After, false);
     log.flush().await.unwrap_err();
@@ -163,7 +163,7 @@ async fn a_flush_is_not_doubled_when_looking_for_it_fails() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_buffer_without_an_age_waits_for_its_bytes() -> Result<()> {
     let (inner, faulty) = blobs();
-    let log = LogWriter::open(faulty, "shop", options().with_buffer(1000, Duration::MAX))?;
+    let log = LogWriter::new(faulty, "shop", options().with_buffer(1000, Duration::MAX))?;
     log.append(&0u32).await?;
     tokio::time::sleep(Duration::from_secs(90_000)).await;
     assert_eq!(names(&inner).await.len(), 0);
@@ -177,7 +177,7 @@ async fn a_buffer_without_an_age_waits_for_its_bytes() -> Result<()> {
 async fn a_crash_loses_no_more_than_is_stated() -> Result<()> {
     for (sync, kept) in [(LogSync::Every(1), 7), (LogSync::Every(3), 6), (LogSync::Buffered, 0)] {
         let (inner, faulty) = blobs();
-        let log = LogWriter::open(faulty.clone(), "shop", options().with_sync(sync))?;
+        let log = LogWriter::new(faulty.clone(), "shop", options().with_sync(sync))?;
         for n in 0..7u32 {
             log.append(&n).await?;
         }
@@ -192,7 +192,7 @@ async fn a_crash_loses_no_more_than_is_stated() -> Result<()> {
 async fn a_log_that_cannot_be_stored_says_so_before_memory_runs_out() -> Result<()> {
     let (inner, faulty) = blobs();
     faulty.fail_at(1, CrashPoint::Before, true);
-    let log = LogWriter::open(faulty, "shop", options().with_buffer(1000, Duration::from_secs(1)))?;
+    let log = LogWriter::new(faulty, "shop", options().with_buffer(1000, Duration::from_secs(1)))?;
     let mut taken = 0;
     while log.append(&"a record of some length").await.is_ok() {
         taken += 1;
@@ -208,13 +208,13 @@ async fn a_log_that_cannot_be_stored_says_so_before_memory_runs_out() -> Result<
 async fn what_makes_no_sense_is_refused() -> Result<()> {
     let (inner, faulty) = blobs();
     for service in ["", "Shop", "a/b", ".."] {
-        assert!(LogWriter::open(faulty.clone(), service, options()).is_err(), "{service}");
+        assert!(LogWriter::new(faulty.clone(), service, options()).is_err(), "{service}");
     }
     for delimiter in ['\\', '\n', 'x', ':', '\u{E4}'] {
         let options = options().with_format(LogFormat::Delimited(delimiter));
-        assert!(LogWriter::open(faulty.clone(), "shop", options).is_err(), "{delimiter:?}");
+        assert!(LogWriter::new(faulty.clone(), "shop", options).is_err(), "{delimiter:?}");
     }
-    let log = LogWriter::open(faulty.clone(), "shop", options())?;
+    let log = LogWriter::new(faulty.clone(), "shop", options())?;
     assert!(log.append_fields(&["a"]).await.is_err());
     log.append(&1u32).await?;
     log.clone().close().await?;
@@ -236,7 +236,7 @@ proptest::proptest! {
         let check = async {
             let inner = Arc::new(InMemory::new());
             let options = LogOptions::default().with_format(LogFormat::Delimited(delimiter));
-            let log = LogWriter::open(inner.clone(), "shop", options)?;
+            let log = LogWriter::new(inner.clone(), "shop", options)?;
             for record in &records {
                 log.append_fields(record).await?;
             }

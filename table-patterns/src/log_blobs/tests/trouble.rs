@@ -28,7 +28,7 @@ fn slow() -> (Arc<InMemory>, Arc<dyn ObjectStore>) {
 async fn appends_go_on_while_a_flush_hangs_until_the_buffers_are_full() -> Result<()> {
     let (inner, slow) = slow();
     let start = Instant::now();
-    let log = LogWriter::open(slow, "shop", options().with_buffer(20_000, Duration::from_secs(20)))?;
+    let log = LogWriter::new(slow, "shop", options().with_buffer(20_000, Duration::from_secs(20)))?;
     let mut taken = 0u32;
     let refused = loop {
         match log.append(&taken).await {
@@ -50,7 +50,7 @@ async fn appends_go_on_while_a_flush_hangs_until_the_buffers_are_full() -> Resul
 #[tokio::test(start_paused = true)]
 async fn those_that_come_during_a_flush_share_the_next() -> Result<()> {
     let (inner, slow) = slow();
-    let log = LogWriter::open(slow, "shop", options().with_sync(LogSync::Every(1)))?;
+    let log = LogWriter::new(slow, "shop", options().with_sync(LogSync::Every(1)))?;
     let mut tasks: JoinSet<Result<()>> = JoinSet::new();
     for n in 0..10u32 {
         let log = log.clone();
@@ -71,7 +71,7 @@ async fn those_that_come_during_a_flush_share_the_next() -> Result<()> {
 async fn closing_survives_a_passing_fault() -> Result<()> {
     for point in CrashPoint::ALL {
         let (inner, faulty) = blobs();
-        let log = LogWriter::open(faulty.clone(), "shop", options())?;
+        let log = LogWriter::new(faulty.clone(), "shop", options())?;
         log.append(&0u32).await?;
         faulty.fail_at(1, point, false);
         log.close().await?;
@@ -85,7 +85,7 @@ async fn closing_survives_a_passing_fault() -> Result<()> {
 async fn what_is_whole_of_a_damaged_blob_is_read() -> Result<()> {
     for (damage, whole) in [("half", vec![0, 2]), ("{\"time\":\"x\"}\nmore", vec![0, 2])] {
         let (inner, faulty) = blobs();
-        let log = LogWriter::open(faulty, "shop", options())?;
+        let log = LogWriter::new(faulty, "shop", options())?;
         for n in 0..3u32 {
             log.append(&n).await?;
         }
@@ -108,7 +108,7 @@ async fn what_is_whole_of_a_damaged_blob_is_read() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_million_blobs_of_an_hour_are_read_in_their_order() -> Result<()> {
     let (inner, faulty) = blobs();
-    let log = LogWriter::open(faulty.clone(), "shop", options())?;
+    let log = LogWriter::new(faulty.clone(), "shop", options())?;
     for n in 0..2u32 {
         log.append(&n).await?;
         log.flush().await?;
@@ -118,7 +118,7 @@ async fn a_million_blobs_of_an_hour_are_read_in_their_order() -> Result<()> {
         inner.rename(&path(from), &path(to)).await.unwrap();
     }
     assert_eq!(all(&inner).await?, [0, 1]);
-    let log = LogWriter::open(faulty, "shop", options())?;
+    let log = LogWriter::new(faulty, "shop", options())?;
     log.append(&2u32).await?;
     log.close().await?;
     let read: Vec<_> = read_logs(inner.clone(), "shop", Ticks::MIN..Ticks::MAX).try_collect().await?;

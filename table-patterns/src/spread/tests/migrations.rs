@@ -48,7 +48,7 @@ async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
     assert_eq!(wider.get(Wider::key("1", moved_from(&wider, 100)?)?).await?, None);
     assert_eq!(rig.meter.total(), 5);
     assert!(wider.insert(&Wider::new(number, "new")).await.unwrap_err().is_already_exists());
-    wider.insert_or_replace(&Wider::new(number, "new")).await?;
+    wider.upsert(&Wider::new(number, "new")).await?;
     wider
         .update(&key, |event| {
             event.text.push('!');
@@ -149,7 +149,7 @@ async fn a_salt_is_declared_changed_and_taken_away() -> Result<()> {
     let moved = moved.count() as u64;
     assert!(moved > 20, "{moved} of {ROWS}");
     assert_eq!(salted.get(Salted::key("1", 7u32)?).await?.unwrap().text, "old");
-    salted.insert_or_replace(&Salted::new(7, "new")).await?;
+    salted.upsert(&Salted::new(7, "new")).await?;
     assert_eq!(salted.migrate().await?.moved, moved);
 
     let salted = rig.open::<Salted>()?;
@@ -189,14 +189,14 @@ async fn writes_beside_a_previous_number_cost_what_is_said() -> Result<()> {
     for expected in [[3, 3, 3, 3], [2, 2, 2, 3]] {
         let (done, replace) = rig.meter.measure(wider.replace_if(&value, IfMatch::Any)).await;
         done?;
-        let (done, upsert) = rig.meter.measure(wider.insert_or_replace(&value)).await;
+        let (done, upsert) = rig.meter.measure(wider.upsert(&value)).await;
         done?;
         let (done, update) = rig.meter.measure(wider.update(&key, |_| Ok(()))).await;
         done?;
         let (done, delete) = rig.meter.measure(wider.delete(&key, IfMatch::Any)).await;
         done?;
         assert_eq!([replace, upsert, update, delete].map(|cost| cost.total()), expected);
-        let (done, upsert) = rig.meter.measure(wider.insert_or_replace(&value)).await;
+        let (done, upsert) = rig.meter.measure(wider.upsert(&value)).await;
         done?;
         assert_eq!(upsert.total(), 5);
     }

@@ -61,6 +61,6 @@ impl Rig {
     }
 
     fn open<T: TableEntity>(&self) -> Result<SpreadTable<T>> {
-        SpreadTable::open(Arc::clone(&self.metered), "Events")
+        SpreadTable::new(Arc::clone(&self.metered), "Events")
     }
 }

@@ -20,7 +20,7 @@ async fn points_cost_what_they_cost_without_buckets() -> Result<()> {
     let read = events.get(&key).await?.unwrap();
     assert_eq!((read.text.as_str(), rig.meter.total()), ("a", 2));
     events.replace(&read).await?;
-    events.insert_or_replace(&Event::new(7, "b")).await?;
+    events.upsert(&Event::new(7, "b")).await?;
     assert_eq!(rig.meter.total(), 5, "the upsert reads the version first");
     assert!(events.replace(&read).await.unwrap_err().is_precondition_failed());
     let updated = events.update(&key, |event| {
@@ -74,7 +74,7 @@ fn only_declared_types_are_spread_and_nothing_else_opens_them() {
         number: u32,
     }
     let store = std::sync::Arc::new(table_core::memory::MemoryStore::new());
-    let error = SpreadTable::<Plain>::open(store.clone(), "Events").unwrap_err();
+    let error = SpreadTable::<Plain>::new(store.clone(), "Events").unwrap_err();
     assert!(error.to_string().contains("spread = 16"), "{error}");
     let error = Table::<Event>::new(store, "Events").unwrap_err();
     assert!(error.to_string().contains("SpreadTable"), "{error}");

@@ -97,7 +97,7 @@ async fn merges_of_later_versions_are_bound_to_the_version_that_was_checked() {
     let patch = BadgePatch { color: Some("blue".to_owned()) };
     let merge = |version: IfMatch| {
         let mut group = badges.group(sales());
-        group.insert_or_replace(&employee(1, "Ken")).unwrap();
+        group.upsert(&employee(1, "Ken")).unwrap();
         group.merge(badge(1).entity_key().unwrap(), &patch, version).unwrap();
         group.merge(badge(2).entity_key().unwrap(), &patch, IfMatch::Any).unwrap();
         group.commit()

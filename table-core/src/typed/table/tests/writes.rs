@@ -16,7 +16,7 @@ async fn each_write_costs_a_request() {
     assert!(table.insert(&ken).await.unwrap_err().is_already_exists());
     ken.etag = table.replace(&ken).await.unwrap().etag;
     ken.etag = table.replace_if(&ken, IfMatch::Any).await.unwrap().etag;
-    table.insert_or_replace(&ken).await.unwrap();
+    table.upsert(&ken).await.unwrap();
     assert!(table.replace(&ken).await.unwrap_err().is_precondition_failed());
     table.insert_or_merge(&ken).await.unwrap();
     assert!(table.delete_entity(&ken).await.unwrap_err().is_precondition_failed());
@@ -42,7 +42,7 @@ async fn an_upsert_by_merge_keeps_what_it_does_not_set() {
     table.insert_or_merge(&employee(1, "Kenneth")).await.unwrap();
     let read = table.get_existing(key(1)).await.unwrap();
     assert_eq!((read.name.as_str(), read.age), ("Kenneth", Some(41)));
-    table.insert_or_replace(&employee(1, "Ken")).await.unwrap();
+    table.upsert(&employee(1, "Ken")).await.unwrap();
     assert_eq!(table.get_existing(key(1)).await.unwrap().age, None);
 }
 
