@@ -12,6 +12,10 @@ pub const INDEXES_PARTITION: &str = "~~indexes";
 /// The property of such a row with the table that holds the entries, where that is another table.
 pub const INDEX_TABLE: &str = "IndexTable";
 
+/// The properties in which `table-encryption` keeps what decryption needs: of its format v2, and of the legacy format.
+pub const ENCRYPTION_HEADERS: [&str; 3] =
+    ["_EncryptionHeader", "_ClientEncryptionMetadata1", "_ClientEncryptionMetadata2"];
+
 impl Key {
     /// Whether this is the key of a system row; see [`SYSTEM_PREFIX`].
     pub fn is_system(&self) -> bool {
@@ -20,6 +24,12 @@ impl Key {
 }
 
 impl Entity {
+    /// Whether the entity was encrypted and not decrypted, as a store shows it that has no keys: what its properties hold
+    /// cannot be told. A store that decrypts takes the [headers](ENCRYPTION_HEADERS) out.
+    pub fn is_ciphertext(&self) -> bool {
+        ENCRYPTION_HEADERS.iter().any(|header| self.get(header).is_some())
+    }
+
     /// The other table that holds index entries of this row's table, if this is a row that names one.
     pub fn index_table(&self) -> Option<TableName> {
         match self.get(INDEX_TABLE) {

@@ -9,9 +9,10 @@ mod tests;
 pub(crate) use legacy::Legacy;
 pub use legacy::LegacyV1;
 pub(crate) use metadata::Metadata;
+use table_core::model::ENCRYPTION_HEADERS;
 
 /// The two properties in which it keeps what it needs to know.
-pub(crate) const METADATA: [&str; 2] = ["_ClientEncryptionMetadata1", "_ClientEncryptionMetadata2"];
+pub(crate) const METADATA: [&str; 2] = [ENCRYPTION_HEADERS[1], ENCRYPTION_HEADERS[2]];
 
 pub(crate) fn is_metadata(name: &str) -> bool {
     METADATA.contains(&name)

@@ -1,11 +1,11 @@
-use table_core::model::EdmType;
+use table_core::model::{ENCRYPTION_HEADERS, EdmType};
 
 use super::bytes::{Reader, push_name, push_wrapping, read_wrapping};
 use super::derive::{SUITE, WriteKeys};
 use crate::data_key::Wrapping;
 
 /// The property that holds the header.
-pub(crate) const HEADER: &str = "_EncryptionHeader";
+pub(crate) const HEADER: &str = ENCRYPTION_HEADERS[0];
 
 const VERSION: u8 = 2;
 

@@ -27,11 +27,12 @@ pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 ///
 /// Rows of patterns (index entries, chunks) come along, so that what was whole stays whole, if nobody
 /// writes meanwhile. Rows that are in the target are overwritten; rows only there stay. Properties that the
-/// source decrypts are encrypted again by the target, or refused.
+/// source decrypts are encrypted again by the target; a target that does not encrypt is refused the whole window of rows
+/// before any of it is written, so that no entity of several rows arrives in part.
 ///
 /// Rows of [large entities](crate::large) refer to blobs by names in which the table's own name is: they come along to a table
 /// of the same name [`with_blobs`](Self::with_blobs). Without, a window of rows with a row that refers to one is refused before
-/// it is written, and so is verifying them, unless [`rows_only`](Self::rows_only) says that the blobs are looked after elsewhere.
+/// it is written, and so is verifying them, as is a row in ciphertext, whose references cannot be seen, unless [`rows_only`](Self::rows_only) says that the blobs are looked after elsewhere.
 /// Index entries in other tables and indexes in blobs do not come along: copy the tables, and rebuild such indexes.
 ///
 /// ```
@@ -179,8 +180,16 @@ impl CopyJob {
         Ok(found)
     }
 
-    /// Refuses rows whose blobs would be left behind.
+    /// Refuses rows whose blobs would be left behind, or could be.
     fn check_rows(&self, rows: &[Entity]) -> Result<()> {
+        if let Some(row) = rows.iter().find(|row| !self.rows_only && row.is_ciphertext()) {
+            return Err(Error::invalid_request(format!(
+                "{} of '{}' is encrypted, and what it refers to cannot be seen: copy between stores that decrypt, or say \
+                 `rows_only` and copy the blobs of large entities otherwise",
+                row.key(),
+                self.from.1
+            )));
+        }
         let Some((row, property)) = rows.iter().find_map(|row| Some((row, in_a_blob(row)?))) else {
             return Ok(());
         };
@@ -197,6 +206,23 @@ impl CopyJob {
         let key = row.key();
         Err(Error::invalid_request(format!(
             "{key} of '{table}' has the value of '{property}' in a blob: {reason}"
+        )))
+    }
+
+    /// Refuses rows that a target without encryption would refuse one by one, with their neighbours already written.
+    fn check_marks(&self, rows: &[Entity]) -> Result<()> {
+        if self.to.0.profile().encrypts {
+            return Ok(());
+        }
+        let mut marked = rows.iter().flat_map(|row| {
+            let properties = row.properties().iter();
+            properties.filter(|p| p.is_encrypted()).map(move |p| (row.key(), p.name().to_owned()))
+        });
+        let Some((key, name)) = marked.next() else { return Ok(()) };
+        Err(Error::invalid_request(format!(
+            "the property '{name}' of {key} is encrypted in '{}', and the target of the copy does not encrypt: copy to an encrypting \
+             store, or copy the ciphertext, from the store that is wrapped to a table of the same name, as `rows_only`",
+            self.from.1
         )))
     }
 
@@ -245,6 +271,7 @@ impl CopyJob {
         let (store, table) = &self.to;
         let table = table.clone();
         self.check_rows(&rows)?;
+        self.check_marks(&rows)?;
         if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
             let copies =
                 stream::iter(&rows).map(Ok).try_for_each_concurrent(BLOBS, |row| blobs.copy(&table, row));

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectMeta;
 use object_store::path::Path;
-use table_core::model::{Entity, Key};
+use table_core::model::{ENCRYPTION_HEADERS, Entity, Key};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Result, TableStore as _};
 use table_core::typed::TableEntity;
@@ -129,7 +129,8 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// Judges the blobs of an entity by its row. One request.
     async fn judge(&self, key: Key, blobs: OfEntity, mode: CollectMode) -> Result<Collected> {
-        let properties: BTreeSet<_> = blobs.iter().map(|(_, context)| &*context.property).collect();
+        let named = blobs.iter().map(|(_, context)| &*context.property);
+        let properties: BTreeSet<_> = named.chain(ENCRYPTION_HEADERS).collect();
         let row = self.store().get(self.name(), &key, Some(&Select::new(properties))).await?;
         let mut found = Collected::default();
         for (blob, context) in &blobs {
@@ -187,8 +188,12 @@ impl Collected {
     }
 }
 
-/// Whether the row refers to the blob. What cannot be read may be a reference of a version to come.
+/// Whether the row refers to the blob. What cannot be read may be a reference of a version to come; what is in ciphertext, of
+/// another type of the table that is encrypted, may be any.
 fn uses(row: &Entity, context: &BlobContext) -> bool {
+    if row.is_ciphertext() && row.get(&context.property).is_some() {
+        return true;
+    }
     match row.get(&context.property).and_then(told) {
         Some(Told::Blob(reference)) => reference.id == context.id,
         Some(Told::Unreadable) => true,

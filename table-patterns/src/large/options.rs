@@ -22,6 +22,8 @@ pub struct LargeOptions {
     pub attempts: u32,
     /// Where the blobs are files of this machine: the directory that the `LocalFileSystem` was opened with.
     pub local_files: Option<PathBuf>,
+    /// Whether blobs of [`PlainBlobs`] are read beside those of another codec; not, unless told otherwise.
+    pub accepts_plaintext: bool,
 }
 
 impl Default for LargeOptions {
@@ -33,6 +35,7 @@ impl Default for LargeOptions {
             concurrency: 8,
             attempts: 10,
             local_files: None,
+            accepts_plaintext: false,
         }
     }
 }
@@ -45,10 +48,20 @@ impl LargeOptions {
         self
     }
 
-    /// Another codec. Values that another one wrote cannot be read.
+    /// Another codec. Values that another one wrote cannot be read, but for plaintext
+    /// ([`accept_plaintext`](Self::accept_plaintext)).
     #[must_use]
     pub fn with_codec(mut self, codec: Arc<dyn BlobCodec>) -> Self {
         self.codec = codec;
+        self
+    }
+
+    /// Declares a migration to a codec that encrypts: values of [`PlainBlobs`] are read too, and
+    /// [`LargeTable::rewrite`](super::LargeTable::rewrite) encrypts them. Take it out when the rewrite has found none that it could
+    /// not do: until then, a client that can write to the table and to the blob store can put plaintext there.
+    #[must_use]
+    pub const fn accept_plaintext(mut self) -> Self {
+        self.accepts_plaintext = true;
         self
     }
 

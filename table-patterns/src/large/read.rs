@@ -10,7 +10,7 @@ use table_core::typed::{KeyOf, TableEntity};
 use super::prepare::value;
 use super::reference::Reference;
 use super::row::references;
-use super::{BlobContext, LargeRow, LargeTable};
+use super::{BlobCodec as _, BlobContext, LargeRow, LargeTable, PlainBlobs};
 use crate::blob::{self, ByteStream};
 
 impl<T: TableEntity> LargeTable<T> {
@@ -94,7 +94,8 @@ impl<T: TableEntity> LargeTable<T> {
         reference: &Reference,
     ) -> Result<Option<ByteStream>> {
         let codec = &self.options().codec;
-        if reference.codec != codec.name() {
+        let plain = self.is_accepted_plaintext(reference);
+        if reference.codec != codec.name() && !plain {
             let (key, by) = (row.key(), format!("a blob of the codec '{}'", codec.name()));
             let found = format!("one of '{}'", reference.codec);
             return Err(Error::decode("large value", key, property, by, found));
@@ -104,10 +105,16 @@ impl<T: TableEntity> LargeTable<T> {
         match blob::open(&**self.blobs(), &path).await? {
             Some(stored) => {
                 let stored = blob::verified(stored, reference.stored, path.to_string());
-                Ok(Some(codec.decode(&context, stored)))
+                Ok(Some(if plain { stored.boxed() } else { codec.decode(&context, stored) }))
             }
             None => self.check_changed(row, property, &path).await.map(|()| None),
         }
+    }
+
+    /// Whether a blob is in plaintext, where that is read during a migration to a codec that encrypts.
+    pub(super) fn is_accepted_plaintext(&self, reference: &Reference) -> bool {
+        let options = self.options();
+        options.accepts_plaintext && options.codec.encrypts() && reference.codec == PlainBlobs.name()
     }
 
     /// Whether the row has changed, which explains that its blob is gone; otherwise that is an error.

@@ -26,6 +26,9 @@ pub struct LargeRewritten {
     pub rewritten: u64,
     /// The blobs by the key that they are under now.
     pub keys: BTreeMap<String, u64>,
+    /// Blobs that are still in plaintext. Those are counted, and rewritten, where
+    /// [`LargeOptions::accept_plaintext`](super::LargeOptions::accept_plaintext) says that they are expected.
+    pub plaintext: u64,
     /// Blobs that could not be read, and are as they were: each keeps its key from being dropped.
     pub unreadable: Vec<UnreadableBlob>,
     /// Rows that could not be decrypted, whose blobs are not known: each keeps its key from being dropped.
@@ -59,6 +62,7 @@ impl LargeRewritten {
         self.rows += other.rows;
         self.blobs += other.blobs;
         self.rewritten += other.rewritten;
+        self.plaintext += other.plaintext;
         other.keys.into_iter().for_each(|(id, blobs)| *self.keys.entry(id).or_default() += blobs);
         self.unreadable.extend(other.unreadable);
         self
@@ -78,7 +82,8 @@ pub struct LargeRewrite<T> {
 
 impl<T: TableEntity> LargeTable<T> {
     /// Writes every blob anew that the codec says is under another key than the active one: after a key was
-    /// replaced, and before it is dropped. Rows of all types and schema versions are looked at.
+    /// replaced, and before it is dropped. So is every blob in plaintext, where the table
+    /// [accepts these](super::LargeOptions::accept_plaintext). Rows of all types and schema versions are looked at.
     ///
     /// A blob is read, verified, encrypted anew under a data key of the active key, and put under a new name; then its row is
     /// merged in the version that was read, and the old blob deleted: as in every other write of the table, a reader sees

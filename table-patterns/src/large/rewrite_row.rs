@@ -46,6 +46,7 @@ impl<T: TableEntity> LargeTable<T> {
             found.blobs += 1;
             match self.renew(row, &property, &reference, counts, &mut new).await {
                 Ok(Renewed::Left(id)) => found.count(id),
+                Ok(Renewed::LeftInPlaintext) => found.plaintext += 1,
                 Ok(Renewed::Rewritten) => {
                     found.rewritten += 1;
                     found.count(active.to_owned());
@@ -77,9 +78,15 @@ impl<T: TableEntity> LargeTable<T> {
         counts: bool,
         new: &mut Prepared,
     ) -> Result<Renewed> {
-        let key = self.key_of(row, property, reference).await?;
-        if counts || key.active {
-            return Ok(Renewed::Left(key.id));
+        if self.is_accepted_plaintext(reference) {
+            if counts {
+                return Ok(Renewed::LeftInPlaintext);
+            }
+        } else {
+            let key = self.key_of(row, property, reference).await?;
+            if counts || key.active {
+                return Ok(Renewed::Left(key.id));
+            }
         }
         let content = self.content(row, property.name(), reference).await?;
         let content = content.ok_or_else(|| self.changed(row))?;
@@ -137,6 +144,8 @@ impl<T: TableEntity> LargeTable<T> {
 enum Renewed {
     /// It is under the key of this id, as it was.
     Left(String),
+    /// It is in plaintext, as it was.
+    LeftInPlaintext,
     Rewritten,
 }
 

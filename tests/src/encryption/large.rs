@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use object_store::memory::InMemory;
@@ -9,7 +10,7 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use table_core::prelude::*;
 use table_core::store::TableStore;
 use table_encryption::Keys;
-use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
 
 use super::{Both, HEADER, assert_hidden, kek, key};
 use crate::Harness;
@@ -155,4 +156,68 @@ pub async fn exchanged_blobs_are_refused(harness: &Harness) {
     for number in 1..=2_u32 {
         letters.get(Letter::key("Ken", number).expect("a key")).await.expect_err("another's blob");
     }
+}
+
+/// The same type in the times before encryption.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(rename_all = "PascalCase")]
+struct OpenLetter {
+    #[partition_key]
+    sender: String,
+    #[row_key]
+    number: u32,
+    #[large(over = 100)]
+    body: String,
+}
+
+/// Blobs in plaintext are read and encrypted where a migration is declared; otherwise they are refused, and listed.
+pub async fn plaintext_blobs_are_rewritten_where_they_are_expected(harness: &Harness) {
+    let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let before =
+        LargeTable::<OpenLetter>::new(table.raw.store().clone(), table.raw.name().clone(), blobs.clone());
+    let Letter { sender, number, body } = letter(1, "secret text ");
+    before.expect("a table").insert(&OpenLetter { sender, number, body }).await.expect("an insert");
+
+    let rules =
+        Both::over(table.raw.clone(), super::keys(), |b, t| b.encrypt_type::<Letter>(t).accept_plaintext(t));
+    assert_eq!(rules.store.migration(rules.raw.name()).run().await.expect("a migration").changed, 1);
+    let strict = open(&rules, &blobs);
+    let key = Letter::key("Ken", 1_u32).expect("a key");
+    strict.get(&key).await.expect_err("a blob in plaintext");
+    let mut rewrite = strict.rewrite();
+    assert_eq!(rewrite.run().await.expect("a sweep").unreadable.len(), 1);
+
+    let store = Arc::clone(&rules.store) as Arc<dyn TableStore>;
+    let options = LargeOptions::default().with_codec(Arc::new(rules.store.blob_cipher())).accept_plaintext();
+    let migrating = LargeTable::<Letter>::new_with(store, rules.raw.name().clone(), blobs.clone(), options);
+    let migrating = migrating.expect("a codec that encrypts");
+    assert_eq!(migrating.get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
+    let mut count = migrating.rewrite().counting();
+    let counted = count.run().await.expect("a count");
+    assert_eq!((counted.plaintext, counted.rewritten, counted.keys.len()), (1, 0, 0));
+    let mut rewrite = migrating.rewrite();
+    let found = rewrite.run().await.expect("a sweep");
+    assert_eq!((found.plaintext, found.rewritten, found.keys["kek1"]), (0, 1, 1));
+    let stored = stored(&blobs).await;
+    assert!(stored.len() == 1 && !stored[0].1.windows(6).any(|w| w == b"secret"));
+    assert_eq!(strict.get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
+}
+
+/// What a row in ciphertext refers to cannot be seen by a type without keys: its blobs stay.
+pub async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harness) {
+    let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    open(&table, &blobs).insert(&letter(1, "secret text ")).await.expect("an insert");
+    let options = LargeOptions::default().with_write_deadline(Duration::from_millis(1));
+    let (store, name) = (table.raw.store().clone(), table.raw.name().clone());
+    let keyless = LargeTable::<OpenLetter>::new_with(store, name, blobs.clone(), options).expect("a table");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let found = keyless.collect(Duration::from_millis(2), CollectMode::Remove).await.expect("a collection");
+    assert_eq!((found.used, found.orphans, found.young), (1, 0, 0));
+    let key = Letter::key("Ken", 1_u32).expect("a key");
+    assert_eq!(open(&table, &blobs).get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
+
+    let clear = Arc::clone(&table.store) as Arc<dyn TableStore>;
+    clear.write(table.raw.name(), Operation::Delete(key.into_key(), IfMatch::Any)).await.expect("a row");
+    let found = keyless.collect(Duration::from_millis(2), CollectMode::Remove).await.expect("a collection");
+    assert_eq!((found.used, found.orphans, stored(&blobs).await.len()), (0, 1, 0));
 }

@@ -67,6 +67,8 @@ macro_rules! encryption_tests {
                 marked_fields_are_encrypted_in_their_blobs
                 exchanged_blobs_are_refused
                 blobs_are_rewritten_under_the_new_key
+                plaintext_blobs_are_rewritten_where_they_are_expected
+                blobs_of_rows_in_ciphertext_are_not_collected
                 a_damaged_blob_is_told_and_left
                 a_garbage_row_keeps_no_blob_back
             }

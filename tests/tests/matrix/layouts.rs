@@ -1,23 +1,22 @@
-//! Path that writes × layout of the table, in memory: each cell is right (what the layout's own table reads is whole), or
-//! refused by an error that says what to use, with nothing written.
+//! Path that writes × layout of the table × store, in plaintext and with a field that is encrypted: each cell is right (what the
+//! layout's own table reads is whole, and its indexes are), or refused by an error that says what to use, with nothing written.
+//! What is encrypted is nowhere in what is stored, whatever the cell did.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use futures_util::stream;
-use object_store::memory::InMemory;
-use object_store::path::Path;
-use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
-use table_core::query::Query;
 use table_core::store::Result;
+use table_encryption::Keys;
 use table_patterns::bulk::{
     BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, operations,
 };
-use table_patterns::eventual::{Coordinator, EventualTransaction, Mover, Moves, Place, Resources};
-use table_patterns::index::{IndexOptions, IndexedTable};
+use table_patterns::eventual::{
+    Coordinator, EventualTransaction, Mover, Moves as _, Place, Progress, Resources,
+};
+use table_patterns::index::IndexedTable;
 use table_patterns::journal::Acknowledge;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::queue::TableQueue;
@@ -25,153 +24,11 @@ use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::WideTable;
 
-macro_rules! thing {
-    ($name:ident, [$($attr:meta),*], $key:meta, [$($large:meta),*]) => {
-        #[derive(Clone, Debug, PartialEq, TableEntity)]
-        $(#[$attr])*
-        struct $name {
-            #[$key]
-            p: String,
-            #[row_key]
-            r: u32,
-            name: String,
-            $(#[$large])*
-            text: String,
-        }
-
-        impl Thing for $name {
-            fn new(p: &str, r: u32) -> Self {
-                Self { p: p.into(), r, name: format!("name{r}"), text: "text".repeat(20) }
-            }
-
-            fn key_of(p: &str, r: u32) -> Key {
-                Self::key(p, r).unwrap().into_key()
-            }
-        }
-    };
-}
-
-trait Thing: TableEntity + Clone + Debug + PartialEq {
-    fn new(p: &str, r: u32) -> Self;
-    fn key_of(p: &str, r: u32) -> Key;
-}
-
-thing!(Plain, [entity(type = "Thing")], partition_key, []);
-thing!(Indexed, [entity(type = "Thing"), index(name, row_key = "name_{name}_{r}"), index(text, partition_key = "text_{text}", row_key = "{p}_{r}")], partition_key, []);
-thing!(Unique, [entity(type = "Thing"), index(name, partition_key = "name_{name}", row_key = "x", unique = "table")], partition_key, []);
-thing!(Large, [entity(type = "Thing")], partition_key, [large(over = 16)]);
-thing!(Spread, [entity(type = "Thing")], partition_key(spread = 4), []);
-thing!(Wide, [entity(type = "Thing", wide)], partition_key, []);
-
-const TABLE: &str = "Things";
-
-fn table() -> TableName {
-    TableName::new(TABLE).unwrap()
-}
-
-/// A layout's own table, as the matrix needs it.
-trait Handle: Moves + Clone {
-    type Of: Thing;
-
-    fn open(world: &World) -> BoxFuture<'_, Self>;
-    fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Self>;
-    fn put<'a>(&'a self, value: &'a Self::Of) -> BoxFuture<'a, ()>;
-    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Self::Of>>;
-}
-
-#[derive(Clone)]
-struct World {
-    store: Arc<dyn TableStore>,
-    blobs: Arc<InMemory>,
-}
-
-impl World {
-    fn new() -> Self {
-        Self { store: Arc::new(MemoryStore::new()), blobs: Arc::new(InMemory::new()) }
-    }
-
-    /// Every row, without what handles and coordinators register of themselves.
-    async fn rows(&self) -> Vec<Entity> {
-        let mut rows = Vec::new();
-        for table in self.store.all_tables(None).await.unwrap() {
-            rows.extend(self.store.query_all(&table, &Query::new()).await.unwrap());
-        }
-        rows.retain(|row| {
-            !row.key().partition().starts_with("~~") && !row.key().partition().starts_with("queue")
-        });
-        rows
-    }
-}
-
-macro_rules! handle {
-    ($table:ident, $of:ident, |$world:ident, $name:ident| $open:expr, |$handle:ident, $value:ident| $put:expr, |$got:ident| $read:expr) => {
-        impl Handle for $table<$of> {
-            type Of = $of;
-
-            fn open(world: &World) -> BoxFuture<'_, Self> {
-                Self::open_in(world, TABLE)
-            }
-
-            fn open_in<'a>($world: &'a World, $name: &'static str) -> BoxFuture<'a, Self> {
-                Box::pin(async move { $open })
-            }
-
-            fn put<'a>(&'a self, $value: &'a $of) -> BoxFuture<'a, ()> {
-                let $handle = self;
-                Box::pin(async move { $put.await.map(drop).unwrap() })
-            }
-
-            fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<$of>> {
-                Box::pin(async move { self.get(key).await.unwrap().map(|$got| $read) })
-            }
-        }
-    };
-}
-
-macro_rules! opened {
-    ($open:expr) => {{
-        let opened = $open.unwrap();
-        opened.create_if_missing().await.unwrap();
-        opened
-    }};
-}
-
-handle!(Table, Plain, |w, name| opened!(Table::new(w.store.clone(), name)), |t, v| t.insert(v), |got| got);
-handle!(
-    LargeTable,
-    Large,
-    |w, name| opened!(LargeTable::new(w.store.clone(), name, w.blobs.clone())),
-    |t, v| t.insert(v),
-    |got| got
-);
-handle!(
-    SpreadTable,
-    Spread,
-    |w, name| opened!(SpreadTable::new(w.store.clone(), name)),
-    |t, v| t.insert(v),
-    |got| got
-);
-handle!(
-    WideTable,
-    Wide,
-    |w, name| opened!(WideTable::new(w.store.clone(), name)),
-    |t, v| t.insert(v),
-    |got| (*got).clone()
-);
-handle!(
-    IndexedTable,
-    Indexed,
-    |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::local()).await.unwrap(),
-    |t, v| t.insert(v),
-    |got| got.into_inner()
-);
-handle!(
-    IndexedTable,
-    Unique,
-    |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::local()).await.unwrap(),
-    |t, v| t.insert(v),
-    |got| got.into_inner()
-);
+use crate::backends::{Embedded, Emulated, Memory, Served};
+use crate::world::{
+    Backends, Handle, Indexed, Large, OpenBlobs, Plain, SECRET, SealedBlobs, SealedIndexed, SealedLarge,
+    SealedPlain, SealedSpread, SealedUnique, SealedWide, Spread, TABLE, Thing, Unique, Wide, World, kek,
+};
 
 /// What a cell shows: right, or refused with words that the error has.
 #[derive(Clone, Copy, Debug)]
@@ -181,32 +38,8 @@ enum Cell {
 }
 use Cell::{Refused, Right};
 
-/// A refusal has the words and leaves everything as it is; otherwise the result is for the caller to look at.
-async fn expect<T: Debug>(
-    world: &World,
-    what: &str,
-    cell: Cell,
-    done: impl Future<Output = Result<T>>,
-) -> bool {
-    let before = world.rows().await;
-    match (cell, done.await) {
-        (Right, done) => {
-            done.unwrap_or_else(|error| panic!("{what}: {error}"));
-            true
-        }
-        (Refused(words), done) => {
-            let error = done.expect_err(what);
-            assert!(
-                error.to_string().contains(words) || format!("{error:?}").contains(words),
-                "{what}: {error}"
-            );
-            assert_eq!(world.rows().await, before, "{what} wrote something");
-            false
-        }
-    }
-}
-
 /// What every path does to a layout.
+#[derive(Clone, Copy)]
 struct Row {
     layout: &'static str,
     typed_table: Cell,
@@ -214,6 +47,8 @@ struct Row {
     bulk: Cell,
     partition_delete: Cell,
     eventual_upsert: Cell,
+    /// The same with an encrypted value: plans are stored in plaintext.
+    sealed_upsert: Cell,
     eventual_move: Cell,
     eventual_delete: Cell,
     copy: Cell,
@@ -222,73 +57,267 @@ struct Row {
     move_across: Cell,
 }
 
+const INDEXES: Cell = Refused("index");
+
+const PLAIN: Row = Row {
+    layout: "plain",
+    typed_table: Right,
+    group: Right,
+    bulk: Right,
+    partition_delete: Right,
+    eventual_upsert: Right,
+    sealed_upsert: Refused("write it in a handler"),
+    eventual_move: Right,
+    eventual_delete: Right,
+    copy: Right,
+    upgrade: Right,
+    move_within: Right,
+    move_across: Right,
+};
+
+const INDEXED: Row = Row {
+    layout: "indexed",
+    typed_table: INDEXES,
+    group: INDEXES,
+    bulk: INDEXES,
+    partition_delete: INDEXES,
+    eventual_upsert: INDEXES,
+    eventual_move: INDEXES,
+    eventual_delete: INDEXES,
+    upgrade: INDEXES,
+    ..PLAIN
+};
+
+const UNIQUE: Row = Row {
+    layout: "unique",
+    move_within: Refused("two owners"),
+    move_across: Refused("two owners"),
+    ..INDEXED
+};
+
+const LARGE: Row = Row {
+    layout: "large",
+    typed_table: Refused("LargeTable"),
+    eventual_move: Refused("LargeTable"),
+    copy: Refused("with_blobs"),
+    upgrade: Refused("LargeTable"),
+    ..PLAIN
+};
+
+const WIDE: Row = Row {
+    layout: "wide",
+    typed_table: Refused("WideTable"),
+    group: Refused("WideTable"),
+    bulk: Refused("WideTable"),
+    eventual_upsert: Refused("WideTable"),
+    sealed_upsert: Refused("WideTable"),
+    eventual_move: Refused("WideTable"),
+    eventual_delete: Refused("WideTable"),
+    upgrade: Refused("WideTable"),
+    ..PLAIN
+};
+
+const SPREAD: Row = Row {
+    layout: "spread",
+    typed_table: Refused("SpreadTable"),
+    group: Refused("SpreadTable"),
+    bulk: Refused("SpreadTable"),
+    partition_delete: Refused("stored_partitions"),
+    eventual_upsert: Refused("SpreadTable"),
+    sealed_upsert: Refused("SpreadTable"),
+    eventual_move: Refused("SpreadTable"),
+    eventual_delete: Refused("SpreadTable"),
+    upgrade: Refused("SpreadTable"),
+    ..PLAIN
+};
+
+/// The layouts: what each path does, the table in plaintext, and the same with a field that is encrypted.
+macro_rules! matrix {
+    ($($layout:ident: $row:expr, $plain:ty, $sealed:ty;)*) => {
+        /// The tests of a store: each layout in plaintext, sealed, and on its way from one to the other.
+        macro_rules! on {
+            ($store:ident, $backend:expr) => {
+                mod $store {
+                    use super::*;
+
+                    const BACKENDS: Backends = || Box::new($backend);
+
+                    $(mod $layout {
+                        use super::*;
+
+                        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                        async fn plain() {
+                            paths::<$plain>(BACKENDS, false, $row).await;
+                        }
+
+                        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                        async fn sealed() {
+                            paths::<$sealed>(BACKENDS, true, $row).await;
+                        }
+
+                        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                        async fn sealed_only_through_encryption() {
+                            unencrypted::<$sealed>(BACKENDS).await;
+                        }
+
+                        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                        async fn rotated() {
+                            rotation::<$sealed>(BACKENDS).await;
+                        }
+
+                        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                        async fn migrated() {
+                            migration::<$plain, $sealed>(BACKENDS).await;
+                        }
+                    })*
+
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn time_sliced() {
+                        slices(BACKENDS).await;
+                    }
+
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn spread_partitions() {
+                        delete_spread(BACKENDS).await;
+                    }
+
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn copies_without_their_blobs_are_not_equal() {
+                        missing_blobs(BACKENDS).await;
+                    }
+                }
+            };
+        }
+
+        on!(memory, Memory);
+        on!(embedded, Embedded::new());
+        on!(azurite, Emulated(&[]));
+        on!(served, Served);
+    };
+}
+
+matrix! {
+    plain_rows: PLAIN, Table<Plain>, Table<SealedPlain>;
+    indexed: INDEXED, IndexedTable<Indexed>, IndexedTable<SealedIndexed>;
+    unique: UNIQUE, IndexedTable<Unique>, IndexedTable<SealedUnique>;
+    large: LARGE, LargeTable<Large>, LargeTable<SealedLarge>;
+    large_sealed: LARGE, LargeTable<OpenBlobs>, LargeTable<SealedBlobs>;
+    wide: WIDE, WideTable<Wide>, WideTable<SealedWide>;
+    spread: SPREAD, SpreadTable<Spread>, SpreadTable<SealedSpread>;
+}
+
+/// A refusal has the words and leaves everything as it is; otherwise the result is for the caller to look at.
+async fn expect<T: Debug>(
+    world: &World,
+    what: &str,
+    cell: Cell,
+    done: impl Future<Output = Result<T>>,
+) -> bool {
+    let before = world.rows().await;
+    let done = done.await;
+    world.check(what).await;
+    match (cell, done) {
+        (Right, done) => {
+            done.unwrap_or_else(|error| panic!("{what}: {error}"));
+            true
+        }
+        (Refused(words), done) => {
+            let error = done.expect_err(what);
+            let shown = format!("{error} {error:?}");
+            assert!(shown.contains(words), "{what}: {error}");
+            assert!(!shown.contains(SECRET) || world.encrypted.is_none(), "{what}: {error}");
+            assert_eq!(world.rows().await, before, "{what} wrote something");
+            false
+        }
+    }
+}
+
 async fn coordinator<H: Handle>(world: &World, from: &H, to: &H) -> Coordinator {
     let mover = Arc::new(Mover::new(from.clone(), to.clone()));
     let resources = Resources::new().with_store("things", world.store.clone()).with_handler("mover", mover);
-    let queue = TableQueue::open(world.store.clone(), "Queues", "work").await.unwrap();
-    Coordinator::open(world.store.clone(), "Transactions", Arc::new(queue), resources).await.unwrap()
+    let queue = TableQueue::open(world.store.clone(), world.table("Queues").as_str(), "work").await.unwrap();
+    let name = world.table("Transactions");
+    Coordinator::open(world.store.clone(), name.as_str(), Arc::new(queue), resources).await.unwrap()
 }
 
-async fn row<H: Handle>(row: Row) {
+async fn paths<H: Handle>(backends: Backends, sealed: bool, row: Row) {
+    direct::<H>(backends, sealed, &row).await;
+    eventual::<H>(backends, sealed, &row).await;
+    copies::<H>(backends, sealed, &row).await;
+    moves::<H>(backends, sealed, &row).await;
+}
+
+async fn direct<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
     let layout = row.layout;
     let [one, two] = [1, 2].map(|r| H::Of::new("p", r));
     let [key, new] = [H::Of::key_of("p", 1), H::Of::key_of("p", 2)];
 
     // The plain typed table.
-    let world = World::new();
+    let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
-    let typed = async { Table::<H::Of>::new(world.store.clone(), TABLE)?.insert(&one).await };
+    let typed = async { Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?.insert(&one).await };
     if expect(&world, &format!("{layout}: Table::insert"), row.typed_table, typed).await {
-        assert_eq!(own.read(&key).await, Some(one.clone()));
+        assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()));
     }
 
     // A group of a table of anything.
     let group = async {
-        let all = Table::<Entity>::new(world.store.clone(), TABLE)?;
+        let all = Table::<Entity>::new(world.store.clone(), world.table(TABLE))?;
         let mut group = all.group(PartitionKey::new("p")?);
         group.insert(&two)?;
         group.commit().await
     };
     if expect(&world, &format!("{layout}: a group"), row.group, group).await {
-        assert_eq!(own.read(&new).await, Some(two.clone()));
+        assert_eq!(own.read(&new).await.unwrap(), Some(two.clone()));
     }
 
     // Bulk writes of typed entities.
-    let world = World::new();
+    let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
     let bulk = async {
-        let upserts = operations(&table(), stream::iter([one.clone()]), Operation::InsertOrReplace);
+        let upserts =
+            operations(&world.table(TABLE), stream::iter([one.clone()]), Operation::InsertOrReplace);
         BulkWriter::new(world.store.clone()).write(upserts).await.and_then(BulkSummary::into_result)
     };
     if expect(&world, &format!("{layout}: a bulk write"), row.bulk, bulk).await {
-        assert_eq!(own.read(&key).await, Some(one.clone()));
+        assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()));
     }
 
     // A partition that is deleted, by its logical key.
-    let world = World::new();
+    let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
-    own.put(&one).await;
-    let (partition, name) = (PartitionKey::new("p").unwrap(), table());
+    own.put(&one).await.unwrap();
+    let (partition, name) = (PartitionKey::new("p").unwrap(), world.table(TABLE));
     let delete = delete_partition(world.store.clone(), &name, &partition, BulkOptions::default());
-    if expect(&world, &format!("{layout}: delete_partition"), row.partition_delete, delete).await {
-        assert_eq!(own.read(&key).await, None);
-    } else {
-        assert_eq!(own.read(&key).await, Some(one.clone()));
-    }
+    let deleted = expect(&world, &format!("{layout}: delete_partition"), row.partition_delete, delete).await;
+    assert_eq!(own.read(&key).await.unwrap(), (!deleted).then(|| one.clone()));
 
-    // Eventual steps.
-    let world = World::new();
+    // Upgrades.
+    let world = World::new(backends, sealed).await;
     let own = H::open(&world).await;
-    let other = H::open_in(&world, "Others").await;
-    own.put(&one).await;
+    own.put(&one).await.unwrap();
+    let upgrade = async { Table::<H::Of>::new(world.store.clone(), world.table(TABLE))?.upgrade_all().await };
+    expect(&world, &format!("{layout}: upgrade_all"), row.upgrade, upgrade).await;
+    assert_eq!(own.read(&key).await.unwrap(), Some(one));
+}
+
+async fn eventual<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
+    let layout = row.layout;
+    let [one, two] = [1, 2].map(|r| H::Of::new("p", r));
+    let [key, new] = [H::Of::key_of("p", 1), H::Of::key_of("p", 2)];
+    let world = World::new(backends, sealed).await;
+    let own = H::open(&world).await;
+    let other = H::open_in(&world, "Others").await.unwrap();
+    own.put(&one).await.unwrap();
     let process = coordinator(&world, &own, &other).await;
-    let place = |table: &str, key: &Key| Place::new("things", TableName::new(table).unwrap(), key.clone());
+    let place = |table: &str, key: &Key| Place::new("things", world.table(table), key.clone());
     let upsert = async {
-        let plan = EventualTransaction::new().upsert("things", table(), two.to_entity()?);
+        let plan = EventualTransaction::new().upsert("things", world.table(TABLE), two.to_entity()?);
         process.submit(&plan, Acknowledge::Applied).await
     };
-    if expect(&world, &format!("{layout}: an eventual upsert"), row.eventual_upsert, upsert).await {
-        assert_eq!(own.read(&new).await, Some(two.clone()));
+    let cell = if sealed { row.sealed_upsert } else { row.eventual_upsert };
+    if expect(&world, &format!("{layout}: an eventual upsert"), cell, upsert).await {
+        assert_eq!(own.read(&new).await.unwrap(), Some(two.clone()));
     }
     let missing =
         EventualTransaction::new().move_entity(place(TABLE, &H::Of::key_of("p", 9)), place("Others", &key));
@@ -297,14 +326,17 @@ async fn row<H: Handle>(row: Row) {
     let plan = EventualTransaction::new().move_entity(place(TABLE, &key), place("Others", &key));
     let moved = process.submit(&plan, Acknowledge::Applied);
     if expect(&world, &format!("{layout}: an eventual move"), row.eventual_move, moved).await {
-        assert_eq!((own.read(&key).await, other.read(&key).await), (None, Some(one.clone())));
-        own.put(&one).await;
+        assert_eq!(
+            (own.read(&key).await.unwrap(), other.read(&key).await.unwrap()),
+            (None, Some(one.clone()))
+        );
+        own.put(&one).await.unwrap();
     }
     let plan = EventualTransaction::new().delete_if_exists(place(TABLE, &key));
     let deleted = process.submit(&plan, Acknowledge::Applied);
     if expect(&world, &format!("{layout}: an eventual delete"), row.eventual_delete, deleted).await {
-        assert_eq!(own.read(&key).await, None);
-        own.put(&one).await;
+        assert_eq!(own.read(&key).await.unwrap(), None);
+        own.put(&one).await.unwrap();
     }
 
     // A step that moves by the layout's own table; submitted twice, done once.
@@ -313,214 +345,245 @@ async fn row<H: Handle>(row: Row) {
     for _ in 0..2 {
         let submitted = process.submit(&plan, Acknowledge::Applied).await.unwrap();
         if !unique {
-            assert_eq!(submitted.progress, table_patterns::eventual::Progress::Applied, "{layout}: move_by");
+            assert_eq!(submitted.progress, Progress::Applied, "{layout}: move_by");
         }
     }
-    let there = other.read(&key).await;
+    let there = other.read(&key).await.unwrap();
     assert_eq!(there, (!unique).then(|| one.clone()), "{layout}: move_by");
+    world.check(layout).await;
+}
 
-    // Copies.
-    let world = World::new();
-    let own = H::open(&world).await;
-    own.put(&one).await;
-    let target = World::new();
-    let side = |store: &Arc<dyn TableStore>| (store.clone(), table());
-    let job = CopyJob::new(side(&world.store), side(&target.store));
+/// A table in memory, and an empty one of the same name in the store.
+async fn to_copy<H: Handle>(backends: Backends, sealed: bool) -> (World, World) {
+    let world = World::new(|| Box::new(Memory), sealed).await;
+    H::open(&world).await.put(&H::Of::new("p", 1)).await.unwrap();
+    let target = world.twin(backends).await;
+    (world, target)
+}
+
+fn copy(from: &World, to: &World) -> CopyJob {
+    let side = |world: &World| (world.store.clone(), world.table(TABLE));
+    CopyJob::new(side(from), side(to))
+}
+
+fn copy_with_blobs(from: &World, to: &World) -> CopyJob {
+    copy(from, to).with_blobs(from.blobs.clone(), to.blobs.clone(), LargeOptions::default().root)
+}
+
+async fn copies<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
+    let layout = row.layout;
+    let (one, key) = (H::Of::new("p", 1), H::Of::key_of("p", 1));
+    let (world, target) = to_copy::<H>(backends, sealed).await;
+    let job = copy(&world, &target);
     if expect(&target, &format!("{layout}: a copy"), row.copy, job.run()).await {
         assert!(job.verify().await.unwrap().equal, "{layout}");
     }
-    let options = LargeOptions::default();
-    let with_blobs = CopyJob::new(side(&world.store), side(&target.store)).with_blobs(
-        world.blobs.clone(),
-        target.blobs.clone(),
-        options.root.clone(),
-    );
-    with_blobs.run().await.unwrap();
-    assert!(with_blobs.verify().await.unwrap().equal, "{layout}");
-    assert_eq!(H::open(&target).await.read(&key).await, Some(one.clone()), "{layout}: a copy with blobs");
+    let job = copy_with_blobs(&world, &target);
+    job.run().await.unwrap();
+    assert!(job.verify().await.unwrap().equal, "{layout}");
+    let copied = H::open(&target).await.read(&key).await.unwrap();
+    assert_eq!(copied, Some(one.clone()), "{layout}: a copy with blobs");
+    target.check(layout).await;
+    if !sealed {
+        return;
+    }
 
-    // Upgrades.
-    let upgrade = async { Table::<H::Of>::new(world.store.clone(), TABLE)?.upgrade_all().await };
-    expect(&world, &format!("{layout}: upgrade_all"), row.upgrade, upgrade).await;
+    // Out of encryption: what is marked does not leave, nor does what belongs to it. Ciphertext may.
+    let (world, target) = to_copy::<H>(backends, true).await;
+    let plain = target.raw();
+    plain.store.create_table(&plain.table(TABLE)).await.unwrap();
+    let out = copy_with_blobs(&world, &plain);
+    expect(&plain, &format!("{layout}: a copy out"), Refused("does not encrypt"), out.run()).await;
+    plain.assert_hidden(layout, SECRET).await;
+    let out = copy_with_blobs(&world.raw(), &plain);
+    expect(&plain, &format!("{layout}: a copy of ciphertext"), Refused("rows_only"), out.run()).await;
+    copy(&world.raw(), &plain).rows_only().run().await.unwrap();
+    let mut target = target;
+    target.blobs = world.blobs.clone();
+    let copied = H::open(&target).await.read(&key).await.unwrap();
+    assert_eq!(copied, Some(one), "{layout}: a copy of ciphertext");
+}
 
-    // Typed moves: within the partition, into another, and into another table.
+/// Typed moves: within the partition, into another, and into another table.
+async fn moves<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
+    let layout = row.layout;
+    let (one, key) = (H::Of::new("p", 1), H::Of::key_of("p", 1));
     for (cell, to) in [(row.move_within, ("p", 2)), (row.move_across, ("q", 1))] {
-        let world = World::new();
+        let world = World::new(backends, sealed).await;
         let own = H::open(&world).await;
-        own.put(&one).await;
+        own.put(&one).await.unwrap();
         let to = H::Of::key_of(to.0, to.1);
         let moved = own.move_entity(&key, &own, &to);
         if expect(&world, &format!("{layout}: move_to {to}"), cell, moved).await {
-            assert_eq!(own.read(&key).await, None, "{layout}");
-            let there = own.read(&to).await.unwrap();
-            assert!(format!("{there:?}").contains("texttext"), "{layout}: {there:?}");
+            assert_eq!(own.read(&key).await.unwrap(), None, "{layout}");
+            let there = format!("{:?}", own.read(&to).await.unwrap());
+            assert!(there.contains("texttext") && there.contains("SECRET1"), "{layout}: {there}");
             assert!(!own.move_entity(&key, &own, &to).await.unwrap(), "{layout}: nothing is left to move");
+        } else {
+            assert_eq!(own.read(&key).await.unwrap(), Some(one.clone()), "{layout}");
         }
         assert!(own.move_entity(&key, &own, &key).await.is_err(), "{layout}: to where it is");
     }
 }
 
-const INDEXES: Cell = Refused("index");
-
-#[tokio::test]
-async fn plain() {
-    row::<Table<Plain>>(Row {
-        layout: "plain",
-        typed_table: Right,
-        group: Right,
-        bulk: Right,
-        partition_delete: Right,
-        eventual_upsert: Right,
-        eventual_move: Right,
-        eventual_delete: Right,
-        copy: Right,
-        upgrade: Right,
-        move_within: Right,
-        move_across: Right,
-    })
-    .await;
+/// A type with a field that is encrypted, on a store that does not encrypt.
+async fn unencrypted<H: Handle>(backends: Backends) {
+    let world = World::new(backends, true).await;
+    let own = H::open(&world).await;
+    let one = H::Of::new("p", 1);
+    own.put(&one).await.unwrap();
+    let raw = world.raw();
+    let written = async { H::open_in(&raw, TABLE).await?.put(&H::Of::new("p", 2)).await };
+    expect(&raw, "without encryption", Refused("encrypt"), written).await;
+    let group = async {
+        let all = Table::<Entity>::new(raw.store.clone(), raw.table(TABLE))?;
+        let mut group = all.group(PartitionKey::new("p")?);
+        group.insert(&H::Of::new("p", 3))?;
+        group.commit().await
+    };
+    assert!(group.await.is_err());
+    let upserts =
+        operations(&raw.table(TABLE), stream::iter([H::Of::new("p", 4)]), Operation::InsertOrReplace);
+    let bulk = BulkWriter::new(raw.store.clone()).write(upserts).await.and_then(BulkSummary::into_result);
+    assert!(bulk.is_err());
+    world.check("without encryption").await;
+    assert_eq!(own.read(&H::Of::key_of("p", 1)).await.unwrap(), Some(one));
 }
 
-#[tokio::test]
-async fn indexed() {
-    row::<IndexedTable<Indexed>>(Row {
-        layout: "indexed",
-        typed_table: INDEXES,
-        group: INDEXES,
-        bulk: INDEXES,
-        partition_delete: INDEXES,
-        eventual_upsert: INDEXES,
-        eventual_move: INDEXES,
-        eventual_delete: INDEXES,
-        copy: Right,
-        upgrade: INDEXES,
-        move_within: Right,
-        move_across: Right,
-    })
-    .await;
+/// The key-encryption key is replaced, then everything is encrypted again: the new key reads everything, alone.
+async fn rotation<H: Handle>(backends: Backends) {
+    let world = World::new(backends, true).await;
+    let [one, two] = [1, 2].map(|r| H::Of::new("p", r));
+    let own = H::open(&world).await;
+    own.put(&one).await.unwrap();
+    own.put(&two).await.unwrap();
+    let table = world.table(TABLE);
+    let both = world.sealed(Keys::new(kek(2)).with_key(kek(1)), |builder, _| builder);
+    let sweeps = both.encrypted.clone().unwrap();
+    let rotated = sweeps.rotation(&table).run().await.unwrap();
+    assert!(rotated.skipped == 0 && rotated.changed >= 2, "{rotated:?}");
+    let rotating = H::open(&both).await;
+    rotating.sweep_blobs().await;
+    both.assert_hidden("a rotation", "KEK1").await;
+    let counted = sweeps.rotation(&table).counting().run().await.unwrap();
+    assert_eq!(counted.keys.keys().collect::<Vec<_>>(), ["KEK2"]);
+
+    let new = world.sealed(Keys::new(kek(2)), |builder, _| builder);
+    let own = H::open(&new).await;
+    let reads = async |own: &H| {
+        assert_eq!(own.read(&H::Of::key_of("p", 1)).await.unwrap(), Some(one.clone()));
+        assert_eq!(own.read(&H::Of::key_of("p", 2)).await.unwrap(), Some(two.clone()));
+    };
+    reads(&own).await;
+    let again = new.encrypted.clone().unwrap();
+    let again = again.migration(&table).encrypting_again().run().await.unwrap();
+    assert!(again.skipped == 0 && again.changed >= 2, "{again:?}");
+    reads(&own).await;
+    new.check("a rotation").await;
+    own.put(&H::Of::new("q", 3)).await.unwrap();
+    assert_eq!(own.read(&H::Of::key_of("q", 3)).await.unwrap(), Some(H::Of::new("q", 3)));
 }
 
-#[tokio::test]
-async fn indexed_uniquely_elsewhere() {
-    row::<IndexedTable<Unique>>(Row {
-        layout: "unique",
-        typed_table: INDEXES,
-        group: INDEXES,
-        bulk: INDEXES,
-        partition_delete: INDEXES,
-        eventual_upsert: INDEXES,
-        eventual_move: INDEXES,
-        eventual_delete: INDEXES,
-        copy: Right,
-        upgrade: INDEXES,
-        move_within: Refused("two owners"),
-        move_across: Refused("two owners"),
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn large() {
-    row::<LargeTable<Large>>(Row {
-        layout: "large",
-        typed_table: Refused("LargeTable"),
-        group: Right,
-        bulk: Right,
-        partition_delete: Right,
-        eventual_upsert: Right,
-        eventual_move: Refused("LargeTable"),
-        eventual_delete: Right,
-        copy: Refused("with_blobs"),
-        upgrade: Refused("LargeTable"),
-        move_within: Right,
-        move_across: Right,
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn wide() {
-    row::<WideTable<Wide>>(Row {
-        layout: "wide",
-        typed_table: Refused("WideTable"),
-        group: Refused("WideTable"),
-        bulk: Refused("WideTable"),
-        partition_delete: Right,
-        eventual_upsert: Refused("WideTable"),
-        eventual_move: Refused("WideTable"),
-        eventual_delete: Refused("WideTable"),
-        copy: Right,
-        upgrade: Refused("WideTable"),
-        move_within: Right,
-        move_across: Right,
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn spread() {
-    row::<SpreadTable<Spread>>(Row {
-        layout: "spread",
-        typed_table: Refused("SpreadTable"),
-        group: Refused("SpreadTable"),
-        bulk: Refused("SpreadTable"),
-        partition_delete: Refused("stored_partitions"),
-        eventual_upsert: Refused("SpreadTable"),
-        eventual_move: Refused("SpreadTable"),
-        eventual_delete: Refused("SpreadTable"),
-        copy: Right,
-        upgrade: Refused("SpreadTable"),
-        move_within: Right,
-        move_across: Right,
-    })
-    .await;
-    let world = World::new();
-    let own = SpreadTable::<Spread>::open_in(&world, TABLE).await;
-    own.put(&Spread::new("p", 1)).await;
-    for partition in own.stored_partitions(Spread::partition("p").unwrap()).unwrap() {
-        delete_partition(world.store.clone(), &table(), &partition, BulkOptions::default()).await.ok();
+/// A table of the time before encryption: a program whose type has the mark runs, the table is migrated, and from then on nothing in
+/// plaintext is read.
+async fn migration<P: Handle, S: Handle>(backends: Backends) {
+    let world = World::new(backends, false).await;
+    let before = P::open(&world).await;
+    for r in [1, 2] {
+        before.put(&P::Of::new("p", r)).await.unwrap();
     }
-    assert!(world.rows().await.is_empty());
+    let keys = || Keys::new(kek(1));
+    let mut marked =
+        world.sealed(keys(), |builder, table| builder.encrypt_type::<S::Of>(table).accept_plaintext(table));
+    marked.migrating = true;
+    let own = S::open(&marked).await;
+    let [one, two, three] = [1, 2, 3].map(|r| S::Of::new("p", r));
+    own.put(&three).await.unwrap();
+    let sweeps = marked.encrypted.clone().unwrap();
+    let found = sweeps.migration(&world.table(TABLE)).run().await.unwrap();
+    assert!(found.skipped == 0 && found.changed >= 2, "{found:?}");
+    own.sweep_blobs().await;
+    marked.check("a migration").await;
+
+    let strict =
+        world.sealed(keys(), |builder, table| builder.encrypt_type::<S::Of>(table).require_encryption(table));
+    let sweeps = strict.encrypted.clone().unwrap();
+    assert_eq!(sweeps.migration(&world.table(TABLE)).run().await.unwrap().skipped, 0);
+    let own = S::open(&strict).await;
+    for (r, value) in [(1, one), (2, two), (3, three)] {
+        assert_eq!(own.read(&S::Of::key_of("p", r)).await.unwrap(), Some(value));
+    }
+    own.put(&S::Of::new("q", 4)).await.unwrap();
+    assert_eq!(own.read(&S::Of::key_of("q", 4)).await.unwrap(), Some(S::Of::new("q", 4)));
+    strict.check("after a migration").await;
+}
+
+/// What is left of a spread partition after each stored one was deleted.
+async fn delete_spread(backends: Backends) {
+    let world = World::new(backends, false).await;
+    let own = SpreadTable::<Spread>::open_in(&world, TABLE).await.unwrap();
+    own.put(&Spread::new("p", 1)).await.unwrap();
+    for partition in own.stored_partitions(Spread::partition("p").unwrap()).unwrap() {
+        let table = world.table(TABLE);
+        delete_partition(world.store.clone(), &table, &partition, BulkOptions::default()).await.unwrap();
+    }
+    assert_eq!(own.get(&Spread::key_of("p", 1)).await.unwrap(), None);
+    assert!(world.rows().await.0.is_empty());
 }
 
 /// A slice is a plain table of its own: what works on plain tables works there. A family refuses types of other layouts.
-#[tokio::test]
-async fn time_sliced() {
-    let world = World::new();
-    let slices = TimeSlices::<Plain>::new(world.store.clone(), "Days", Every::Day, |_| Ticks::MIN).unwrap();
-    slices.insert(&Plain::new("p", 1)).await.unwrap();
+async fn slices(backends: Backends) {
+    sliced::<Plain>(backends, false).await;
+    sliced::<SealedPlain>(backends, true).await;
+    let world = World::new(backends, false).await;
+    let (store, days) = (|| world.store.clone(), world.table("Days").to_string());
+    assert!(TimeSlices::<Indexed>::new(store(), &days, Every::Day, |_| Ticks::MIN).is_err());
+    assert!(TimeSlices::<Large>::new(store(), &days, Every::Day, |_| Ticks::MIN).is_err());
+    assert!(TimeSlices::<Wide>::new(store(), &days, Every::Day, |_| Ticks::MIN).is_err());
+    assert!(TimeSlices::<Spread>::new(store(), &days, Every::Day, |_| Ticks::MIN).is_err());
+    assert!(TimeSlices::<SealedPlain>::new(store(), &days, Every::Day, |_| Ticks::MIN).is_err());
+}
+
+async fn sliced<T: Thing>(backends: Backends, sealed: bool) {
+    let world = World::new(backends, sealed).await;
+    let days = world.table("Days").to_string();
+    let slices = TimeSlices::<T>::new(world.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
+    slices.insert(&T::new("p", 1)).await.unwrap();
     let slice = slices.table_for(Ticks::MIN).await.unwrap();
-    assert!(slice.move_to(Plain::key_of("p", 1), &slice, Plain::key_of("p", 2)).await.unwrap());
-    assert!(slices.get(Ticks::MIN, Plain::key_of("p", 2)).await.unwrap().is_some());
+    let [key, to] = [1, 2].map(|r| T::key_of("p", r));
+    assert!(slice.move_entity(&key, &slice, &to).await.unwrap());
+    let read = slice.get(&to).await.unwrap().unwrap();
+    assert!(format!("{read:?}").contains("SECRET1"));
+    world.check("a slice").await;
+    if sealed {
+        let both = world.sealed(Keys::new(kek(2)).with_key(kek(1)), |builder, _| builder);
+        let rotated = both.encrypted.clone().unwrap().rotation(slice.name()).run().await.unwrap();
+        assert_eq!((rotated.skipped, rotated.changed), (0, 1));
+        let new = world.sealed(Keys::new(kek(2)), |builder, _| builder);
+        let slices = TimeSlices::<T>::new(new.store.clone(), &days, Every::Day, |_| Ticks::MIN).unwrap();
+        assert_eq!(slices.query().all().await.unwrap(), [read]);
+    }
     let everything = table_core::query::Filter::ge("PartitionKey", "");
     let unchanged = Unchanged::Required;
     delete_where(world.store.clone(), slice.name(), everything, unchanged, BulkOptions::default())
         .await
         .unwrap();
     assert!(slices.query().all().await.unwrap().is_empty());
-
-    let store = || world.store.clone();
-    assert!(TimeSlices::<Indexed>::new(store(), "Days", Every::Day, |_| Ticks::MIN).is_err());
-    assert!(TimeSlices::<Large>::new(store(), "Days", Every::Day, |_| Ticks::MIN).is_err());
-    assert!(TimeSlices::<Wide>::new(store(), "Days", Every::Day, |_| Ticks::MIN).is_err());
-    assert!(TimeSlices::<Spread>::new(store(), "Days", Every::Day, |_| Ticks::MIN).is_err());
 }
 
 /// A blob that is missing beside a copy is a difference.
-#[tokio::test]
-async fn copies_without_their_blobs_are_not_equal() {
+async fn missing_blobs(backends: Backends) {
     use futures_util::TryStreamExt as _;
     use object_store::{ObjectStore as _, ObjectStoreExt as _};
-    let (world, target) = (World::new(), World::new());
-    let own = LargeTable::<Large>::open_in(&world, TABLE).await;
-    own.put(&Large::new("p", 1)).await;
-    let side = |store: &Arc<dyn TableStore>| (store.clone(), table());
-    let job = || CopyJob::new(side(&world.store), side(&target.store));
+    let world = World::new(|| Box::new(Memory), false).await;
+    let target = world.twin(backends).await;
+    let own = LargeTable::<Large>::open_in(&world, TABLE).await.unwrap();
+    own.put(&Large::new("p", 1)).await.unwrap();
+    let job = || copy(&world, &target);
     job().rows_only().run().await.unwrap();
     assert!(job().rows_only().verify().await.unwrap().equal, "the rows are");
     assert!(job().verify().await.is_err(), "and nobody looked for the blobs");
-    let root = || Path::from("large");
-    let with_blobs = || job().with_blobs(world.blobs.clone(), target.blobs.clone(), root());
+    let with_blobs = || copy_with_blobs(&world, &target);
     assert!(!with_blobs().verify().await.unwrap().equal);
     with_blobs().run().await.unwrap();
     assert!(with_blobs().verify().await.unwrap().equal);

@@ -1,5 +1,8 @@
-//! Where features meet, in tables: every path on every layout, and every program version on every other's rows. A cell is
-//! right, or refused before anything is written.
+//! Where features meet, in tables: every path on every layout on every store, in plaintext and encrypted, and every program
+//! version on every other's rows. A cell is right, or refused before anything is written.
 
+#[path = "../suites/backends.rs"]
+mod backends;
 mod layouts;
 mod versions;
+mod world;

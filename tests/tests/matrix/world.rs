@@ -1,0 +1,370 @@
+//! What a cell of the matrix works on: a store, plain or encrypted, and the types and tables of each layout.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use conformance::Backend;
+use futures_util::TryStreamExt as _;
+use futures_util::future::BoxFuture;
+use object_store::memory::InMemory;
+use object_store::{ObjectStore as _, ObjectStoreExt as _};
+use table_core::model::{Entity, ValueRef};
+use table_core::prelude::*;
+use table_core::query::Query;
+use table_core::store::Result;
+use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
+use table_patterns::eventual::Moves;
+use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
+use table_patterns::large::{LargeOptions, LargeTable};
+use table_patterns::spread::SpreadTable;
+use table_patterns::wide::WideTable;
+use uuid::Uuid;
+
+/// The table of the layout under test, within a [`World`].
+pub(crate) const TABLE: &str = "Things";
+/// What no stored row and no blob may show where it is sealed.
+pub(crate) const SECRET: &str = "SECRET";
+
+/// An entity that every layout has.
+pub(crate) trait Thing: TableEntity + Clone + Debug + PartialEq {
+    fn new(p: &str, r: u32) -> Self;
+    fn key_of(p: &str, r: u32) -> Key;
+}
+
+macro_rules! thing {
+    ($name:ident, [$($attr:meta),*], $key:meta, [$($large:meta),*], [$($secret:meta),*]) => {
+        #[derive(Clone, Debug, PartialEq, TableEntity)]
+        $(#[$attr])*
+        pub(crate) struct $name {
+            #[$key]
+            p: String,
+            #[row_key]
+            r: u32,
+            name: String,
+            $(#[$secret])*
+            secret: String,
+            $(#[$large])*
+            text: String,
+        }
+
+        impl Thing for $name {
+            fn new(p: &str, r: u32) -> Self {
+                let secret = format!("{SECRET}{r}");
+                Self { p: p.into(), r, name: format!("name{r}"), secret, text: "text".repeat(20) }
+            }
+
+            fn key_of(p: &str, r: u32) -> Key {
+                Self::key(p, r).unwrap().into_key()
+            }
+        }
+    };
+}
+
+/// A type of a layout, and the same with a secret that is encrypted.
+macro_rules! things {
+    ($name:ident, $sealed:ident, [$($attr:meta),*], $key:meta, [$($large:meta),*]) => {
+        thing!($name, [$($attr),*], $key, [$($large),*], []);
+        thing!($sealed, [$($attr),*], $key, [$($large),*], [encrypt]);
+    };
+}
+
+things!(Plain, SealedPlain, [entity(type = "Thing")], partition_key, []);
+things!(Indexed, SealedIndexed, [
+    entity(type = "Thing"),
+    index(name, row_key = "name_{name}_{r}"),
+    index(text, partition_key = "text_{text}", row_key = "{p}_{r}", payload = full)
+], partition_key, []);
+things!(Unique, SealedUnique, [
+    entity(type = "Thing"),
+    index(name, partition_key = "name_{name}", row_key = "x", unique = "table")
+], partition_key, []);
+things!(Large, SealedLarge, [entity(type = "Thing")], partition_key, [large(over = 16)]);
+things!(Spread, SealedSpread, [entity(type = "Thing")], partition_key(spread = 4), []);
+things!(Wide, SealedWide, [entity(type = "Thing", wide)], partition_key, []);
+
+/// Large entities whose blobs are sealed as well.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Thing")]
+pub(crate) struct SealedBlobs {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    name: String,
+    #[encrypt]
+    secret: String,
+    #[encrypt]
+    #[large(over = 16)]
+    text: String,
+}
+
+impl Thing for SealedBlobs {
+    fn new(p: &str, r: u32) -> Self {
+        let SealedLarge { p, r, name, secret, text } = SealedLarge::new(p, r);
+        Self { p, r, name, secret, text: format!("{SECRET}{text}") }
+    }
+
+    fn key_of(p: &str, r: u32) -> Key {
+        Self::key(p, r).unwrap().into_key()
+    }
+}
+
+/// The same in the times before encryption.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Thing")]
+pub(crate) struct OpenBlobs {
+    #[partition_key]
+    p: String,
+    #[row_key]
+    r: u32,
+    name: String,
+    secret: String,
+    #[large(over = 16)]
+    text: String,
+}
+
+impl Thing for OpenBlobs {
+    fn new(p: &str, r: u32) -> Self {
+        let SealedBlobs { p, r, name, secret, text } = SealedBlobs::new(p, r);
+        Self { p, r, name, secret, text }
+    }
+
+    fn key_of(p: &str, r: u32) -> Key {
+        Self::key(p, r).unwrap().into_key()
+    }
+}
+
+/// A key-encryption key.
+pub(crate) fn kek(n: u8) -> Arc<AesKeyWrap> {
+    Arc::new(AesKeyWrap::new(format!("KEK{n}"), &vec![n; 32].into()).unwrap())
+}
+
+pub(crate) type Encrypted = EncryptedStore<Arc<dyn TableStore>>;
+pub(crate) type Builder = EncryptedStoreBuilder<Arc<dyn TableStore>>;
+
+/// How backends are made: a new one for each world.
+pub(crate) type Backends = fn() -> Box<dyn Backend>;
+
+/// Tables of a store that nothing else uses, and blobs. The store is encrypted in a world that is sealed.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn TableStore>,
+    pub(crate) blobs: Arc<InMemory>,
+    pub(crate) encrypted: Option<Arc<Encrypted>>,
+    /// Whether blobs in plaintext are expected.
+    pub(crate) migrating: bool,
+    raw: Arc<dyn TableStore>,
+    tag: String,
+    _backend: Arc<dyn Backend>,
+}
+
+impl World {
+    pub(crate) async fn new(backends: Backends, sealed: bool) -> Self {
+        let backend: Arc<dyn Backend> = backends().into();
+        let (raw, blobs) = (backend.store().await, Arc::new(InMemory::new()));
+        let tag = format!("T{}", &Uuid::new_v4().simple().to_string()[..12]);
+        let world = Self {
+            store: raw.clone(),
+            blobs,
+            encrypted: None,
+            migrating: false,
+            raw,
+            tag,
+            _backend: backend,
+        };
+        if sealed { world.sealed(Keys::new(kek(1)), |builder, _| builder) } else { world }
+    }
+
+    /// Another world with tables of the same names, empty.
+    pub(crate) async fn twin(&self, backends: Backends) -> Self {
+        let mut twin = Self::new(backends, false).await;
+        twin.tag = self.tag.clone();
+        if self.encrypted.is_some() { twin.sealed(Keys::new(kek(1)), |builder, _| builder) } else { twin }
+    }
+
+    /// The same tables by other keys and rules.
+    pub(crate) fn sealed(&self, keys: Keys, rules: impl FnOnce(Builder, &TableName) -> Builder) -> Self {
+        let builder = rules(EncryptedStore::builder(self.raw.clone(), keys), &self.table(TABLE));
+        let encrypted = Arc::new(builder.build().unwrap());
+        Self { store: encrypted.clone(), encrypted: Some(encrypted), ..self.clone() }
+    }
+
+    /// The same tables as they are stored.
+    pub(crate) fn raw(&self) -> Self {
+        Self { store: self.raw.clone(), encrypted: None, ..self.clone() }
+    }
+
+    pub(crate) fn table(&self, table: &str) -> TableName {
+        TableName::new(format!("{}{table}", self.tag)).unwrap()
+    }
+
+    /// Every row as it is stored.
+    async fn stored(&self) -> Vec<Entity> {
+        let mut rows = Vec::new();
+        for table in self.raw.all_tables(Some(&self.tag)).await.unwrap() {
+            rows.extend(self.raw.query_all(&table, &Query::new()).await.unwrap());
+        }
+        rows
+    }
+
+    /// Every row as it is stored, without what handles and coordinators register of themselves; and every blob.
+    pub(crate) async fn rows(&self) -> (Vec<Entity>, Vec<Vec<u8>>) {
+        let mut rows = self.stored().await;
+        rows.retain(|row| {
+            !row.key().partition().starts_with("~~") && !row.key().partition().starts_with("queue")
+        });
+        (rows, self.stored_blobs().await)
+    }
+
+    async fn stored_blobs(&self) -> Vec<Vec<u8>> {
+        let names: Vec<_> = self.blobs.list(None).try_collect().await.unwrap();
+        let mut blobs = Vec::new();
+        for name in names {
+            blobs.push(self.blobs.get(&name.location).await.unwrap().bytes().await.unwrap().to_vec());
+        }
+        blobs
+    }
+
+    /// Neither a row (of any table, the library's own included) nor a blob shows the text.
+    pub(crate) async fn assert_hidden(&self, what: &str, text: &str) {
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        for row in self.stored().await {
+            assert!(!has(row.key().to_string().as_bytes()), "{what}: {text} in the key of {}", row.key());
+            for property in row.properties().iter() {
+                let shown = match property.value() {
+                    ValueRef::Binary(bytes) => has(bytes),
+                    other => has(format!("{other:?}").as_bytes()),
+                };
+                assert!(!shown, "{what}: {text} in '{}' of {}", property.name(), row.key());
+            }
+        }
+        assert!(!self.stored_blobs().await.iter().any(|blob| has(blob)), "{what}: {text} in a blob");
+    }
+
+    /// In a sealed world: what is stored hides every secret.
+    pub(crate) async fn check(&self, what: &str) {
+        if self.encrypted.is_some() {
+            self.assert_hidden(what, SECRET).await;
+        }
+    }
+
+    fn large(&self) -> LargeOptions {
+        let options = LargeOptions::default();
+        match &self.encrypted {
+            Some(store) => {
+                let options = options.with_codec(Arc::new(store.blob_cipher()));
+                if self.migrating { options.accept_plaintext() } else { options }
+            }
+            None => options,
+        }
+    }
+}
+
+/// A layout's own table, as the matrix needs it.
+pub(crate) trait Handle: Moves + Upkeep + Clone {
+    type Of: Thing;
+
+    fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>>;
+    fn put<'a>(&'a self, value: &'a Self::Of) -> BoxFuture<'a, Result<()>>;
+    /// The entity, after a [check](Upkeep::check).
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Self::Of>>>;
+
+    fn open(world: &World) -> BoxFuture<'_, Self> {
+        Box::pin(async { Self::open_in(world, TABLE).await.unwrap() })
+    }
+}
+
+/// What layouts have beside their rows.
+pub(crate) trait Upkeep: Sync {
+    /// Every index has what the entities have, and no more.
+    fn check(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    /// What follows a rotation or a migration of the rows: how many blobs were written anew.
+    fn sweep_blobs(&self) -> BoxFuture<'_, u64> {
+        Box::pin(async { 0 })
+    }
+}
+
+impl<T: TableEntity> Upkeep for Table<T> {}
+impl<T: TableEntity> Upkeep for SpreadTable<T> {}
+impl<T: TableEntity> Upkeep for WideTable<T> {}
+
+impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
+    fn check(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            for index in T::indexes() {
+                let found = self.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
+                assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{}", index.name);
+                assert_eq!(found.entries, found.entities, "{}", index.name);
+            }
+        })
+    }
+}
+
+impl<T: TableEntity> Upkeep for LargeTable<T> {
+    fn sweep_blobs(&self) -> BoxFuture<'_, u64> {
+        Box::pin(async {
+            let mut sweep = self.rewrite();
+            let found = sweep.run().await.unwrap();
+            assert!(found.unreadable.is_empty() && found.skipped == 0, "{found:?}");
+            assert_eq!(found.plaintext, 0);
+            found.rewritten
+        })
+    }
+}
+
+macro_rules! handle {
+    ($table:ident [$($of:ident)*], |$world:ident, $name:ident| $open:expr, |$got:ident| $value:expr) => {$(
+        impl Handle for $table<$of> {
+            type Of = $of;
+
+            fn open_in<'a>($world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
+                let $name = $world.table(table);
+                Box::pin(async move { $open })
+            }
+
+            fn put<'a>(&'a self, value: &'a $of) -> BoxFuture<'a, Result<()>> {
+                Box::pin(async move { self.insert(value).await.map(drop) })
+            }
+
+            fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<$of>>> {
+                Box::pin(async move {
+                    self.check().await;
+                    Ok(self.get(key).await?.map(|$got| $value))
+                })
+            }
+        }
+    )*};
+}
+
+macro_rules! opened {
+    ($open:expr) => {{
+        let opened = $open?;
+        opened.create_if_missing().await?;
+        Ok(opened)
+    }};
+}
+
+handle!(Table [Plain SealedPlain], |w, name| opened!(Table::new(w.store.clone(), name)), |got| got);
+handle!(
+    LargeTable [Large SealedLarge OpenBlobs SealedBlobs],
+    |w, name| opened!(LargeTable::new_with(w.store.clone(), name, w.blobs.clone(), w.large())),
+    |got| got
+);
+handle!(
+    SpreadTable [Spread SealedSpread],
+    |w, name| opened!(SpreadTable::new(w.store.clone(), name)),
+    |got| got
+);
+handle!(
+    WideTable [Wide SealedWide],
+    |w, name| opened!(WideTable::new(w.store.clone(), name)),
+    |got| (*got).clone()
+);
+handle!(
+    IndexedTable [Indexed SealedIndexed Unique SealedUnique],
+    |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::default()).await,
+    |got| got.into_inner()
+);
