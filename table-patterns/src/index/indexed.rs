@@ -4,6 +4,7 @@ use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 
 use super::catalog::{Catalog, CatalogEntry};
+use super::definition::Placement;
 use super::entry::Maintainer as _;
 use super::options::IndexOptions;
 use super::set::IndexSet;
@@ -50,6 +51,15 @@ impl IndexedEntities {
     /// As for [`open`](Self::open).
     pub async fn refresh(&self) -> Result<()> {
         self.set.refresh(&*self.store).await
+    }
+
+    /// The other tables that entries of the indexes are in.
+    pub(crate) fn other_tables(&self) -> impl Iterator<Item = &TableName> {
+        let tables = self.set.indexes().iter().map(|index| match index.placement() {
+            Placement::OtherTable(table) => Some(table),
+            Placement::SamePartition | Placement::OtherPartition => None,
+        });
+        tables.flatten()
     }
 
     /// Makes sure that the states of indexes may be acted upon.

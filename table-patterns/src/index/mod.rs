@@ -121,6 +121,7 @@ pub use stored::Stored;
 pub use table_core::manifest::{EntityType, IndexDefinition};
 pub use table_core::model::Shards;
 pub use typed::{Found, IndexedGroup, IndexedTable, Lookup, StoredQuery};
+pub(crate) use typed::{all_indexes, open_entities};
 
 #[cfg(test)]
 mod tests;
