@@ -29,12 +29,12 @@ use std::fmt;
 
 use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
+use table_core::manifest::Manifest;
 use table_core::model::{Entity, Key, Properties, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 
 use crate::conflict::{ATTEMPTS, Conflicts, version_of};
-use crate::index::is_indexed;
 
 type Read<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
 
@@ -200,7 +200,8 @@ pub async fn modify<T>(
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(ATTEMPTS);
-    let (indexed, mut read) = try_join(is_indexed(&**store, name), store.get(name, key, None)).await?;
+    let (indexed, mut read) =
+        try_join(Manifest::has_indexes(&**store, name), store.get(name, key, None)).await?;
     if indexed {
         return Err(Error::invalid_request(format!(
             "the table '{name}' holds indexes, which `modify` would leave stale: change its entities through \

@@ -10,7 +10,6 @@ pub mod clock;
 pub mod compound;
 mod conflict;
 mod encrypted;
-mod entity_writer;
 pub mod eventual;
 pub mod heterogeneous;
 pub mod index;

@@ -23,7 +23,7 @@ use table_patterns::index::{
     StoredQuery,
 };
 use table_patterns::journal::{Journal, Recovery};
-use table_patterns::large::{LargeLookup, LargeRewrite, LargeTable};
+use table_patterns::large::{LargeRewrite, LargeTable};
 use table_patterns::log_blobs::LogWriter;
 use table_patterns::log_tail::LogTail;
 use table_patterns::queue::TableQueue;
@@ -90,7 +90,8 @@ fn journals(journal: &Journal, recovery: &Recovery<'_>) {
 fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(IndexedEntities::open(any(), any(), any(), any()));
     send(IndexedEntities::open_to_read(any(), any(), any(), any()));
-    send(IndexedEntities::drop_outdated(any(), any(), any(), any()));
+    send(IndexedEntities::open_for_upkeep(any(), any(), any()));
+    send(any::<IndexedEntities>().declared());
     send(entities.refresh());
     send(entities.get(any()));
     send(entities.get_existing(any()));
@@ -123,7 +124,6 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(IndexedTable::<Row>::open(any::<MemoryStore>(), any::<TableName>(), any::<IndexOptions>()));
     send(IndexedTable::<Row>::open_with(any::<MemoryStore>(), any::<TableName>(), any(), any()));
     send(IndexedTable::<Row>::open_to_read(any::<MemoryStore>(), any::<TableName>(), any(), any()));
-    send(IndexedTable::<Row>::drop_outdated(any::<MemoryStore>(), any::<TableName>(), any(), any()));
     send(table.get(any::<RowKey>()));
     send(table.get_existing(any::<RowKey>()));
     send(table.insert(any()));
@@ -152,22 +152,6 @@ fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, store
     send(stored.page(any()));
     send(stored.all());
     send(stored.first());
-}
-
-fn large_lookups(
-    table: &LargeTable<Row>,
-    lookup: &LargeLookup<'_, Row>,
-    one: &LargeLookup<'_, Row, OneEntry>,
-) {
-    let (store, name) = (any::<MemoryStore>, any::<TableName>);
-    send(LargeTable::<Row>::open(store(), name(), any(), any(), any()));
-    send(LargeTable::<Row>::open_to_read(store(), name(), any(), any(), any()));
-    send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
-    send(lookup.page(any()));
-    send(lookup.all());
-    send(lookup.first());
-    send(lookup.count());
-    send(one.get());
 }
 
 fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {

@@ -12,6 +12,8 @@ mod evaluate;
 mod kinds;
 mod lowercase;
 mod part;
+mod state;
+mod stored;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,8 @@ pub(crate) use evaluate::could_be_entity;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use lowercase::{LOWERCASE_UNICODE, lowercase};
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
+pub use state::IndexState;
+pub use stored::{Manifest, StoredIndex, StoredType, index_name};
 pub use template::{KeySegment, KeyTemplate};
 pub(crate) use value::first_chars;
 

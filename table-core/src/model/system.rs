@@ -6,8 +6,8 @@ use super::{Entity, Key, TableName, ValueRef};
 /// ASCII letters and digits: a log tail or a range of rows does not meet system rows.
 pub const SYSTEM_PREFIX: &str = "~~";
 
-/// The PartitionKey of the system rows in which a table lists its indexes.
-pub const INDEXES_PARTITION: &str = "~~indexes";
+/// The PartitionKey of the system rows in which a table says what it is: its manifest.
+pub const MANIFEST_PARTITION: &str = "~~manifest";
 
 /// The property of such a row with the table that holds the entries, where that is another table.
 pub const INDEX_TABLE: &str = "IndexTable";
@@ -33,7 +33,7 @@ impl Entity {
     /// The other table that holds index entries of this row's table, if this is a row that names one.
     pub fn index_table(&self) -> Option<TableName> {
         match self.get(INDEX_TABLE) {
-            Some(ValueRef::String(name)) if self.key().partition() == INDEXES_PARTITION => {
+            Some(ValueRef::String(name)) if self.key().partition() == MANIFEST_PARTITION => {
                 TableName::new(name).ok()
             }
             _ => None,

@@ -1,4 +1,4 @@
-use crate::manifest::{Discriminator, IndexDefinition};
+use crate::manifest::{Discriminator, EntityType, IndexDefinition};
 use crate::model::EdmType;
 
 /// What the derive macro knows of a type.
@@ -40,6 +40,12 @@ impl Schema {
     pub const TYPE_PROPERTY: &'static str = "EntityType";
     /// The property that holds the schema version.
     pub const VERSION_PROPERTY: &'static str = "EntityVersion";
+
+    /// The type as a manifest names it: what tells its rows, without the templates of its keys.
+    pub fn entity_type(&self) -> EntityType {
+        let (name, discriminator) = (self.type_name.into(), self.discriminator.clone());
+        EntityType { name, discriminator, ..EntityType::ANY }
+    }
 }
 
 /// How partitions are spread over buckets.

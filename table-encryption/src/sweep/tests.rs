@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use table_core::memory::MemoryStore;
-use table_core::model::{Entity, INDEX_TABLE, INDEXES_PARTITION, Key, TableName, ValueRef};
+use table_core::model::{Entity, INDEX_TABLE, Key, MANIFEST_PARTITION, TableName, ValueRef};
 use table_core::query::Continuation;
 use table_core::store::{ErrorKind, Operation, TableStore};
 
@@ -256,7 +256,7 @@ async fn tables_of_index_entries_are_named() {
     let raw = table().await;
     fill(&raw, 0..2).await;
     let catalog =
-        |name: &str, table: &str| Entity::new(INDEXES_PARTITION, name).unwrap().with(INDEX_TABLE, table);
+        |name: &str, table: &str| Entity::new(MANIFEST_PARTITION, name).unwrap().with(INDEX_TABLE, table);
     for row in [catalog("city", "Cities"), catalog("mail", "Mails"), catalog("own", "People")] {
         raw.write(&people(), Operation::Insert(row)).await.unwrap();
     }

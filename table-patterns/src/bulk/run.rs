@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
+use table_core::manifest::Manifest;
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, Operation, Result, ServiceProfile};
 use tokio::time::{Instant, sleep_until};
@@ -13,7 +14,6 @@ use tokio::time::{Instant, sleep_until};
 use super::open::{Batch, OpenGroups};
 use super::send::Sender;
 use super::{BulkOptions, BulkOutcome};
-use crate::index;
 
 type Item = (TableName, Operation);
 type Outcomes = Vec<Result<BulkOutcome>>;
@@ -117,7 +117,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
             return self.take(item);
         }
         let (store, table) = (Arc::clone(self.sender.store()), item.0.clone());
-        self.asked = Some((item, async move { index::is_indexed(&*store, &table).await }.boxed()));
+        self.asked = Some((item, async move { Manifest::has_indexes(&*store, &table).await }.boxed()));
         None
     }
 

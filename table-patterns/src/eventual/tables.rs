@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use table_core::manifest::Manifest;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
@@ -14,7 +15,7 @@ use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;
 use super::step::{Place, Step};
 use crate::work::is_of_the_storage;
-use crate::{index, large, spread, wide};
+use crate::{large, spread, wide};
 
 /// How long a table is known to hold no indexes.
 const KNOWN: Duration = Duration::from_secs(30);
@@ -95,7 +96,7 @@ impl Coordinator {
         if self.unindexed.lock().unwrap_or_else(PoisonError::into_inner).get(&key).is_some_and(known) {
             return Ok(());
         }
-        if index::is_indexed(&**opened, table).await? {
+        if Manifest::has_indexes(&**opened, table).await? {
             return Err(Error::invalid_request(format!(
                 "the table '{table}' holds indexes, which a step would leave stale: move entities by their `IndexedTable` \
                  (`move_by`), and write them by a handler that has it"

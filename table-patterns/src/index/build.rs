@@ -1,23 +1,24 @@
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use table_core::model::{ETag, Entity, Key};
+use table_core::manifest::{IndexState, StoredIndex, can_collide};
+use table_core::model::{ETag, Entity, Key, TableName};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Duplicate, Error, ErrorKind, Operation, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::build_groups::Groups;
-use super::catalog::{CatalogEntry, Loaded};
 use super::definition::{Index, Placement, Uniqueness};
 use super::entry::{Entry, Maintainer as _};
 use super::indexed::IndexedEntities;
+use super::manifest::Loaded;
 use super::resolve::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
-use super::shared::is_conflict;
-use super::state::IndexState;
+use super::shared::{copied_names, is_conflict};
 use super::table_row::TableRow;
 use crate::bulk::WINDOW_BYTES;
 use crate::journal::{Lease, Rule, before, violation};
@@ -47,13 +48,13 @@ pub struct BuildProgress {
 
 /// Builds an index over existing data while writers go on.
 ///
-/// Resumable: progress is stored in the catalog after each window of 10,000 entities, or of 16 MiB, and
+/// Resumable: progress is stored in the manifest after each window of 10,000 entities, or of 16 MiB, and
 /// another builder takes over from it, once the first has been silent for a lease. Each change of state waits
 /// for the cache time of writers and the longest life of a request; so does, in the entities' partitions,
 /// the removal of what dangles.
 pub struct IndexBuild<'a> {
     pub(super) entities: &'a IndexedEntities,
-    pub(super) index: &'a Index,
+    pub(super) index: Arc<Index>,
     pub(super) lease: Lease,
     pub(super) progress: BuildProgress,
     pub(super) pause: Duration,
@@ -64,7 +65,7 @@ pub struct IndexBuild<'a> {
 impl fmt::Debug for IndexBuild<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IndexBuild")
-            .field("index", self.index)
+            .field("index", &self.index)
             .field("progress", &self.progress)
             .finish_non_exhaustive()
     }
@@ -87,10 +88,21 @@ impl IndexedEntities {
         Ok(IndexBuild { entities: self, index, lease, progress, pause, duplicates, report })
     }
 
-    async fn existing_entry(&self, index: &Index) -> Result<CatalogEntry> {
-        self.catalog_entry(index.name()).await?.ok_or_else(|| {
+    async fn stored(&self, index: &Index) -> Result<StoredIndex> {
+        self.rows().index(index.id()).await?.ok_or_else(|| {
             Error::invalid_request(format!("the index '{}' was dropped meanwhile", index.name()))
         })
+    }
+
+    /// Adds an index to the manifest, unless it is there. Two requests.
+    async fn declare(&self, index: &Index) -> Result<()> {
+        let rows = self.rows();
+        let known = rows.load().await?;
+        if known.index(index.id()).is_some() {
+            return Ok(());
+        }
+        check_generations(index, &known, self.table())?;
+        rows.insert(&StoredIndex::new(index.definition(), IndexState::DeleteOnly)).await
     }
 
     /// The entities of a window that are in another version than they were read in: done again, by the
@@ -163,11 +175,11 @@ impl IndexedEntities {
 
     /// Waits until every writer knows the new state and no request of an older one is under way.
     async fn settle_state(&self) -> Result<()> {
-        let (catalog, asked) = self.let_states_settle().await?;
-        self.set.load(catalog, asked)
+        let (loaded, asked) = self.let_states_settle().await?;
+        self.set.load(&loaded, asked)
     }
 
-    /// Waits as long as the slowest process needs that has opened the table: what the catalog holds then, and
+    /// Waits as long as the slowest process needs that has opened the table: what the manifest holds then, and
     /// when it was asked. One request.
     pub(super) async fn let_states_settle(&self) -> Result<(Loaded, Instant)> {
         let (changed, mut slowest) = (Instant::now(), self.slowest());
@@ -177,17 +189,17 @@ impl IndexedEntities {
                 sleep_until(changed + waited).await;
             }
             let asked = Instant::now();
-            let catalog = self.catalog().load().await?;
-            slowest = slowest.with(&catalog.table);
+            let loaded = self.rows().load().await?;
+            slowest = slowest.with(&loaded.table);
             if slowest.cache + slowest.request <= waited {
-                return Ok((catalog, asked));
+                return Ok((loaded, asked));
             }
         }
     }
 
     /// The longest durations of all who have opened the table, as far as is known here.
     pub(super) fn slowest(&self) -> TableRow {
-        self.set.table_row().with(&TableRow::of(&self.options))
+        self.set.table_row().with(&TableRow::of(&self.options, false))
     }
 }
 
@@ -237,9 +249,9 @@ impl<'a> IndexBuild<'a> {
         Ok(self.progress)
     }
 
-    async fn start(&mut self) -> Result<CatalogEntry> {
-        self.entities.catalog().insert(self.index, IndexState::DeleteOnly).await?;
-        let mut entry = self.entities.existing_entry(self.index).await?;
+    async fn start(&mut self) -> Result<StoredIndex> {
+        self.entities.declare(&self.index).await?;
+        let mut entry = self.entities.stored(&self.index).await?;
         if entry.state == IndexState::Readable {
             self.entities.refresh().await?;
             return Ok(entry);
@@ -252,8 +264,8 @@ impl<'a> IndexBuild<'a> {
         Ok(entry)
     }
 
-    /// Goes on as the one builder: nobody has touched the catalog's entry since it was read.
-    pub(super) async fn claim(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+    /// Goes on as the one builder: nobody has touched the index's row since it was read.
+    pub(super) async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
         let lease = Lease::start(self.entities.options.timing);
         let progress = entry.progress.clone();
         self.advance(entry, entry.state, progress).await?;
@@ -263,12 +275,12 @@ impl<'a> IndexBuild<'a> {
 
     async fn advance(
         &mut self,
-        entry: &mut CatalogEntry,
+        entry: &mut StoredIndex,
         state: IndexState,
         progress: Option<String>,
     ) -> Result<()> {
         let name = self.index.name();
-        match self.entities.catalog().advance(name, entry, state, progress).await {
+        match self.entities.rows().advance(entry, state, progress).await {
             Err(e) if is_conflict(&e) => Err(Error::invalid_request(format!(
                 "another process builds or drops the index '{name}' of '{}': let it, or begin again when it has been \
                  silent for a lease",
@@ -278,7 +290,7 @@ impl<'a> IndexBuild<'a> {
         }
     }
 
-    async fn step(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+    async fn step(&mut self, entry: &mut StoredIndex) -> Result<()> {
         let next = match entry.state {
             IndexState::Absent | IndexState::DeleteOnly => IndexState::WriteOnly,
             IndexState::WriteOnly => IndexState::Building,
@@ -289,7 +301,7 @@ impl<'a> IndexBuild<'a> {
                     self.backfill(entry).await?;
                     self.check_duplicates()?;
                     self.settle_drafts().await?;
-                    self.entities.remove_dangling(self.index).await?;
+                    self.entities.remove_dangling(&self.index).await?;
                 }
                 IndexState::Readable
             }
@@ -317,7 +329,7 @@ impl<'a> IndexBuild<'a> {
         Err(ErrorKind::DuplicateValues { index, duplicates }.into())
     }
 
-    async fn backfill(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+    async fn backfill(&mut self, entry: &mut StoredIndex) -> Result<()> {
         let mut from = entry.progress.as_deref().map(str::parse).transpose()?;
         loop {
             let (window, next) = self.read_window(from.as_ref()).await?;
@@ -354,7 +366,7 @@ impl<'a> IndexBuild<'a> {
         &mut self,
         window: Window,
         from: Option<&Continuation>,
-        entry: &mut CatalogEntry,
+        entry: &mut StoredIndex,
     ) -> Result<()> {
         window.entities.iter().try_for_each(Entry::check_owner)?;
         if self.index.uniqueness() != Uniqueness::No {
@@ -409,4 +421,31 @@ impl<'a> IndexBuild<'a> {
         self.progress.state = state;
         (self.report)(self.progress);
     }
+}
+
+/// Refuses an index beside another one of its name, of this or another type, whose entries could have the same rows: one would
+/// replace the other's. Indexes of different names that meet find it out entity by entity, as a collision of keys.
+pub(super) fn check_generations(index: &Index, known: &Loaded, table: &TableName) -> Result<()> {
+    let definition = index.definition();
+    for stored in &known.manifest.indexes {
+        let same = stored.name == *definition.name;
+        let apart = stored.definition.as_ref().is_some_and(|other| match (&other.shape, &definition.shape) {
+            (Shape::Copy { prefix: a, fields: f }, Shape::Copy { prefix: b, fields: g }) => {
+                let names = copied_names(a, f);
+                !copied_names(b, g).iter().any(|name| names.contains(name))
+            }
+            _ => !can_collide(other, definition),
+        });
+        if same && !apart {
+            let (id, name, shape) = (stored.id(), index.name(), index.shape());
+            let what =
+                if matches!(shape, Shape::Copy { .. }) { "prefix" } else { "text that its keys start with" };
+            return Err(Error::invalid_request(format!(
+                "the table '{table}' has another index '{name}', '{id}', of an earlier program or another type, whose entries could have the same \
+                 rows as this one's, and both are kept until one is dropped: give this one another {what}, or drop the other \
+                 first with `drop_index(\"{id}\")`"
+            )));
+        }
+    }
+    Ok(())
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::StoredIndex;
 use table_core::model::{PartitionKey, TableName};
 use table_core::store::{Operation, Result};
 
 use super::build::IndexBuild;
-use super::catalog::CatalogEntry;
 use super::indexed::IndexedEntities;
 use crate::journal::{Lease, Rule};
 
@@ -60,7 +60,7 @@ impl IndexedEntities {
 
 impl IndexBuild<'_> {
     /// Sends groups under the builder's lease: one that was silent for long may have been replaced.
-    pub(super) async fn send(&mut self, groups: Groups, entry: &mut CatalogEntry) -> Result<()> {
+    pub(super) async fn send(&mut self, groups: Groups, entry: &mut StoredIndex) -> Result<()> {
         let mut groups = groups.split(self.entities.store().profile().group_operations);
         while !groups.is_empty() {
             let lease = self.lease;

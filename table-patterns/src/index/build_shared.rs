@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use table_core::manifest::StoredIndex;
 use table_core::model::{Entity, PartitionKey, TableName};
 use table_core::store::Result;
 use tokio::time::sleep;
 
 use super::build::IndexBuild;
-use super::catalog::CatalogEntry;
 use super::entry::Location;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shared::Merge;
 
 impl IndexBuild<'_> {
     /// Counts partition by partition; progress is the partition counted last.
-    pub(super) async fn total(&mut self, entry: &mut CatalogEntry) -> Result<()> {
+    pub(super) async fn total(&mut self, entry: &mut StoredIndex) -> Result<()> {
         loop {
             let mut report = ScrubReport::default();
             let after = entry.progress.as_deref();
-            let next = self.entities.total_next(self.index, ScrubMode::Repair, after, &mut report).await?;
+            let next = self.entities.total_next(&self.index, ScrubMode::Repair, after, &mut report).await?;
             self.progress.entities += report.entities;
             self.progress.entries += report.missing;
             let Some(next) = next else { return Ok(()) };
@@ -30,7 +30,7 @@ impl IndexBuild<'_> {
     }
 
     /// Adds the entries of a window to the rows that they share.
-    pub(super) async fn merge_window(&mut self, window: &[Entity], entry: &mut CatalogEntry) -> Result<()> {
+    pub(super) async fn merge_window(&mut self, window: &[Entity], entry: &mut StoredIndex) -> Result<()> {
         let mut merges: BTreeMap<(TableName, PartitionKey), BTreeMap<Location, Merge>> = BTreeMap::new();
         for entity in window {
             for put in self.index.entries(self.entities.table(), entity)? {

@@ -3,7 +3,9 @@ use std::sync::{Arc, OnceLock};
 
 pub use table_core::manifest::{Payload, Placement, Uniqueness};
 
-use table_core::manifest::{Discriminator, EntityType, Evaluator, IndexDefinition, KeyTemplate, Text};
+use table_core::manifest::{
+    Discriminator, EntityType, Evaluator, IndexDefinition, KeyTemplate, Text, index_name,
+};
 use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::store::{Error, Result, TableStore};
 
@@ -11,7 +13,6 @@ use super::entry::{Entry, Location};
 use super::shape::Shape;
 use super::shared::{contribution, without_copies};
 use crate::encrypted::marked;
-use crate::large::names_in_blobs;
 
 /// Makes the keys of an entity's entries.
 type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
@@ -36,6 +37,7 @@ pub struct Index {
     /// Derives the keys where Rust code does; otherwise the definition says how.
     function: Option<KeysOf>,
     evaluator: OnceLock<Evaluator>,
+    id: OnceLock<String>,
     /// Properties that other indexes write into the entities.
     foreign: Arc<[String]>,
     /// The store that knows which properties are encrypted, once the index is opened over one.
@@ -48,10 +50,9 @@ impl Index {
     /// Such an index is *opaque*: a function cannot be stored, so only programs that have it can keep the index in step; use
     /// [`keyed`](Self::keyed) where templates say what the keys are.
     /// Nor can a function be compared with the one that another program had: `version` stands for it in the
-    /// catalog. Give it another text, such as `"2"`, whenever the function gives other keys; the table is
-    /// refused then until the index is built anew (see
-    /// [`drop_outdated`](super::IndexedEntities::drop_outdated)). [`keyed`](Self::keyed) needs none: its
-    /// templates are compared.
+    /// manifest. Give it another text, such as `"2"`, whenever the function gives other keys: that is another generation of
+    /// the index, to be [built](super::IndexedEntities::build) after the earlier one is
+    /// [dropped](super::IndexedEntities::drop_index). [`keyed`](Self::keyed) needs none: its templates are compared.
     ///
     /// The function sees encrypted properties in the clear, and what it puts into a key is plain text: make such keys by a blind
     /// index (`table_encryption::BlindIndex`).
@@ -146,18 +147,20 @@ impl Index {
     }
 
     fn of(definition: IndexDefinition, function: Option<KeysOf>) -> Self {
-        Self { definition, function, evaluator: OnceLock::new(), foreign: Arc::default(), store: None }
+        let (evaluator, id) = (OnceLock::new(), OnceLock::new());
+        Self { definition, function, evaluator, id, foreign: Arc::default(), store: None }
     }
 
     /// As much of an index as its rows tell.
-    pub(super) fn of_rows(name: &str, table: Option<&TableName>, shape: Shape) -> Self {
+    pub(super) fn of_rows(id: &str, table: Option<&TableName>, shape: Shape) -> Self {
         let placement = table.map_or(Placement::OtherPartition, |table| Placement::OtherTable(table.clone()));
-        Self::new(name, placement, "", |_| Ok(None)).with_shape(shape)
+        let index = Self::new(index_name(id).to_owned(), placement, "", |_| Ok(None)).with_shape(shape);
+        Self { id: OnceLock::from(id.to_owned()), ..index }
     }
 
     fn change(mut self, change: impl FnOnce(&mut IndexDefinition)) -> Self {
         change(&mut self.definition);
-        self.evaluator = OnceLock::new();
+        (self.evaluator, self.id) = (OnceLock::new(), OnceLock::new());
         self
     }
 
@@ -297,9 +300,10 @@ impl Index {
         self.definition.validate()
     }
 
-    /// The definition as text: two programs that write it differently do not mean the same index.
-    pub fn fingerprint(&self) -> String {
-        self.definition.to_json()
+    /// What tells it from every other index of the table, earlier generations of itself included: the name and the first
+    /// digits of the definition's fingerprint. Entries hold it.
+    pub fn id(&self) -> &str {
+        self.id.get_or_init(|| self.definition.id())
     }
 
     /// The entries of an entity of `table`: none, one, or one for each element of a list.
@@ -315,10 +319,6 @@ impl Index {
 
     fn entries_of(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
         let evaluator = self.evaluator()?;
-        let in_blobs = names_in_blobs(entity);
-        if !in_blobs.is_empty() {
-            self.check_in_row(entity, &self.definition.properties_read()?, &in_blobs)?;
-        }
         let keys = match &self.function {
             None => evaluator.entry_keys(entity)?,
             Some(keys) if evaluator.admits(entity)? => keys(entity)?,
@@ -332,34 +332,18 @@ impl Index {
             _ => table,
         };
         let held = self.held(entity)?;
-        if !in_blobs.is_empty() {
-            let names: Vec<_> = held.iter().map(|property| property.name().to_owned()).collect();
-            self.check_in_row(entity, &names, &in_blobs)?;
-        }
         let entry = |key: Key| {
             self.check(entity.key(), &key)?;
             Ok(Entry {
                 location: Location { table: table.clone(), key },
                 owner: entity.key().clone(),
                 properties: held.clone(),
-                index: self.name().to_owned(),
+                index: self.id().to_owned(),
                 unique: self.uniqueness() != Uniqueness::No,
                 shape: self.shape().clone(),
             })
         };
         keys.into_iter().map(entry).collect()
-    }
-
-    /// Refuses to make an entry of what is in a blob: the row alone says in which one, and an entry would go on naming one that
-    /// is gone.
-    fn check_in_row(&self, entity: &Entity, names: &[String], in_blobs: &[String]) -> Result<()> {
-        let Some(name) = names.iter().find(|name| in_blobs.contains(name)) else { return Ok(()) };
-        Err(Error::invalid_request(format!(
-            "the index '{}' is of '{name}', which {} has in a blob: no entry can follow a large value; leave it out of keys, condition \
-             and payload",
-            self.name(),
-            entity.key()
-        )))
     }
 
     /// Whether an entity of `table` has an entry at a location.

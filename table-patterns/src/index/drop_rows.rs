@@ -69,7 +69,7 @@ impl Removal<'_> {
                 let Shape::Copy { prefix, .. } = index.shape() else {
                     return entities.delete_unchanged(&at, &row).await.map(drop);
                 };
-                let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
+                let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
                 merge.gone.extend(copy_owner(&row, prefix));
                 let prepared = entities.journal.shared().prepare(&merge).await?;
                 entities.journal.shared().send(&at, prepared).await.map(drop)
@@ -90,7 +90,7 @@ impl Removal<'_> {
         Ok((page.items, page.continuation))
     }
 
-    /// Whether the catalog still has the index as it is to be removed: what was read before is of that index
+    /// Whether the manifest still has the index as it is to be removed: what was read before is of that index
     /// then. Once it has not, another program may
     /// build it again: its entries come later than the time for which states are cached.
     async fn is_in_place(&mut self) -> Result<bool> {
@@ -98,8 +98,8 @@ impl Removal<'_> {
             return Ok(true);
         }
         let asked = Instant::now();
-        let now = self.entities.catalog_entry(self.index.name()).await?;
+        let now = self.entities.rows().index(self.index.id()).await?;
         self.until = asked + self.entities.options.cache;
-        Ok(now.is_some_and(|now| now.etag == self.entry.etag))
+        Ok(now.is_some_and(|now| now.etag == self.stored.etag))
     }
 }

@@ -1,15 +1,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use table_core::manifest::{IndexState, index_name};
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, Result, TableStore};
 use tokio::time::Instant;
 
 use super::shape::Shape;
 use super::shared::is_shared_row;
-use super::state::IndexState;
 use crate::journal::is_unique_row_property;
 
 /// Where an entry is.
@@ -37,7 +38,7 @@ pub struct Entry {
     pub owner: Key,
     /// What it holds, beside its owner's key.
     pub properties: Properties,
-    /// The index it belongs to.
+    /// The [id](super::Index::id) of the index it belongs to.
     pub index: String,
     /// Whether no other entity may have an entry at this location.
     pub unique: bool,
@@ -46,7 +47,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The property with the index's name, by which entries are told from entities.
+    /// The property with the index's id, by which entries are told from entities.
     pub const INDEX: &'static str = "IndexName";
     /// The property with the owner's PartitionKey.
     pub const OWNER_PARTITION: &'static str = "OwnerPartition";
@@ -61,8 +62,13 @@ impl Entry {
             .with(Self::OWNER_ROW, self.owner.row())
     }
 
-    /// The name of the index whose entry a row is, if it is one: an entity that has nothing but a property of that
-    /// name is none.
+    /// The name of the index whose entry a row is, if it is one.
+    pub fn index_name_of(row: &Entity) -> Option<&str> {
+        Self::index_of(row).map(index_name)
+    }
+
+    /// The [id](super::Index::id) of the index whose entry a row is, if it is one: an entity that has nothing but a property of
+    /// that name is none.
     pub fn index_of(row: &Entity) -> Option<&str> {
         let owned = || row.properties().iter().any(|p| p.name() != Self::INDEX && is_entrys(p.name()));
         match row.get(Self::INDEX) {
@@ -127,8 +133,8 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
     }
 
     /// The properties of entities that copy indexes write: whoever writes such an entity leaves them alone.
-    fn copied(&self) -> &[String] {
-        &[]
+    fn copied(&self) -> Arc<[String]> {
+        Arc::default()
     }
 
     /// Whether two entities may have the same entry in rows that are not unique: then rows are looked at before

@@ -60,7 +60,7 @@ impl IndexedEntities {
             self.check_order(sorts)?;
             if parts.iter().any(Part::is_dry) {
                 let index = self.rows_index(index).await?;
-                let ahead = parts.iter_mut().map(|part| self.read_ahead(index, part, trust, &places));
+                let ahead = parts.iter_mut().map(|part| self.read_ahead(&index, part, trust, &places));
                 try_join_all(ahead).await?;
             }
             let heads = parts.iter().enumerate().filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
@@ -107,7 +107,7 @@ impl IndexedEntities {
     }
 
     /// A readable index that keeps rows.
-    async fn rows_index(&self, index: &str) -> Result<&Index> {
+    async fn rows_index(&self, index: &str) -> Result<Arc<Index>> {
         let index = self.readable(index).await?;
         if index.shape().is_shared() {
             let reason = format!("the index '{}' is a {}, not rows", index.name(), index.shape());

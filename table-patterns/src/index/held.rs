@@ -20,10 +20,10 @@ impl IndexedEntities {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
-        let page = self.read_rows(index, query, from).await?;
+        let page = self.read_rows(&index, query, from).await?;
         let mut items = Vec::with_capacity(page.items.len());
         for entry in page.items {
-            items.extend(self.held(index, entry).await?);
+            items.extend(self.held(&index, entry).await?);
         }
         Ok(Page { items, continuation: page.continuation })
     }
@@ -31,8 +31,8 @@ impl IndexedEntities {
     /// What the entry with this key holds. One request.
     pub(super) async fn find_held(&self, index: &str, key: &Key) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
-        match self.entry_row(index, key).await? {
-            Some(entry) => self.held(index, entry).await,
+        match self.entry_row(&index, key).await? {
+            Some(entry) => self.held(&index, entry).await,
             None => Ok(None),
         }
     }

@@ -1,14 +1,13 @@
 use std::sync::Arc;
 
+use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 
-use super::catalog::{Catalog, CatalogEntry};
-use super::definition::Placement;
 use super::entry::Maintainer as _;
+use super::manifest::ManifestRows;
 use super::options::IndexOptions;
 use super::set::IndexSet;
-use super::state::IndexState;
 use super::stored::Stored;
 use crate::journal::{Journal, Rule, before};
 
@@ -22,6 +21,8 @@ pub struct IndexedEntities {
     pub(super) set: Arc<IndexSet>,
     pub(super) journal: Journal,
     pub(super) options: IndexOptions,
+    /// Whether it was not opened for upkeep alone.
+    pub(super) writes_entities: bool,
 }
 
 impl IndexedEntities {
@@ -40,7 +41,7 @@ impl IndexedEntities {
         self.journal.table()
     }
 
-    /// The state of an index as it was last read.
+    /// The state of an index, by its name or its [id](super::Index::id), as it was last read.
     pub fn state(&self, index: &str) -> IndexState {
         self.set.state(index)
     }
@@ -53,15 +54,6 @@ impl IndexedEntities {
         self.set.refresh(&*self.store).await
     }
 
-    /// The other tables that entries of the indexes are in.
-    pub(crate) fn other_tables(&self) -> impl Iterator<Item = &TableName> {
-        let tables = self.set.indexes().iter().map(|index| match index.placement() {
-            Placement::OtherTable(table) => Some(table),
-            Placement::SamePartition | Placement::OtherPartition => None,
-        });
-        tables.flatten()
-    }
-
     /// Makes sure that the states of indexes may be acted upon.
     pub(super) async fn prepare(&self) -> Result<()> {
         self.set.prepare(&*self.store).await.map(drop)
@@ -72,12 +64,8 @@ impl IndexedEntities {
         self.options.concurrency.max(1)
     }
 
-    /// Writes by the states of indexes as they are; what is still on its way when they are too old is dropped.
-    pub(super) async fn while_valid<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
-        self.while_so(|| Ok(()), write).await
-    }
-
-    /// The same if these states are as `check` says.
+    /// Writes by the states of indexes as they are, if they are as `check` says; what is still on its way when they are too old is
+    /// dropped.
     pub(super) async fn while_so<T>(
         &self,
         check: impl FnOnce() -> Result<()> + Send,
@@ -94,12 +82,16 @@ impl IndexedEntities {
         }
     }
 
-    pub(super) fn catalog(&self) -> Catalog<'_> {
-        Catalog { store: &*self.store, table: self.journal.table() }
+    pub(super) fn rows(&self) -> ManifestRows<'_> {
+        ManifestRows { store: &*self.store, table: self.journal.table() }
     }
 
-    pub(super) async fn catalog_entry(&self, index: &str) -> Result<Option<CatalogEntry>> {
-        Ok(self.catalog().load().await?.indexes.remove(index))
+    /// The indexes that the manifest has: those of other programs and other types as well. One request.
+    ///
+    /// # Errors
+    /// The manifest is damaged; the storage's.
+    pub async fn declared(&self) -> Result<Vec<StoredIndex>> {
+        Ok(self.rows().load().await?.manifest.indexes)
     }
 
     /// Whether a rule holds.

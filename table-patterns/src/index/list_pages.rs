@@ -62,16 +62,16 @@ impl IndexedEntities {
         let after = match from {
             None => None,
             // Nothing follows the whole list, or a place that is none.
-            Some(from) => match Place::of_position(self.within(index, query, from)?).and_then(|p| p.after) {
+            Some(from) => match Place::of_position(self.within(&index, query, from)?).and_then(|p| p.after) {
                 None => return Ok(Page { items: Vec::new(), continuation: None }),
                 after => after,
             },
         };
-        let at = self.location(index, list);
-        let keys = left(self.keys_in(index, &at).await?, after.as_ref());
-        let (items, last) = self.follow(index, &at, keys, limit).await?;
+        let at = self.location(&index, list);
+        let keys = left(self.keys_in(&index, &at).await?, after.as_ref());
+        let (items, last) = self.follow(&index, &at, keys, limit).await?;
         let place = last.map(|key| Place { list: list.row().to_owned(), after: Some(key) });
-        let continuation = place.map(|place| self.continuation(index, query, &place));
+        let continuation = place.map(|place| self.continuation(&index, query, &place));
         Ok(Page { items, continuation })
     }
 

@@ -1,6 +1,7 @@
 //! Lookups in lists and summaries.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
@@ -22,7 +23,7 @@ impl IndexedEntities {
     /// The index is unknown, not readable, or keeps no lists.
     pub async fn references(&self, index: &str, key: &Key) -> Result<Vec<Key>> {
         let index = self.list_index(index).await?;
-        self.keys_in(index, &self.location(index, key)).await
+        self.keys_in(&index, &self.location(&index, key)).await
     }
 
     /// The entities of a list, in the order of their keys. One request for the list, then one for each
@@ -33,9 +34,9 @@ impl IndexedEntities {
     /// As for [`references`](Self::references).
     pub async fn list(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
         let index = self.list_index(index).await?;
-        let at = self.location(index, key);
-        let keys = self.keys_in(index, &at).await?;
-        Ok(self.follow(index, &at, keys, usize::MAX).await?.0)
+        let at = self.location(&index, key);
+        let keys = self.keys_in(&index, &at).await?;
+        Ok(self.follow(&index, &at, keys, usize::MAX).await?.0)
     }
 
     /// The same, with one range query for the entities instead of a request for each: from the first of the
@@ -46,8 +47,8 @@ impl IndexedEntities {
     /// As for [`references`](Self::references); the list has entities of several partitions.
     pub async fn list_by_range(&self, index: &str, key: &Key) -> Result<Vec<Entity>> {
         let index = self.list_index(index).await?;
-        let at = self.location(index, key);
-        let keys: BTreeSet<_> = self.keys_in(index, &at).await?.into_iter().collect();
+        let at = self.location(&index, key);
+        let keys: BTreeSet<_> = self.keys_in(&index, &at).await?.into_iter().collect();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
         if first.partition() != last.partition() {
             let reason = format!("the list {key} has entities of several partitions: use `list`");
@@ -58,7 +59,7 @@ impl IndexedEntities {
         let found = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
         let mut entities = Vec::with_capacity(keys.len());
         for entity in found.into_iter().filter(|e| keys.contains(e.key())) {
-            if self.is_at(index, &entity, &at)? {
+            if self.is_at(&index, &entity, &at)? {
                 entities.push(entity);
             }
         }
@@ -73,7 +74,7 @@ impl IndexedEntities {
     pub async fn summary(&self, index: &str, key: &Key) -> Result<Summary> {
         let index = self.summary_index(index).await?;
         let row = self.store().get(self.table(), key, None).await?;
-        let row = row.filter(|row| super::Entry::index_of(row) == Some(index.name()));
+        let row = row.filter(|row| super::Entry::index_of(row) == Some(index.id()));
         row.map_or_else(|| Ok(Summary::default()), |row| Summary::read(row.key(), row.properties()))
     }
 
@@ -83,8 +84,8 @@ impl IndexedEntities {
     /// As for [`summary`](Self::summary).
     pub async fn summaries(&self, index: &str, query: &IndexQuery) -> Result<Vec<(Key, Summary)>> {
         let index = self.summary_index(index).await?;
-        let rows = self.store().query_all(self.table(), &query.to_query(index)).await?;
-        let rows = rows.into_iter().filter(|row| super::Entry::index_of(row) == Some(index.name()));
+        let rows = self.store().query_all(self.table(), &query.to_query(&index)).await?;
+        let rows = rows.into_iter().filter(|row| super::Entry::index_of(row) == Some(index.id()));
         let read = |row: Entity| Ok((row.key().clone(), Summary::read(row.key(), row.properties())?));
         rows.map(read).collect()
     }
@@ -96,7 +97,8 @@ impl IndexedEntities {
     /// The index is unknown; the storage's.
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
         self.set.check_writes()?;
-        self.collect_blobs_of(self.set.find(index)?).await
+        let index = self.set.find(index)?;
+        self.collect_blobs_of(&index).await
     }
 
     pub(super) async fn collect_blobs_of(&self, index: &Index) -> Result<usize> {
@@ -105,7 +107,7 @@ impl IndexedEntities {
         }
         let slowest = self.slowest();
         let wait = tokio::time::sleep(slowest.lease + slowest.request);
-        self.journal.shared().collect_blobs(index.name(), &self.index_table(index), wait).await
+        self.journal.shared().collect_blobs(index.id(), &self.index_table(index), wait).await
     }
 
     /// Reads entities of a list until there are so many, and no more than may be wanted: more only for those
@@ -144,7 +146,7 @@ impl IndexedEntities {
     }
 
     pub(super) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
-        let members = self.journal.shared().members(at, index.name()).await?;
+        let members = self.journal.shared().members(at, index.id()).await?;
         members.keys().ok_or_else(|| damaged(at))
     }
 
@@ -156,16 +158,16 @@ impl IndexedEntities {
         }
     }
 
-    pub(super) async fn list_index(&self, name: &str) -> Result<&Index> {
+    pub(super) async fn list_index(&self, name: &str) -> Result<Arc<Index>> {
         let index = self.readable(name).await?;
-        let shape = index.shape();
+        let shape = index.shape().clone();
         let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a list"));
         if shape.is_list() { Ok(index) } else { Err(refused()) }
     }
 
-    async fn summary_index(&self, name: &str) -> Result<&Index> {
+    async fn summary_index(&self, name: &str) -> Result<Arc<Index>> {
         let index = self.readable(name).await?;
-        let shape = index.shape();
+        let shape = index.shape().clone();
         let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a summary"));
         if matches!(shape, Shape::Summary { .. }) { Ok(index) } else { Err(refused()) }
     }

@@ -1,6 +1,6 @@
 use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
-use table_core::query::{Continuation, Page, Range};
+use table_core::query::{Continuation, Page};
 use table_core::store::{Error, Result};
 
 use super::definition::Index;
@@ -27,13 +27,13 @@ impl IndexedEntities {
     /// The index is unknown or not readable.
     pub async fn find(&self, index: &str, key: &Key, trust: Trust) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
-        of_entities(index)?;
+        of_entities(&index)?;
         if index.shape().is_list() {
             let reason = format!("the index '{}' has a list for each key: use `list`", index.name());
             return Err(Error::invalid_request(reason));
         }
-        match self.entry_row(index, key).await? {
-            Some(entry) => self.resolve(index, entry, trust).await,
+        match self.entry_row(&index, key).await? {
+            Some(entry) => self.resolve(&index, entry, trust).await,
             None => Ok(None),
         }
     }
@@ -67,18 +67,18 @@ impl IndexedEntities {
         limit: usize,
     ) -> Result<Page<Entity>> {
         let index = self.readable(index).await?;
-        of_entities(index)?;
+        of_entities(&index)?;
         if index.shape().is_list() {
-            return self.page_of_lists(index, query, from, limit).await;
+            return self.page_of_lists(&index, query, from, limit).await;
         }
-        let page = self.read_rows(index, query, from).await?;
+        let page = self.read_rows(&index, query, from).await?;
         let (mut items, mut rows) = (Vec::new(), page.items.into_iter());
         while items.len() < limit {
             let next: Vec<_> = rows.by_ref().take(limit - items.len()).collect();
             if next.is_empty() {
                 break;
             }
-            items.extend(self.resolve_all(index, next, trust).await?);
+            items.extend(self.resolve_all(&index, next, trust).await?);
         }
         Ok(Page { items, continuation: page.continuation })
     }
@@ -134,21 +134,6 @@ impl IndexedEntities {
     /// As for [`page`](Self::page).
     pub async fn all(&self, index: &str, query: &IndexQuery, trust: Trust) -> Result<Vec<Entity>> {
         self.stream(index, query, trust).try_collect().await
-    }
-}
-
-impl IndexedEntities {
-    /// Whether an entity has an entry of an index among those of a partition and a range.
-    pub(crate) fn has_entry_among(
-        &self,
-        index: &str,
-        entity: &Entity,
-        partition: &str,
-        rows: &Range,
-    ) -> Result<bool> {
-        let entries = self.set.find(index)?.entries(self.table(), entity)?;
-        let mut keys = entries.iter().map(|entry| &entry.location.key);
-        Ok(keys.any(|key| key.partition() == partition && rows.contains(key.row())))
     }
 }
 

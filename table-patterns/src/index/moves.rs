@@ -11,7 +11,6 @@ use super::indexed::IndexedEntities;
 use super::typed::IndexedTable;
 use crate::conflict::{Conflicts, is_lost};
 use crate::journal::Change;
-use crate::large::in_a_blob;
 
 impl IndexedEntities {
     /// Moves an entity with its entries to a key of this or another table, whatever is there; whether there was one. A change
@@ -23,7 +22,7 @@ impl IndexedEntities {
     ///
     /// # Errors
     /// It has a value of an index that is unique with entries in other partitions: the two would be two owners for a while.
-    /// A unique value is taken; still in conflict after all attempts; the place is the same; it has a value in a blob.
+    /// A unique value is taken; still in conflict after all attempts; the place is the same.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.move_if(key, target, to, |_| Ok(())).await
     }
@@ -43,7 +42,6 @@ impl IndexedEntities {
         let mut conflicts = Conflicts::new(self.options.attempts);
         loop {
             let Some(old) = self.read(key).await? else { return Ok(false) };
-            check_no_blob(&old)?;
             self.check_unique_elsewhere(&old)?;
             target.check_unique_elsewhere(&old)?;
             let new = old.clone().with_system(None, None).with_key(to.clone());
@@ -71,7 +69,7 @@ impl IndexedEntities {
     }
 
     /// Refuses an entity with a unique value whose entry is in another partition than the entity.
-    pub(crate) fn check_unique_elsewhere(&self, entity: &Entity) -> Result<()> {
+    fn check_unique_elsewhere(&self, entity: &Entity) -> Result<()> {
         for index in self.set.indexes() {
             let elsewhere = *index.placement() != Placement::SamePartition;
             if elsewhere
@@ -87,15 +85,6 @@ impl IndexedEntities {
         }
         Ok(())
     }
-}
-
-/// Refuses a row that is not all of its entity.
-fn check_no_blob(row: &Entity) -> Result<()> {
-    let Some(property) = in_a_blob(row) else { return Ok(()) };
-    Err(Error::invalid_request(format!(
-        "{} has the value of '{property}' in a blob, which would be lost: move it by its `LargeTable`, with the blob",
-        row.key()
-    )))
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {

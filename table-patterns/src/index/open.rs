@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use table_core::manifest::{EntityType, IndexState, Manifest, StoredIndex, StoredType};
 use table_core::model::TableName;
-use table_core::store::{Error, Result, TableStore};
+use table_core::store::{Error, ErrorKind, Result, TableStore};
 
-use super::catalog::{Loaded, is_indexed};
+use super::build::check_generations;
 use super::definition::{Index, Uniqueness};
 use super::indexed::IndexedEntities;
+use super::manifest::Loaded;
 use super::options::IndexOptions;
 use super::owner;
 use super::set::IndexSet;
@@ -15,6 +17,28 @@ use super::shape::Shape;
 use super::table_row::TableRow;
 use crate::encrypted::check_indexes;
 use crate::journal::Journal;
+
+/// How often a table is registered again while others do so.
+const ROUNDS: usize = 16;
+
+/// Which entities a program may write by a handle.
+#[derive(Clone, Debug)]
+pub(crate) enum Writes {
+    /// Those of one type, in this version of its schema.
+    Type(EntityType, i32),
+    /// Those of any type.
+    AnyType,
+    /// None, but those that are there once more with their entries.
+    Nothing,
+}
+
+/// Whether a program is the first to open a table.
+enum First {
+    No,
+    Registered(TableRow),
+    /// Another one was quicker with something.
+    Lost,
+}
 
 impl IndexedEntities {
     /// Opens a table with its indexes. The first who opens an empty table registers them (up to 99) as readable;
@@ -41,9 +65,35 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        let mut this = Self::unopened(store, table, indexes, options)?;
-        this.register().await?;
+        Self::open_for(store, table, indexes, options, Writes::AnyType).await
+    }
+
+    /// The same for who writes certain entities.
+    pub(crate) async fn open_for(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        indexes: Vec<Index>,
+        options: IndexOptions,
+        writes: Writes,
+    ) -> Result<Self> {
+        let mut this = Self::unregistered(store, table, indexes, options, |set| set)?;
+        this.writes_entities = !matches!(writes, Writes::Nothing);
+        this.register(&writes).await?;
         Ok(this)
+    }
+
+    /// Opens a table to look after its indexes, with nothing but what its manifest says: to build, scrub and drop them, to recover and
+    /// sweep writes, in a program without the Rust types. Entities are not written by it, but again with their entries. As many
+    /// requests as [`open`](Self::open) of a table that was opened before.
+    ///
+    /// # Errors
+    /// The durations make no sense; the table is missing.
+    pub async fn open_for_upkeep(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        options: IndexOptions,
+    ) -> Result<Self> {
+        Self::open_for(store, table, Vec::new(), options, Writes::Nothing).await
     }
 
     /// Opens a table to read it by its indexes: by who may not write it, and without making those wait who do. One
@@ -66,16 +116,6 @@ impl IndexedEntities {
         Ok(this)
     }
 
-    /// Before the catalog was asked.
-    pub(super) fn unopened(
-        store: Arc<dyn TableStore>,
-        table: TableName,
-        indexes: Vec<Index>,
-        options: IndexOptions,
-    ) -> Result<Self> {
-        Self::unregistered(store, table, indexes, options, |set| set)
-    }
-
     fn unregistered(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -86,34 +126,42 @@ impl IndexedEntities {
         check(&indexes, &options)?;
         store.profile().check_reads("indexes")?;
         check_indexes(&*store, &table, &indexes)?;
-        let indexes = indexes.into_iter().map(|index| index.over(&store)).collect();
-        let set = Arc::new(set(IndexSet::new(table.clone(), indexes, options.cache)));
+        let set = Arc::new(set(IndexSet::new(store.clone(), table.clone(), indexes, options.cache)));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
         }
-        Ok(Self { store, set, journal, options })
+        Ok(Self { store, set, journal, options, writes_entities: true })
     }
 
-    async fn register(&mut self) -> Result<()> {
-        owner::claim_tables(&*self.store, self.table(), self.set.indexes()).await?;
+    async fn register(&mut self, writes: &Writes) -> Result<()> {
+        owner::claim_tables(&*self.store, self.table(), self.set.own()).await?;
         self.check_targets().await?;
-        let Loaded { indexes: known, table } = self.catalog().load().await?;
-        let mine = TableRow::of(&self.options);
-        let row = match known.is_empty() && table.is_new() && self.register_first(&mine).await? {
-            true => mine,
-            // Before the states are read: who changes one waits for those that are known.
-            false => self.catalog().remember(table, &mine).await?,
-        };
+        let mine = TableRow::of(&self.options, matches!(writes, Writes::AnyType));
+        let mut row = None;
+        for _ in 0..ROUNDS {
+            let loaded = self.rows().load().await?;
+            row = match self.register_first(&loaded, &mine, writes).await? {
+                First::Registered(row) => Some(row),
+                // Before the states are read: who changes one waits for those that are known.
+                First::No => Some(self.rows().remember(loaded.table, &mine).await?),
+                First::Lost => continue,
+            };
+            break;
+        }
+        let row = row.ok_or_else(|| ErrorKind::PreconditionFailed {
+            table: self.table().to_string(),
+            key: TableRow::NAME.to_owned(),
+        })?;
         self.keep_blobs(&row);
         self.refresh().await
     }
 
     /// Refuses copies into the entities of another table that has indexes: its entries would not have them.
     async fn check_targets(&self) -> Result<()> {
-        for index in self.set.indexes().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
+        for index in self.set.own().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
             let other = self.index_table(index);
-            if other != *self.table() && is_indexed(&*self.store, &other).await? {
+            if other != *self.table() && Manifest::has_indexes(&*self.store, &other).await? {
                 return Err(Error::invalid_request(format!(
                     "the index '{}' copies into the entities of '{other}', which has indexes of its own that would not \
                      follow: copy into entities of '{}', or into a table without indexes",
@@ -125,17 +173,44 @@ impl IndexedEntities {
         Ok(())
     }
 
-    /// Whether this is the first to open the table, and it is empty: then nobody writes without the indexes, and
-    /// they are readable at once. They come with the row by which the next one sees that the table was opened.
-    async fn register_first(&self, row: &TableRow) -> Result<bool> {
+    /// If this is the first to open an empty table, or the first to open it for its type, of which there is no entity: then
+    /// nobody writes such entities without the indexes, and they are readable at once. They come in one group with the table's row, which
+    /// every program writes that adds something to it, and with the type's row, by which the next one sees that the table was opened
+    /// for the type. Not where a program has the table open that may write entities of any type: it could know no index yet.
+    async fn register_first(&self, loaded: &Loaded, mine: &TableRow, writes: &Writes) -> Result<First> {
+        let is_new = loaded.table.is_new() && loaded.manifest.indexes.is_empty();
+        let row = loaded.table.with(mine);
+        let (is_first, types) = match writes {
+            Writes::Type(of, _) if loaded.has_type(of) => (false, Vec::new()),
+            Writes::Type(of, version) => (is_new || !row.any_type, vec![StoredType::new(of, *version)]),
+            Writes::AnyType => (is_new, Vec::new()),
+            Writes::Nothing => (false, Vec::new()),
+        };
         let later = |index: &Index| self.options.built_later.iter().any(|name| name == index.name());
-        let beside_the_row = self.store.profile().group_operations - 1;
-        let indexes = self.set.indexes().iter().filter(|index| !later(index)).take(beside_the_row);
-        let indexes: Vec<_> = indexes.collect();
-        if indexes.is_empty() || !self.catalog().is_empty_table().await? {
-            return Ok(false);
+        let beside_the_rows = self.store.profile().group_operations - 1 - types.len();
+        let indexes = self.set.own().iter().filter(|index| !later(index)).take(beside_the_rows);
+        let is_of_type = |index: &&Index| match writes {
+            Writes::Type(of, _) => is_new || index.definition().entity.is_told_as(of),
+            Writes::AnyType | Writes::Nothing => true,
+        };
+        let is_apart = |index: &&Index| check_generations(index, loaded, self.table()).is_ok();
+        let indexes = indexes.filter(|_| is_first).filter(is_of_type).filter(is_apart);
+        let mut indexes: Vec<_> =
+            indexes.map(|index| StoredIndex::new(index.definition(), IndexState::Readable)).collect();
+        let has_none = match writes {
+            _ if indexes.is_empty() => false,
+            Writes::Type(of, _) if !is_new => self.rows().has_none_of(of).await?,
+            _ => self.rows().is_empty_table().await?,
+        };
+        if !has_none {
+            indexes.clear();
         }
-        self.catalog().found(row, &indexes).await
+        // The type's row comes in any case: whoever opens the table for it from now on is not the first.
+        if indexes.is_empty() && types.is_empty() {
+            return Ok(First::No);
+        }
+        let registered = self.rows().found(&row, &types, &indexes).await?;
+        Ok(if registered { First::Registered(row) } else { First::Lost })
     }
 
     /// Lists go into a folder of this table of this store, whatever others there are in the store of blobs.
@@ -153,7 +228,9 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
     indexes.iter().try_for_each(Index::validate)?;
     for (n, index) in indexes.iter().enumerate() {
         let name = index.name();
-        if indexes[..n].iter().any(|other| other.name() == name) {
+        let entity = &index.definition().entity;
+        let same = |other: &&Index| other.name() == name && !other.definition().entity.is_apart_from(entity);
+        if indexes[..n].iter().any(|other| same(&other)) {
             return Err(Error::invalid_request(format!("two indexes have the name '{name}': rename one")));
         }
     }

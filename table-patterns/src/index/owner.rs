@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use table_core::model::{Entity, Key, TableName, ValueRef};
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName, ValueRef};
 use table_core::store::{Error, Operation, Result, TableStore};
 
-use super::catalog::partition;
 use super::definition::{Index, Placement};
 use super::shape::Shape;
 
-const ROW: &str = "~~owner";
+const ROW: &str = "owner";
 const OWNER: &str = "EntriesOf";
 
 /// Makes the tables of the indexes' entries those of `table`. One request for each; another the first time.
@@ -34,7 +33,7 @@ fn entries_in<'a>(index: &'a Index, table: &TableName) -> Option<&'a TableName> 
 }
 
 async fn claim(store: &dyn TableStore, table: &TableName, entries: &TableName) -> Result<()> {
-    let key = Key::new(partition(), ROW)?;
+    let key = Key::new(MANIFEST_PARTITION, ROW)?;
     let mut row = store.get(entries, &key, None).await?;
     if row.is_none() {
         let owner = Entity::from(key.clone()).with(OWNER, table.as_str());

@@ -68,7 +68,7 @@ impl IndexQuery {
 
     pub(super) fn to_query(&self, index: &Index) -> Query {
         let partition = Filter::eq(Filter::PARTITION_KEY, self.partition.as_str());
-        let of_index = Filter::eq(Entry::INDEX, index.name());
+        let of_index = Filter::eq(Entry::INDEX, index.id());
         let filter = Filter::and_maybe(Some(partition), self.rows.clone()).map(|f| f.and(of_index));
         Query { filter, select: None, top: self.top }
     }

@@ -1,6 +1,9 @@
 //! From entries to the entities that they are of.
 
+use std::sync::Arc;
+
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::IndexState;
 use table_core::model::{Entity, Key, Properties};
 use table_core::query::{Continuation, Page, Query};
 use table_core::store::{Error, KeyOrder, Result};
@@ -11,14 +14,13 @@ use super::indexed::IndexedEntities;
 use super::lookup::Trust;
 use super::query::IndexQuery;
 use super::shape::Shape;
-use super::state::IndexState;
 use crate::journal::is_pending;
 
 impl IndexedEntities {
-    pub(super) async fn readable(&self, name: &str) -> Result<&Index> {
-        let index = self.set.find(name)?;
+    pub(super) async fn readable(&self, name: &str) -> Result<Arc<Index>> {
         self.set.fresh(&**self.store()).await?;
-        match self.state(name) {
+        let index = self.set.find(name)?;
+        match self.state(index.id()) {
             IndexState::Readable => Ok(index),
             state => Err(Error::invalid_request(format!(
                 "the index '{name}' of the table '{}' is {state}, not readable: build it first",
@@ -31,7 +33,7 @@ impl IndexedEntities {
     pub(super) async fn entry_row(&self, index: &Index, key: &Key) -> Result<Option<Entity>> {
         let at = self.location(index, key);
         let row = self.store().get(&at.table, &at.key, None).await?;
-        Ok(row.filter(|row| Entry::index_of(row) == Some(index.name())))
+        Ok(row.filter(|row| Entry::index_of(row) == Some(index.id())))
     }
 
     pub(super) fn location(&self, index: &Index, key: &Key) -> Location {
@@ -54,7 +56,7 @@ impl IndexedEntities {
     ) -> Result<Page<Entity>> {
         let mut page = self.store().query(&self.index_table(index), query, from).await?;
         if !matches!(index.shape(), Shape::Copy { .. }) {
-            page.items.retain(|row| Entry::index_of(row) == Some(index.name()));
+            page.items.retain(|row| Entry::index_of(row) == Some(index.id()));
         }
         Ok(page)
     }

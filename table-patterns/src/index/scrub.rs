@@ -1,7 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use table_core::manifest::IndexState;
 use table_core::model::{Entity, IfMatch};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Operation, Result};
@@ -11,7 +13,6 @@ use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::resolve::is_entity;
 use super::shape::Shape;
-use super::state::IndexState;
 use crate::journal::{Rule, is_pending, is_unique_row_property};
 
 /// What a scrub does with what it finds.
@@ -138,31 +139,31 @@ impl IndexedEntities {
     ) -> Result<Option<ScrubCursor>> {
         let index = self.complete(index, mode).await?;
         if matches!(index.shape(), Shape::Summary { .. }) {
-            let partition = self.total_next(index, mode, cursor.partition.as_deref(), report).await?;
+            let partition = self.total_next(&index, mode, cursor.partition.as_deref(), report).await?;
             return Ok(partition.map(|p| ScrubCursor { partition: Some(p), ..ScrubCursor::default() }));
         }
         if cursor.dangling_done {
-            let at = self.scrub_missing(index, mode, cursor.at.as_ref(), report).await?;
+            let at = self.scrub_missing(&index, mode, cursor.at.as_ref(), report).await?;
             return Ok(at.map(|at| ScrubCursor { dangling_done: true, at: Some(at), partition: None }));
         }
-        let at = self.scrub_dangling(index, mode, cursor.at.as_ref(), report).await?;
+        let at = self.scrub_dangling(&index, mode, cursor.at.as_ref(), report).await?;
         Ok(Some(ScrubCursor { dangling_done: at.is_none(), at, partition: None }))
     }
 
     /// An index that has, or is given, an entry for each entity: of any other nothing is missing, and what is added would
     /// stay when it is gone.
-    async fn complete(&self, name: &str, mode: ScrubMode) -> Result<&Index> {
+    async fn complete(&self, name: &str, mode: ScrubMode) -> Result<Arc<Index>> {
         if mode == ScrubMode::Repair {
             self.set.check_writes()?;
         }
-        let index = self.set.find(name)?;
         self.set.fresh(&**self.store()).await?;
-        self.check_complete(index).map(|()| index)
+        let index = self.set.find(name)?;
+        self.check_complete(&index).map(|()| index)
     }
 
     pub(super) fn check_complete(&self, index: &Index) -> Result<()> {
         let name = index.name();
-        match self.state(name) {
+        match self.state(index.id()) {
             IndexState::Building | IndexState::Readable => Ok(()),
             state => Err(Error::invalid_request(format!(
                 "the index '{name}' of the table '{}' is {state}, and is not kept complete: build it first",

@@ -29,7 +29,7 @@ impl IndexedEntities {
     pub(super) fn rows_of(index: &Index) -> Query {
         Query::new().with_filter(match index.shape() {
             Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
-            _ => Filter::eq(Entry::INDEX, index.name()),
+            _ => Filter::eq(Entry::INDEX, index.id()),
         })
     }
 
@@ -96,7 +96,7 @@ impl IndexedEntities {
     /// Takes entries out of a row: the row is read, **then** the entities, then the row is written under its
     /// ETag. How many there were.
     async fn take_out_now(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
-        let mut merge = Merge::new(at.clone(), index.name().to_owned(), index.shape().clone());
+        let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
         merge.gone = owners;
         let prepared = self.journal.shared().prepare(&merge).await?;
         let still = self.not_at(index, at, merge.gone.clone()).await?;
@@ -153,7 +153,7 @@ impl IndexedEntities {
             }
         }
         let reads = stream::iter(by_list).map(|(at, entities)| async move {
-            let members = match self.journal.shared().members(&at, index.name()).await {
+            let members = match self.journal.shared().members(&at, index.id()).await {
                 Err(error) if is_damage(&error) => Members::default(),
                 members => members?,
             };

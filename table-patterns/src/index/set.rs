@@ -1,57 +1,109 @@
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use table_core::manifest::{EntityType, IndexState, StoredIndex};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, Result, TableStore};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-use super::catalog::{Catalog, CatalogEntry, Loaded};
 use super::definition::{Index, Placement, Uniqueness};
 use super::entry::{Entry, Maintainer};
+use super::manifest::{Loaded, ManifestRows};
 use super::shape::Shape;
 use super::shared::copied_names;
-use super::state::IndexState;
 use super::table_row::TableRow;
+use crate::encrypted::check_indexes;
 
-/// The indexes of a table with the states that the catalog gives them.
-#[derive(Debug)]
+/// The indexes of a table with the states that its manifest gives them: those that this program defines, and those that
+/// other programs and other types have declared, which are evaluated from their definitions.
 pub(super) struct IndexSet {
+    store: Arc<dyn TableStore>,
     table: TableName,
-    indexes: Vec<Index>,
-    /// The properties of entities that copy indexes write.
-    copied: Arc<[String]>,
+    /// Those that this program defines.
+    own: Vec<Index>,
     cache: Duration,
     /// Whether nothing is written by it: then it need not know every index.
     reads_only: bool,
-    states: RwLock<States>,
+    known: RwLock<Arc<Known>>,
     /// Who reads them again.
     reading: Mutex<()>,
 }
 
+/// What was last read.
 #[derive(Debug, Default)]
-struct States {
-    of: Vec<IndexState>,
+struct Known {
+    /// The program's own first, in their order.
+    indexes: Vec<Declared>,
+    /// Indexes that this program cannot maintain.
+    unknown: Vec<Unknown>,
+    /// The properties of entities that copy indexes write.
+    copied: Arc<[String]>,
     table: TableRow,
     loaded: Option<Instant>,
 }
 
+#[derive(Clone, Debug)]
+struct Declared {
+    index: Arc<Index>,
+    state: IndexState,
+}
+
+/// An index that this program cannot maintain: writes of its entities are refused.
+#[derive(Debug)]
+struct Unknown {
+    id: String,
+    /// Which entities it is of; any, where that is not known.
+    entity: Option<EntityType>,
+    reason: &'static str,
+}
+
+impl Unknown {
+    fn check(&self, table: &TableName, entity: &Entity) -> Result<()> {
+        if self.entity.as_ref().is_some_and(|of| !of.admits(entity)) {
+            return Ok(());
+        }
+        let (id, reason, key) = (&self.id, self.reason, entity.key());
+        Err(Error::invalid_request(format!(
+            "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave it stale; write by a program \
+             that has it, or drop it with `drop_index(\"{id}\")`"
+        )))
+    }
+}
+
+impl Known {
+    fn of_program(table: &TableName, own: &[Index]) -> Self {
+        let indexes =
+            own.iter().map(|index| Declared { index: Arc::new(index.clone()), state: IndexState::Absent });
+        Self { indexes: indexes.collect(), ..Self::default() }.with_copies(table)
+    }
+
+    /// Full copies of entities leave out what copy indexes write into these.
+    fn with_copies(mut self, table: &TableName) -> Self {
+        let copied: Arc<[String]> =
+            self.indexes.iter().flat_map(|declared| copied_by(&declared.index, table)).collect();
+        if !copied.is_empty() {
+            for declared in &mut self.indexes {
+                declared.index = Arc::new(declared.index.as_ref().clone().with_foreign(copied.clone()));
+            }
+        }
+        Self { copied, ..self }
+    }
+}
+
 impl IndexSet {
     /// Indexes whose states are read again when they are older than `cache`.
-    pub(super) fn new(table: TableName, indexes: Vec<Index>, cache: Duration) -> Self {
-        let copied: Arc<[String]> = indexes.iter().flat_map(|index| copied_by(index, &table)).collect();
-        let indexes = indexes.into_iter().map(|index| index.with_foreign(copied.clone())).collect();
-        Self {
-            table,
-            indexes,
-            copied,
-            cache,
-            reads_only: false,
-            states: RwLock::default(),
-            reading: Mutex::default(),
-        }
+    pub(super) fn new(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        own: Vec<Index>,
+        cache: Duration,
+    ) -> Self {
+        let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
+        let known = RwLock::new(Arc::new(Known::of_program(&table, &own)));
+        Self { store, table, own, cache, reads_only: false, known, reading: Mutex::default() }
     }
 
     /// The same for a process that only reads.
@@ -81,94 +133,143 @@ impl IndexSet {
         Ok(self.valid_until())
     }
 
-    pub(super) fn indexes(&self) -> &[Index] {
-        &self.indexes
+    /// Those that this program defines.
+    pub(super) fn own(&self) -> &[Index] {
+        &self.own
     }
 
-    pub(super) fn find(&self, name: &str) -> Result<&Index> {
-        let known = self.indexes.iter().find(|i| i.name() == name);
-        known.ok_or_else(|| {
-            Error::invalid_request(format!("the table '{}' has no index '{name}'", self.table))
-        })
+    /// All that are known and can be maintained.
+    pub(super) fn indexes(&self) -> Vec<Arc<Index>> {
+        self.known().indexes.iter().map(|declared| Arc::clone(&declared.index)).collect()
     }
 
-    /// Whether there is an index with this name and definition.
-    pub(super) fn defines(&self, name: &str, fingerprint: &str) -> bool {
-        self.indexes.iter().any(|index| index.name() == name && index.fingerprint() == fingerprint)
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The index with this id; or with this name, one that the program defines first.
+    pub(super) fn find(&self, name: &str) -> Result<Arc<Index>> {
+        let known = self.known();
+        let (own, others) = known.indexes.split_at(self.own.len());
+        if let Some(found) = known.indexes.iter().find(|declared| declared.index.id() == name) {
+            return Ok(Arc::clone(&found.index));
+        }
+        for declared in [own, others] {
+            let named: Vec<_> = declared.iter().filter(|declared| declared.index.name() == name).collect();
+            match named[..] {
+                [] => {}
+                [found] => return Ok(Arc::clone(&found.index)),
+                _ => {
+                    let ids: Vec<_> = named.iter().map(|declared| declared.index.id()).collect();
+                    return Err(Error::invalid_request(format!(
+                        "the table '{}' has several indexes '{name}': name one by its id, {}",
+                        self.table,
+                        ids.join(" or ")
+                    )));
+                }
+            }
+        }
+        Err(Error::invalid_request(format!("the table '{}' has no index '{name}'", self.table)))
+    }
+
+    /// Whether other programs have declared indexes of these entities, which hold whatever they hold.
+    pub(super) fn has_others_of(&self, entity: &EntityType) -> bool {
+        let known = self.known();
+        let others = known.indexes.iter().skip(self.own.len());
+        others.into_iter().any(|declared| !declared.index.definition().entity.is_apart_from(entity))
+            || known
+                .unknown
+                .iter()
+                .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_apart_from(entity)))
+    }
+
+    /// The state of an index by its id or, of one that the program defines, its name.
     pub(super) fn state(&self, name: &str) -> IndexState {
-        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
-        let found = self.indexes.iter().zip(&states.of).find(|(index, _)| index.name() == name);
-        found.map_or(IndexState::Absent, |(_, state)| *state)
+        let known = self.known();
+        let by_id = known.indexes.iter().find(|declared| declared.index.id() == name);
+        let found = by_id.or_else(|| known.indexes.iter().find(|declared| declared.index.name() == name));
+        found.map_or(IndexState::Absent, |declared| declared.state)
     }
 
-    /// Reads the states. One request.
+    /// Reads the manifest. One request.
     pub(super) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
         let asked = Instant::now();
-        let catalog = Catalog { store, table: &self.table }.load().await?;
-        self.load(catalog, asked)
+        let loaded = ManifestRows { store, table: &self.table }.load().await?;
+        self.load(&loaded, asked)
     }
 
     /// What was last read of the table as a whole.
     pub(super) fn table_row(&self) -> TableRow {
-        self.states.read().unwrap_or_else(PoisonError::into_inner).table.clone()
+        self.known().table.clone()
     }
 
     /// Until when the states that were read last may be used.
     fn valid_until(&self) -> Option<Instant> {
-        let states = self.states.read().unwrap_or_else(PoisonError::into_inner);
-        states.loaded.map(|loaded| loaded + self.cache)
+        self.known().loaded.map(|loaded| loaded + self.cache)
     }
 
     fn are_old(&self) -> bool {
         self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until)
     }
 
-    /// Takes over what the catalog said when it was asked at `asked`.
+    /// Takes over what the manifest said when it was asked at `asked`.
     ///
     /// # Errors
-    /// The catalog has an index that this program does not know, or knows otherwise.
-    pub(super) fn load(&self, catalog: Loaded, asked: Instant) -> Result<()> {
-        let Loaded { indexes: catalog, table } = catalog;
-        let unknown = |name: &&String| !self.reads_only && self.find(name).is_err();
-        if let Some(unknown) = catalog.keys().find(unknown) {
-            let reason = format!(
-                "the table '{}' has an index '{unknown}' that this program does not know, and a write would \
-                 leave it stale: define it here as the program does that has it, or write by that program",
-                self.table
-            );
-            return Err(Error::invalid_request(reason));
+    /// It has another definition with the id of one that this program has.
+    pub(super) fn load(&self, loaded: &Loaded, asked: Instant) -> Result<()> {
+        let mut next = Known { table: loaded.table.clone(), loaded: Some(asked), ..Known::default() };
+        for index in &self.own {
+            let stored = loaded.index(index.id());
+            if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
+                let (id, table) = (index.id(), &self.table);
+                return Err(Error::invalid_request(format!(
+                    "the table '{table}' has another index with the id '{id}': give this index another name"
+                )));
+            }
+            let state = stored.map_or(IndexState::Absent, |stored| stored.state);
+            next.indexes.push(Declared { index: Arc::new(index.clone()), state });
         }
-        let of = self.indexes.iter().map(|i| self.state_in(i, &catalog)).collect::<Result<_>>()?;
-        let mut states = self.states.write().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known();
+        let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
+        for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
+            match self.other(&known, stored) {
+                Ok(declared) => next.indexes.push(declared),
+                Err(unknown) => next.unknown.push(unknown),
+            }
+        }
+        let next = next.with_copies(&self.table);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // An answer that was long on its way says what was true before.
-        if states.loaded.is_none_or(|loaded| loaded <= asked) {
-            *states = States { of, table, loaded: Some(asked) };
+        if known.loaded.is_none_or(|before| before <= asked) {
+            *known = Arc::new(next);
         }
         Ok(())
     }
 
-    fn state_in(&self, index: &Index, catalog: &BTreeMap<String, CatalogEntry>) -> Result<IndexState> {
-        let Some(entry) = catalog.get(index.name()) else { return Ok(IndexState::Absent) };
-        if entry.fingerprint == index.fingerprint() {
-            return Ok(entry.state);
+    /// An index that the program does not define, from its definition.
+    fn other(&self, known: &Known, stored: &StoredIndex) -> Result<Declared, Unknown> {
+        let (id, state) = (stored.id(), stored.state);
+        let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
+        if let Some(declared) = before {
+            return Ok(Declared { state, index: Arc::clone(&declared.index) });
         }
-        let (name, table) = (index.name(), &self.table);
-        Err(Error::invalid_request(format!(
-            "the index '{name}' of the table '{table}' was built as {:?}, and this program defines it as {:?}: \
-             another type in the table may have it, another program, or an older version of this one; give this index \
-             another name, and `build` it",
-            entry.fingerprint,
-            index.fingerprint()
-        )))
+        let unknown = |reason| Unknown { id: id.clone(), entity: stored.entity.clone(), reason };
+        let definition = stored
+            .definition
+            .clone()
+            .ok_or_else(|| unknown("is of a newer format than this program reads"))?;
+        let index = Index::from_definition(definition)
+            .map_err(|_| unknown("only a program with its Rust code can maintain"))?;
+        check_indexes(&*self.store, &self.table, std::slice::from_ref(&index))
+            .map_err(|_| unknown("would show what the store of this program encrypts"))?;
+        Ok(Declared { state, index: Arc::new(index.over(&self.store)) })
     }
 
     fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
-        let of = self.states.read().unwrap_or_else(PoisonError::into_inner).of.clone();
-        let active = self.indexes.iter().zip(of).filter(|(index, state)| wanted(index, *state));
+        let known = self.known();
+        known.unknown.iter().try_for_each(|unknown| unknown.check(&self.table, entity))?;
         let mut entries = Vec::new();
-        for (index, _) in active {
+        for Declared { index, .. } in known.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
             entries.extend(index.entries(&self.table, entity)?);
         }
         Ok(entries)
@@ -196,8 +297,8 @@ impl Maintainer for IndexSet {
         self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
     }
 
-    fn copied(&self) -> &[String] {
-        &self.copied
+    fn copied(&self) -> Arc<[String]> {
+        Arc::clone(&self.known().copied)
     }
 
     fn may_collide(&self) -> bool {
@@ -223,14 +324,23 @@ impl Maintainer for IndexSet {
     }
 
     async fn collided(&self, store: &dyn TableStore) -> Result<()> {
-        let catalog = Catalog { store, table: &self.table };
-        catalog.remember(self.table_row(), &TableRow::of_collision()).await?;
+        let rows = ManifestRows { store, table: &self.table };
+        rows.remember(self.table_row(), &TableRow::of_collision()).await?;
         self.refresh(store).await
     }
 
     async fn prepare(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
         self.check_writes()?;
         self.fresh(store).await
+    }
+}
+
+impl fmt::Debug for IndexSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexSet")
+            .field("table", &self.table)
+            .field("known", &self.known())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,19 +1,20 @@
-//! What the catalog says of a table as a whole: the longest durations of those who write it, and whether
-//! entries of its entities have met.
+//! What the manifest says of a table as a whole: the longest durations of those who write it, whether some of them write
+//! entities of any type, and whether entries of its entities have met.
 
 use std::time::Duration;
 
-use table_core::model::{ETag, Entity, IfMatch, ValueRef};
+use table_core::model::{ETag, Entity, IfMatch, MANIFEST_PARTITION, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 use uuid::Uuid;
 
-use super::catalog::{Catalog, partition};
+use super::manifest::{ManifestRows, is_lost};
 use super::options::IndexOptions;
 
 const CACHE: &str = "LongestCache";
 const REQUEST: &str = "LongestRequest";
 const LEASE: &str = "LongestLease";
 const COLLIDED: &str = "EntriesCollided";
+const ANY_TYPE: &str = "WrittenAsAnyType";
 const BLOBS: &str = "BlobFolder";
 
 /// How often the row is read again when others change it.
@@ -30,20 +31,22 @@ pub(super) struct TableRow {
     pub(super) lease: Duration,
     /// Whether two entities were found to have the same entry.
     pub(super) collided: bool,
+    /// Whether a program has opened the table that may write entities of any type.
+    pub(super) any_type: bool,
     /// What tells the blobs of this table from those of another of its name.
     pub(super) blobs: Option<String>,
     etag: Option<ETag>,
 }
 
 impl TableRow {
-    pub(super) const NAME: &str = "~~table";
+    pub(super) const NAME: &str = "table";
 
     /// What a process with these options adds.
-    pub(super) fn of(options: &IndexOptions) -> Self {
+    pub(super) fn of(options: &IndexOptions, any_type: bool) -> Self {
         let timing = &options.timing;
         let (request, lease) = (timing.request(), timing.lease());
         let blobs = options.blobs.as_ref().map(|_| Uuid::new_v4().simple().to_string());
-        Self { cache: options.cache, request, lease, collided: false, blobs, etag: None }
+        Self { cache: options.cache, request, lease, collided: false, any_type, blobs, etag: None }
     }
 
     /// Whether nobody has opened the table yet.
@@ -63,6 +66,7 @@ impl TableRow {
             request: self.request.max(other.request),
             lease: self.lease.max(other.lease),
             collided: self.collided || other.collided,
+            any_type: self.any_type || other.any_type,
             blobs: self.blobs.clone().or_else(|| other.blobs.clone()),
             etag: self.etag.clone(),
         }
@@ -71,33 +75,44 @@ impl TableRow {
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let millis = |name: &str| match row.get(name) {
             Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
-            _ => Err(Error::decode("index catalog", row.key(), name, "milliseconds", "something else")),
+            _ => Err(Error::decode("manifest", row.key(), name, "milliseconds", "something else")),
         };
-        let collided = row.get(COLLIDED) == Some(ValueRef::Boolean(true));
+        let is = |name| row.get(name) == Some(ValueRef::Boolean(true));
+        let (collided, any_type) = (is(COLLIDED), is(ANY_TYPE));
         let blobs = match row.get(BLOBS) {
             Some(ValueRef::String(id)) => Some(id.to_owned()),
             _ => None,
         };
         let (cache, request, lease) = (millis(CACHE)?, millis(REQUEST)?, millis(LEASE)?);
-        Ok(Self { cache, request, lease, collided, blobs, etag: row.etag().cloned() })
+        Ok(Self { cache, request, lease, collided, any_type, blobs, etag: row.etag().cloned() })
     }
 
     pub(super) fn to_entity(&self) -> Result<Entity> {
         // Rounded up: nobody waits less than it lasts.
         let millis = |d: Duration| i64::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-        let mut row = Entity::new(partition(), Self::NAME)?
+        let mut row = Entity::new(MANIFEST_PARTITION, Self::NAME)?
             .with(CACHE, millis(self.cache))
             .with(REQUEST, millis(self.request))
             .with(LEASE, millis(self.lease))
-            .with(COLLIDED, self.collided);
+            .with(COLLIDED, self.collided)
+            .with(ANY_TYPE, self.any_type);
         if let Some(id) = &self.blobs {
             row.properties_mut().set(BLOBS, id.as_str());
         }
         Ok(row)
     }
+
+    /// What writes the row as it is to be over the one that was read, if that has not changed since.
+    pub(super) fn operation(&self) -> Result<Operation> {
+        let row = self.to_entity()?;
+        Ok(match &self.etag {
+            Some(etag) => Operation::Replace(row, IfMatch::from(etag)),
+            None => Operation::Insert(row),
+        })
+    }
 }
 
-impl Catalog<'_> {
+impl ManifestRows<'_> {
     /// Adds what the row, as it was found, does not say yet; what it says then. No request if there is nothing to
     /// add, else one; two more for each time that others change it meanwhile.
     pub(super) async fn remember(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
@@ -106,13 +121,8 @@ impl Catalog<'_> {
             if wanted == found {
                 return Ok(found);
             }
-            let row = wanted.to_entity()?;
-            let operation = match found.etag {
-                Some(etag) => Operation::Replace(row, IfMatch::Exactly(etag)),
-                None => Operation::Insert(row),
-            };
-            match self.store.write(self.table, operation).await {
-                Err(e) if !e.is_ambiguous() && (e.is_already_exists() || e.is_precondition_failed()) => {}
+            match self.store.write(self.table, wanted.operation()?).await {
+                Err(e) if is_lost(&e) => {}
                 other => return other.map(|_| wanted),
             }
             found = self.load().await?.table;

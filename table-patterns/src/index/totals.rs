@@ -119,7 +119,7 @@ impl IndexedEntities {
     }
 
     async fn summary_rows(&self, index: &Index, partition: &str) -> Result<Rows> {
-        let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(Filter::eq(Entry::INDEX, index.name()));
+        let filter = Filter::eq(Filter::PARTITION_KEY, partition).and(Filter::eq(Entry::INDEX, index.id()));
         let rows = self.store().query_all(self.table(), &Query::new().with_filter(filter)).await?;
         Ok(rows.into_iter().map(|row| (row.key().clone(), row)).collect())
     }
@@ -195,7 +195,7 @@ fn correction(
     wanted: Option<&Summary>,
 ) -> Result<Option<(Operation, bool)>> {
     let Some(row) = row else {
-        let zero = Summary::default().to_row(key.clone(), index.name());
+        let zero = Summary::default().to_row(key.clone(), index.id());
         return Ok(wanted.map(|_| (put(zero, None), false)));
     };
     let etag = unchanged(row);
@@ -203,5 +203,5 @@ fn correction(
         return Ok(Some((Operation::Delete(key.clone(), etag), true)));
     };
     let right = Summary::read(key, row.properties()).is_ok_and(|found| found == *wanted);
-    Ok((!right).then(|| (put(wanted.to_row(key.clone(), index.name()), Some(etag)), true)))
+    Ok((!right).then(|| (put(wanted.to_row(key.clone(), index.id()), Some(etag)), true)))
 }

@@ -19,6 +19,11 @@ impl IndexedEntities {
     /// # Errors
     /// See [`Journal::write`](crate::journal::Journal::write).
     pub async fn write(&self, changes: &[Change]) -> Result<Committed> {
+        if !self.writes_entities {
+            let reason =
+                format!("the table '{}' was opened for upkeep: use `open` to write entities", self.table());
+            return Err(Error::invalid_request(reason));
+        }
         self.journal.write(changes, self.options.acknowledge).await
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use table_core::engine::check_operation;
+use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key, PartitionKey, TableName};
 use table_core::store::{Error, ErrorKind, Operation, Result};
 use tokio::time::Instant;
@@ -115,7 +116,7 @@ impl Journal {
         let copied = self.maintainer.copied();
         for (change, operation) in changes.iter().zip(operations) {
             let Some(new) = operation.entity_mut().filter(|_| !copied.is_empty()) else { continue };
-            without_copies(new.properties_mut(), copied);
+            without_copies(new.properties_mut(), &copied);
             for p in change.old.iter().flat_map(|old| old.properties().iter()) {
                 if copied.iter().any(|name| name == p.name()) {
                     new.properties_mut().put(p.name(), p.value(), p.is_encrypted());
@@ -213,7 +214,7 @@ const fn both_copy(a: &Entry, b: &Entry) -> bool {
 
 /// The error of two indexes that give one key.
 fn same_place(entry: &Entry, other: &Entry) -> Error {
-    let (index, another, key) = (&entry.index, &other.index, &entry.location.key);
+    let (index, another, key) = (index_name(&entry.index), index_name(&other.index), &entry.location.key);
     Error::invalid_request(format!(
         "the indexes '{another}' and '{index}' both have an entry {key}: start their keys with other text"
     ))
@@ -222,6 +223,7 @@ fn same_place(entry: &Entry, other: &Entry) -> Error {
 /// The error of a value of a unique index that is not readable.
 fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
     let Entry { index, location, owner, .. } = entry;
+    let index = index_name(index);
     Error::invalid_request(format!(
         "the unique index '{index}' of the table '{table}' is {state}: until it is built and readable, {owner} cannot get \
          {} in it, which another entity may have; `build` it first (removals, and writes that keep a value, go on)",
@@ -231,7 +233,7 @@ fn not_ready(entry: &Entry, state: IndexState, table: &TableName) -> Error {
 
 /// The error of an entry whose key another entity has.
 pub(crate) fn violation(entry: &Entry, owner: &Key) -> Error {
-    let (index, key) = (entry.index.clone(), entry.location.key.to_string());
+    let (index, key) = (index_name(&entry.index).to_owned(), entry.location.key.to_string());
     let (owner, wanted_by) = (owner.to_string(), entry.owner.to_string());
     Error::new(if entry.unique {
         ErrorKind::UniqueViolation { index, entry: key, owner, wanted_by }

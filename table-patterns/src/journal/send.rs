@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use table_core::manifest::index_name;
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, Written};
 use tokio::time::{Instant, sleep};
 
@@ -151,7 +152,7 @@ impl Journal {
             read.unchanged.clear();
         }
         if read.without_target {
-            let (index, target) = (&merge.index, &merge.at.key);
+            let (index, target) = (index_name(&merge.index), &merge.at.key);
             return Err(Error::invalid_request(format!(
                 "the index '{index}' copies into {target}, which does not exist: write that first, or with it"
             )));

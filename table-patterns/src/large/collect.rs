@@ -158,15 +158,8 @@ impl<T: TableEntity> LargeTable<T> {
     /// One request, one per page of names and one per blob, so many at once as the options say.
     ///
     /// # Errors
-    /// The stores'. An index has its entries in another table, where they would stay: drop it first.
+    /// The stores'.
     pub async fn delete_table(&self) -> Result<u64> {
-        if let Some(other) = self.entities().and_then(|entities| entities.other_tables().next()) {
-            let name = self.name();
-            return Err(Error::invalid_request(format!(
-                "entries of '{name}' are in the table '{other}', and would stay there: drop their index first (`drop_index` of the \
-                 table's `entities`)"
-            )));
-        }
         match self.store().delete_table(self.name()).await {
             Err(error) if error.is_table_not_found() && !error.is_ambiguous() => {}
             Err(error) if matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }) => {}

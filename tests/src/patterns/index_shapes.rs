@@ -113,7 +113,7 @@ pub async fn summaries_are_built_and_corrected(harness: &Harness) {
     let build = async { people.build("ages").expect("an index").run().await.expect("a build") };
     futures_util::join!(writes, build);
     assert_eq!((summary(&people, "oslo").await, summary(&people, "rome").await), ((55, 550), (45, 450)));
-    let wrong = Entity::from(key("p", "ages_rome")).with("IndexName", "ages").with("Count", 3i64);
+    let wrong = Entity::from(key("p", "ages_rome")).with("IndexName", ages().id()).with("Count", 3i64);
     people.store().write(people.table(), Operation::InsertOrReplace(wrong)).await.expect("a write");
     let scrub = people.scrub("ages", ScrubMode::Repair).await.expect("a scrub");
     assert_eq!((scrub.missing, scrub.dangling), (1, 0));

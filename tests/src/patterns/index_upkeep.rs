@@ -38,9 +38,17 @@ impl World {
         self.try_open(indexes).await.expect("indexes that make sense")
     }
 
-    async fn drop_outdated(&self, indexes: Vec<Index>) -> Vec<String> {
+    /// Removes what a program without types removes: every generation that is none of these.
+    async fn drop_others(&self, indexes: &[Index]) -> Vec<String> {
         let (store, table, options) = (self.store.clone(), self.table.clone(), self.options.clone());
-        IndexedEntities::drop_outdated(store, table, indexes, options).await.expect("the storage answers")
+        let upkeep = IndexedEntities::open_for_upkeep(store, table, options).await.expect("a manifest");
+        let declared = upkeep.declared().await.expect("the storage answers");
+        let ids = declared.iter().map(|declared| declared.id());
+        let others: Vec<_> = ids.filter(|id| !indexes.iter().any(|index| index.id() == id)).collect();
+        for id in &others {
+            upkeep.drop_index(id).await.expect("the storage answers");
+        }
+        others
     }
 
     /// Entries of the index in one of the tables.
@@ -80,38 +88,72 @@ async fn assert_in_step(people: &IndexedEntities, index: &str) {
     assert!(scrub.entries > 0, "{index}");
 }
 
-/// A table whose index is defined otherwise now is refused, and taken over without the old definition: other
-/// keys, another payload, another shape, another place.
-pub async fn a_changed_definition_is_replaced(harness: &Harness) {
+/// An index that is defined otherwise is another generation: other keys, another payload, another shape, another place. It is
+/// built while programs with either definition keep both in step; then the earlier one goes.
+pub async fn a_changed_definition_is_another_generation(harness: &Harness) {
     let elsewhere = Placement::OtherTable(harness.table().await.name().clone());
     let further = Placement::OtherTable(harness.table().await.name().clone());
     let (here, other) = (Placement::SamePartition, Placement::OtherPartition);
-    let row = "city_{City}_{RowKey}";
-    let list = |placement| by_city(placement, "city_{City}").with_shape(Shape::LIST);
+    let (row, next) = ("city_{City}_{RowKey}", "city2_{City}_{RowKey}");
+    let list = |placement| by_city(placement, "city2_{City}").with_shape(Shape::LIST);
     let blob = Shape::List { bytes: 256, overflow: Overflow::Blob };
     let changes = [
-        (by_city(&here, row), by_city(&here, "city_{City}_{Age:02}_{RowKey}")),
-        (by_city(&other, row), by_city(&other, row).with_payload(Payload::Full)),
-        (by_city(&elsewhere, row), by_city(&other, row)),
-        (by_city(&here, "city_{City}").with_shape(blob), by_city(&here, row)),
+        (by_city(&here, row), by_city(&here, "city2_{City}_{Age:02}_{RowKey}")),
+        (by_city(&other, row), by_city(&other, next).with_payload(Payload::Full)),
+        (by_city(&elsewhere, row), by_city(&other, next)),
+        (by_city(&here, "city_{City}").with_shape(blob), by_city(&here, next)),
         (by_city(&other, row), list(&further)),
     ];
     for (old, new) in changes {
         let world = World::new(harness).await;
-        fill(&world.open(vec![old.clone()]).await).await;
-        let refused = world.try_open(vec![new.clone()]).await.expect_err("another definition").to_string();
-        assert!(refused.contains("'city'") && !refused.contains("drop"), "{refused}");
-
-        assert_eq!(world.drop_outdated(vec![new.clone()]).await, ["city"]);
-        for table in [Some(&world.table), other_table(&old)].into_iter().flatten() {
-            assert_eq!(world.rows_of(table, "city").await, 0, "{old:?}");
-        }
+        let before = world.open(vec![old.clone()]).await;
+        fill(&before).await;
         let people = world.open(vec![new.clone()]).await;
-        assert_eq!(people.state("city"), IndexState::Absent);
+        assert_eq!(
+            (people.state("city"), people.state(old.id())),
+            (IndexState::Absent, IndexState::Readable)
+        );
         people.insert(person(30)).await.expect("writes go on");
         people.build("city").expect("an index").run().await.expect("a build");
+        before.insert(person(31)).await.expect("the older program writes on");
+        people.delete(&people.get_existing(&key(0)).await.expect("a person")).await.expect("a removal");
+        for program in [&before, &people] {
+            program.refresh().await.expect("the storage answers");
+            assert_in_step(program, old.id()).await;
+            assert_in_step(program, new.id()).await;
+        }
+
+        assert_eq!(world.drop_others(&[new.clone()]).await, [old.id()]);
+        for table in [Some(&world.table), other_table(&old)].into_iter().flatten() {
+            assert_eq!(world.rows_of(table, old.id()).await, 0, "{old:?}");
+        }
         assert_in_step(&people, "city").await;
-        assert!(world.drop_outdated(vec![new]).await.is_empty(), "nothing is outdated");
+    }
+}
+
+/// Two generations whose entries could have the same rows are not kept beside each other: the second is refused, and the first
+/// goes on.
+pub async fn generations_that_could_collide_are_refused(harness: &Harness) {
+    let (here, other) = (Placement::SamePartition, Placement::OtherPartition);
+    let row = "city_{City}_{RowKey}";
+    let by = |placement: &Placement| by_city(placement, row);
+    let list = by_city(&here, "city_{City}").with_shape(Shape::LIST);
+    let changes = [
+        (by(&here), by(&here).with_payload(Payload::Full)),
+        (by(&here), list),
+        (by(&other), by(&other).unique_within_table()),
+    ];
+    for (old, new) in changes {
+        let world = World::new(harness).await;
+        fill(&world.open(vec![old.clone()]).await).await;
+        let people = world.open(vec![new.clone()]).await;
+        let refused =
+            people.build("city").expect("an index").run().await.expect_err("the same keys").to_string();
+        assert!(refused.contains(old.id()) && refused.contains("drop_index"), "{refused}");
+        assert_in_step(&people, old.id()).await;
+        people.drop_index(old.id()).await.expect("a removal");
+        people.build("city").expect("an index").run().await.expect("a build");
+        assert_in_step(&people, "city").await;
     }
 }
 
@@ -122,23 +164,24 @@ fn other_table(index: &Index) -> Option<&TableName> {
     }
 }
 
-/// A program that has lost an index goes on without it; its other indexes are as they were.
-pub async fn a_removed_index_is_dropped(harness: &Harness) {
+/// A program that does not define an index keeps it in step, until one drops it; its own are as they were.
+pub async fn an_index_of_another_program_is_kept_and_dropped(harness: &Harness) {
     let world = World::new(harness).await;
     let city = by_city(&Placement::OtherPartition, "{RowKey}");
-    fill(&world.open(vec![city.clone(), by_age()]).await).await;
-    let refused = world.try_open(vec![by_age()]).await.expect_err("an unknown index").to_string();
-    assert!(refused.contains("'city'") && !refused.contains("drop"), "{refused}");
+    let both = world.open(vec![city.clone(), by_age()]).await;
+    fill(&both).await;
+    let one = world.open(vec![by_age()]).await;
+    one.insert(person(30)).await.expect("a new person");
+    assert_in_step(&both, "city").await;
 
-    // Two programs start at once.
-    let (one, two) =
-        futures_util::join!(world.drop_outdated(vec![by_age()]), world.drop_outdated(vec![by_age()]));
-    assert_eq!((one, two), (vec!["city".to_owned()], vec!["city".to_owned()]));
-    assert_eq!(world.rows_of(&world.table, "city").await, 0);
-    let people = world.open(vec![by_age()]).await;
-    people.insert(person(30)).await.expect("a new person");
-    assert_eq!(people.state("age"), IndexState::Readable);
-    assert_in_step(&people, "age").await;
+    // Two programs drop it at once.
+    let kept = [by_age()];
+    let (first, second) = futures_util::join!(world.drop_others(&kept), world.drop_others(&kept));
+    assert!(first == [city.id()] && second == [city.id()], "{first:?} {second:?}");
+    assert_eq!(world.rows_of(&world.table, city.id()).await, 0);
+    one.insert(person(31)).await.expect("a new person");
+    assert_eq!(one.state("age"), IndexState::Readable);
+    assert_in_step(&one, "age").await;
     let known = world.open(vec![by_age(), city]).await;
     assert_eq!(known.state("city"), IndexState::Absent, "it can come back, and is to be built");
 }

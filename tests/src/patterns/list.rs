@@ -63,7 +63,7 @@ macro_rules! pattern_tests {
                 a_group_is_all_or_nothing
                 unique_values_have_one_owner
                 racing_writers_have_one_winner
-                writers_that_know_less_are_refused
+                writers_that_know_less_keep_every_index
             }
             declared_lookups {
                 lookups_take_prefixes_and_ranges
@@ -176,8 +176,8 @@ macro_rules! pattern_tests {
                 tables_of_entries_serve_one_table
             }
             index_upkeep {
-                a_changed_definition_is_replaced (virtual_time)
-                a_removed_index_is_dropped (virtual_time)
+                a_changed_definition_is_another_generation (virtual_time)
+                an_index_of_another_program_is_kept_and_dropped (virtual_time)
                 an_index_is_rebuilt (virtual_time)
                 a_scrub_goes_on_from_text (virtual_time)
             }

@@ -103,7 +103,13 @@ impl Process {
     pub(crate) async fn drop_unknown(&self) -> Result<()> {
         let (store, table) = (self.store.clone(), self.people.table().clone());
         let known = indexes(self.names, Knows::Three);
-        IndexedEntities::drop_outdated(store, table, known, self.options.clone()).await.map(drop)
+        let upkeep = IndexedEntities::open_for_upkeep(store, table, self.options.clone()).await?;
+        for declared in upkeep.declared().await? {
+            if !known.iter().any(|index| index.id() == declared.id()) {
+                upkeep.drop_index(&declared.id()).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn unique_tables(&self) -> [TableName; 2] {

@@ -3,27 +3,27 @@ use table_core::memory::MemoryStore;
 
 use super::*;
 
-async fn set(store: &dyn TableStore) -> Result<IndexSet> {
+async fn set(store: Arc<dyn TableStore>) -> Result<IndexSet> {
     let table = TableName::new("People")?;
     store.create_table(&table).await?;
     let index = Index::new("city", Placement::SamePartition, "1", |_| Ok(None));
-    Ok(IndexSet::new(table, vec![index], Duration::from_secs(1)))
+    Ok(IndexSet::new(store, table, vec![index], Duration::from_secs(1)))
 }
 
-/// A catalog that was asked before is older, however late it answers.
+/// A manifest that was asked before is older, however late it answers.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_long_on_its_way_changes_nothing() -> Result<()> {
     let store = MemoryStore::new();
-    let set = set(&store).await?;
-    let catalog = Catalog { store: &store, table: &set.table };
-    catalog.insert(&set.indexes[0], IndexState::DeleteOnly).await?;
-    let (asked, slow) = (Instant::now(), catalog.load().await?);
-    let mut entry = catalog.load().await?.indexes.remove("city").unwrap();
-    catalog.advance("city", &mut entry, IndexState::WriteOnly, None).await?;
+    let set = set(Arc::new(store.clone())).await?;
+    let rows = ManifestRows { store: &store, table: &set.table };
+    rows.insert(&StoredIndex::new(set.own[0].definition(), IndexState::DeleteOnly)).await?;
+    let (asked, slow) = (Instant::now(), rows.load().await?);
+    let mut stored = rows.index(set.own[0].id()).await?.unwrap();
+    rows.advance(&mut stored, IndexState::WriteOnly, None).await?;
     tokio::time::advance(Duration::from_millis(10)).await;
     set.refresh(&store).await?;
     let until = set.valid_until();
-    set.load(slow, asked)?;
+    set.load(&slow, asked)?;
     assert_eq!((set.state("city"), set.valid_until()), (IndexState::WriteOnly, until));
     Ok(())
 }
@@ -32,10 +32,11 @@ async fn an_answer_that_was_long_on_its_way_changes_nothing() -> Result<()> {
 async fn the_states_are_read_once_for_all_who_need_them() -> Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
-    let set = set(&store).await?;
+    let store = Arc::new(store);
+    let set = set(store.clone()).await?;
     for _ in 0..2 {
         tokio::time::advance(Duration::from_secs(1)).await;
-        let all = futures_util::future::try_join_all((0..20).map(|_| set.prepare(&store)));
+        let all = futures_util::future::try_join_all((0..20).map(|_| set.prepare(&*store)));
         let (all, cost) = meter.measure(all).await;
         assert!(all?.iter().all(Option::is_some));
         assert_eq!(cost.total(), 1);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::TryStreamExt as _;
+use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::query::{Filter, Query, Select};
 use table_core::store::{Error, Operation, Result, TableStoreExt as _, limits};
@@ -220,7 +221,10 @@ impl SharedRows<'_> {
             _ => "a chunk".to_owned(),
         };
         let key = &at.key;
-        Err(Error::corrupt(format!("the list {key} names {lost}, which is gone: scrub the index '{index}'")))
+        Err(Error::corrupt(format!(
+            "the list {key} names {lost}, which is gone: scrub the index '{}'",
+            index_name(index)
+        )))
     }
 
     async fn blob_members(&self, name: &str) -> Result<Option<Members>> {

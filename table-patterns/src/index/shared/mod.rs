@@ -20,6 +20,7 @@ pub(crate) use summary::contribution;
 
 use std::collections::BTreeMap;
 
+use table_core::manifest::index_name;
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, TableStore};
 
@@ -237,7 +238,7 @@ pub(crate) fn unchanged(row: &Entity) -> IfMatch {
 }
 
 pub(crate) fn collision(index: &str, at: &Location, owner: &Key) -> Error {
-    let (index, entry) = (index.to_owned(), at.key.to_string());
+    let (index, entry) = (index_name(index).to_owned(), at.key.to_string());
     ErrorKind::KeyCollision { index, entry, owner: owner.to_string() }.into()
 }
 

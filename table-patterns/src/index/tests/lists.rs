@@ -45,7 +45,7 @@ async fn lists_are_maintained_with_the_entity() -> Result<()> {
         assert!(people.references("city", &list_of(&index, "oslo")).await?.is_empty());
         for table in ["People", "ByCity"] {
             let left = world.store.query_all(&TableName::new(table)?, &Query::new()).await?;
-            assert!(left.iter().all(|row| row.key().partition() == "~~indexes"), "{left:?}");
+            assert!(left.iter().all(|row| row.key().partition() == "~~manifest"), "{left:?}");
         }
     }
     Ok(())

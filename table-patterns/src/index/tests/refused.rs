@@ -66,8 +66,9 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     assert!(
         people.find("city", &key, Default::default()).await.unwrap_err().to_string().contains("use `list`")
     );
-    let changed = world.open(vec![by_city(Placement::SamePartition, small(Overflow::Entities))]).await;
-    assert!(changed.unwrap_err().to_string().contains("another name"));
+    let changed = world.open(vec![by_city(Placement::SamePartition, small(Overflow::Entities))]).await?;
+    let built = changed.build("city")?.run().await;
+    assert!(built.unwrap_err().to_string().contains("earlier program"));
     Ok(())
 }
 

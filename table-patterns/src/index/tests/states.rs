@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
+use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::query::{Filter, Query};
 use table_core::store::{Operation, OperationKind, Result, TableStore, TableStoreExt};
 
-use crate::index::{
-    Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement, Shape, Trust, is_indexed,
-};
+use crate::index::{Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement, Shape, Trust};
 
 fn by(name: &'static str, property: &'static str) -> Index {
     Index::new(name, Placement::SamePartition, "1", move |e| match e.get(property) {
@@ -155,12 +154,12 @@ async fn of_no_index_leave_a_table_plain() -> Result<()> {
     let table = TableName::new("People")?;
     store.create_table(&table).await?;
     IndexedEntities::open(store.clone(), table.clone(), Vec::new(), IndexOptions::local()).await?;
-    assert!(!is_indexed(&*store, &table).await?);
+    assert!(!Manifest::has_indexes(&*store, &table).await?);
     open(store.clone()).await?.build("city")?.run().await?;
-    assert!(is_indexed(&*store, &table).await?);
+    assert!(Manifest::has_indexes(&*store, &table).await?);
     Ok(())
 }
 
 fn of_name() -> Query {
-    Query::new().with_filter(Filter::eq(Entry::INDEX, "name"))
+    Query::new().with_filter(Filter::eq(Entry::INDEX, by("name", "Name").id()))
 }

@@ -98,9 +98,9 @@ async fn summaries_are_built_and_corrected() -> Result<()> {
     assert_eq!((done.entities, done.entries), (30, 6));
     assert_eq!(people.summary("ages", &Key::new("q", "sum_rome")?).await?, summary(5, 200));
     let wrong =
-        Entity::new("q", "sum_rome")?.with("IndexName", "ages").with("Count", 7i64).with("SumAge", 1i64);
+        Entity::new("q", "sum_rome")?.with("IndexName", ages().id()).with("Count", 7i64).with("SumAge", 1i64);
     world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(wrong)).await?;
-    let stray = Entity::new("q", "sum_bonn")?.with("IndexName", "ages").with("Count", 7i64);
+    let stray = Entity::new("q", "sum_bonn")?.with("IndexName", ages().id()).with("Count", 7i64);
     world.store.write(people.table(), table_core::store::Operation::InsertOrReplace(stray)).await?;
     for mode in [ScrubMode::Report, ScrubMode::Repair] {
         let report = people.scrub("ages", mode).await?;

@@ -82,5 +82,5 @@ pub(super) fn person(id: usize, city: &str) -> Result<Entity> {
 
 pub(super) async fn rows_left(world: &World, table: &str) -> Result<usize> {
     let rows = world.store.query_all(&TableName::new(table)?, &Query::new()).await?;
-    Ok(rows.iter().filter(|row| row.key().partition() != "~~indexes").count())
+    Ok(rows.iter().filter(|row| row.key().partition() != "~~manifest").count())
 }

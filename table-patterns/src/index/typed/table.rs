@@ -8,6 +8,7 @@ use table_core::typed::{IndexedEntity, Table};
 use super::declared::declared;
 use crate::index::definition::{Index, Placement};
 use crate::index::indexed::IndexedEntities;
+use crate::index::open::Writes;
 use crate::index::options::IndexOptions;
 
 /// A table of entities with declared indexes: every write keeps their entries in step, and every index
@@ -65,8 +66,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// table, and those of [`IndexedEntities::open`].
     ///
     /// # Errors
-    /// An index of the table that `T` does not declare, or declares otherwise: a write would leave it stale. See
-    /// [`drop_outdated`](Self::drop_outdated).
+    /// A type without a place for its indexes: see [`IndexedEntities::open`].
     pub async fn open<S, N>(store: S, name: N, options: IndexOptions) -> Result<Self>
     where
         S: TableStore,
@@ -86,9 +86,20 @@ impl<T: IndexedEntity> IndexedTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let table = Table::<T>::new(store, name)?;
+        let store = Arc::clone(table.store());
+        store.profile().check_reads("indexes")?;
+        table.create_if_missing().await?;
         let has_more = !more.is_empty();
-        let (store, name) = (Arc::clone(table.store()), table.name().clone());
-        let entities = open_entities(store, name, all_indexes::<T>(more), options).await?;
+        let indexes = all_indexes::<T>(more);
+        for index in &indexes {
+            if let Placement::OtherTable(other) = index.placement() {
+                store.create_table_if_missing(other).await?;
+            }
+        }
+        let writes =
+            Writes::Type(T::SCHEMA.entity_type(), i32::try_from(T::SCHEMA.version).unwrap_or(i32::MAX));
+        let entities =
+            IndexedEntities::open_for(store, table.name().clone(), indexes, options, writes).await?;
         Ok(Self { table, has_more, entities })
     }
 
@@ -114,27 +125,6 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Self { table, has_more, entities })
     }
 
-    /// Removes every index of the table that neither `T` declares, as it is now, nor `more` has: their names.
-    /// What a program does whose indexes have changed, before it [opens](Self::open) the table; what is declared
-    /// otherwise is to be [built](IndexedEntities::build) then. See [`IndexedEntities::drop_outdated`].
-    ///
-    /// # Errors
-    /// As for [`IndexedEntities::drop_outdated`].
-    pub async fn drop_outdated<S, N>(
-        store: S,
-        name: N,
-        more: Vec<Index>,
-        options: IndexOptions,
-    ) -> Result<Vec<String>>
-    where
-        S: TableStore,
-        N: TryInto<TableName, Error: Into<Error>>,
-    {
-        let table = Table::<T>::new(store, name)?;
-        let (store, name) = (Arc::clone(table.store()), table.name().clone());
-        IndexedEntities::drop_outdated(store, name, all_indexes::<T>(more), options).await
-    }
-
     /// The table, to read by key and to query values that are not to be replaced; it refuses to write.
     pub const fn table(&self) -> &Table<T> {
         &self.table
@@ -146,25 +136,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-/// Opens the entities of a table with indexes, and makes the tables that are missing.
-pub(crate) async fn open_entities(
-    store: Arc<dyn TableStore>,
-    table: TableName,
-    indexes: Vec<Index>,
-    options: IndexOptions,
-) -> Result<IndexedEntities> {
-    store.profile().check_reads("indexes")?;
-    store.create_table_if_missing(&table).await?;
-    for index in &indexes {
-        if let Placement::OtherTable(other) = index.placement() {
-            store.create_table_if_missing(other).await?;
-        }
-    }
-    IndexedEntities::open(store, table, indexes, options).await
-}
-
 /// The declared indexes, and more.
-pub(crate) fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Vec<Index> {
+fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Vec<Index> {
     let declared = T::SCHEMA.indexes.iter().enumerate().map(|(n, definition)| declared::<T>(n, definition));
     declared.chain(more).collect()
 }

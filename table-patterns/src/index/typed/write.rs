@@ -1,5 +1,7 @@
 //! Writes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
@@ -206,12 +208,25 @@ impl<T: IndexedEntity> IndexedTable<T> {
         patch: &T::Patch,
         version: impl Into<IfMatch>,
     ) -> Result<Committed> {
-        if self.has_more {
-            return self.merge_read(patch.to_entity(key.into_key())?, &version.into()).await;
+        let (key, version) = (key.into_key(), version.into());
+        // Indexes that another version of the program has declared may hold fields of the patch.
+        let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
+        self.entities.prepare().await?;
+        if has_others() {
+            return self.merge_read(patch.to_entity(key)?, &version).await;
         }
         let table = self.table().clone().ignoring_indexes();
-        let written = self.entities.while_valid(table.merge(key, patch, version)).await?;
-        Ok(Committed { written: vec![written], entries: Entries::Applied })
+        let declared = AtomicBool::new(false);
+        let check = || {
+            declared.store(has_others(), Ordering::Relaxed);
+            let reason = "an index was declared meanwhile";
+            if declared.load(Ordering::Relaxed) { Err(Error::invalid_request(reason)) } else { Ok(()) }
+        };
+        let written = self.entities.while_so(check, table.merge(key.clone(), patch, version.clone())).await;
+        if declared.load(Ordering::Relaxed) {
+            return self.merge_read(patch.to_entity(key)?, &version).await;
+        }
+        Ok(Committed { written: vec![written?], entries: Entries::Applied })
     }
 
     /// A merge whose entries may change: the old value decides which.

@@ -26,8 +26,11 @@ async fn open(store: &Arc<MemoryStore>, index: &Index, acknowledge: Acknowledge)
 }
 
 async fn redefine(store: &Arc<MemoryStore>, index: &Index) -> Result<IndexedEntities> {
-    let (table, indexes) = (TableName::new("People")?, vec![index.clone()]);
-    IndexedEntities::drop_outdated(store.clone(), table, indexes, IndexOptions::local()).await?;
+    let table = TableName::new("People")?;
+    let upkeep = IndexedEntities::open_for_upkeep(store.clone(), table, IndexOptions::local()).await?;
+    for declared in upkeep.declared().await?.iter().filter(|declared| declared.id() != index.id()) {
+        upkeep.drop_index(&declared.id()).await?;
+    }
     open(store, index, Acknowledge::Applied).await
 }
 
@@ -60,7 +63,7 @@ async fn a_sweep_goes_by_the_definition_that_holds() -> Result<()> {
             people.delete(&people.get_existing(&Key::new("p", "1")?).await?).await?;
             in_step(&people, &case).await?;
             let rows = store.query_all(people.table(), &Query::new()).await?;
-            assert!(rows.iter().all(|row| row.key().partition() == "~~indexes"), "{case}: {rows:?}");
+            assert!(rows.iter().all(|row| row.key().partition() == "~~manifest"), "{case}: {rows:?}");
         }
     }
     Ok(())

@@ -1,5 +1,4 @@
 mod crashes;
-mod indexed;
 mod rewrite;
 mod types;
 mod values;

@@ -1,12 +1,12 @@
 use std::fmt;
 
-use table_core::store::{Error, Result};
+use crate::store::{Error, Result};
 
 /// Where an index is in its life. The order is that of an online schema change: no two writers are ever
 /// more than one step apart (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexState {
-    /// Not in the catalog: nobody maintains it.
+    /// Not in the manifest: nobody maintains it.
     Absent,
     /// Writers remove entries and add none.
     DeleteOnly,
@@ -19,6 +19,8 @@ pub enum IndexState {
 }
 
 impl IndexState {
+    const ALL: [Self; 5] = [Self::Absent, Self::DeleteOnly, Self::WriteOnly, Self::Building, Self::Readable];
+
     /// Whether writers add and replace entries.
     pub const fn puts(self) -> bool {
         matches!(self, Self::WriteOnly | Self::Building | Self::Readable)
@@ -29,7 +31,8 @@ impl IndexState {
         !matches!(self, Self::Absent)
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    /// The name that the manifest has.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Absent => "absent",
             Self::DeleteOnly => "delete-only",
@@ -39,12 +42,13 @@ impl IndexState {
         }
     }
 
-    pub(super) fn parse(name: &str) -> Result<Self> {
-        let all = [Self::Absent, Self::DeleteOnly, Self::WriteOnly, Self::Building, Self::Readable];
-        let known = all.into_iter().find(|s| s.name() == name);
-        known.ok_or_else(|| {
-            Error::invalid_request(format!("the catalog names an unknown index state '{name}'"))
-        })
+    /// The state with this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn parse(name: &str) -> Result<Self> {
+        let known = Self::ALL.into_iter().find(|state| state.name() == name);
+        known.ok_or_else(|| Error::invalid_request(format!("'{name}' is no state of an index")))
     }
 }
 
