@@ -17,7 +17,7 @@ fn the_flagship_answers_from_the_copy() {
     let answers = support::succeed("flights", &["--store", &from, "--json"]);
 
     let said = support::succeed("copy", &[&from, &to]);
-    // With 16 summaries, and 4 rows of the indexes' catalog.
+    // With 16 summaries, and 4 rows of the manifest.
     assert!(said.contains("Flights: 27024 rows copied, 0 of them earlier; both are equal"), "{said}");
     assert!(said.contains("blobs: 31 copied, "), "{said}");
     // A month that was dropped before the copy need not be dropped again: fewer requests.

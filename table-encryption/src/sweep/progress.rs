@@ -24,7 +24,7 @@ pub struct SweepProgress {
     pub skipped: u64,
     /// The first 100 of them, with the reasons.
     pub unreadable: Vec<UnreadableEntity>,
-    /// Other tables that hold index entries of this one, as its catalog of indexes names them. Entries hold properties of the
+    /// Other tables that hold index entries of this one, as its manifest names them. Entries hold properties of the
     /// entities: **these tables need the same sweep**.
     pub index_tables: BTreeSet<TableName>,
 }

@@ -8,15 +8,16 @@
 //!
 //! | [`Shape`] | row | holds |
 //! |---|---|---|
-//! | `Row` | the key that the index gives, which includes the entity's | payload, `IndexName`, `OwnerPartition`, `OwnerRow` |
+//! | `Row` | the key that the index gives, which includes the entity's | payload, `IndexName` (the index's [id](Index::id)), `OwnerPartition`, `OwnerRow` |
 //! | `List` | the key that the index gives, one for each value | `List0`, `List1`, …: references; or `ListChunks0`, …: the chunks that hold them; or `ListBlob`: the name of the blob that does |
 //! | a list's chunk | the list's PartitionKey, `~~l_` + id | `List0`, …, and `ListOf`: the list's RowKey |
 //! | `Blob` | as `List` | `ListBlob`; the blob is `{table}-{id of the table}/{index}/{id}` |
 //! | `Summary` | the key that the index gives, in the entity's partition | `Count`, and `Sum…` for each property |
 //! | `Copy` | an entity: the key that the index gives | the entity's own properties, and the copies, with their prefix |
-//! | catalog | PartitionKey `~~indexes`, the index's name | state, definition, table and shape of its rows, progress of a build |
-//! | the catalog's row of the table | `~~indexes`, `~~table` | the longest cache, request and lease of any process; whether entries have collided; the table's id in the store of blobs |
-//! | owner of a table of entries | `~~indexes`, `~~owner` in that table | the table of the entities |
+//! | an index in the manifest | PartitionKey `~~manifest`, `index~` + type + `~` + id | definition, state, progress of a build |
+//! | a type in the manifest | `~~manifest`, `type~` + type | the latest version of its schema |
+//! | the manifest's row of the table | `~~manifest`, `table` | the longest cache, request and lease of any process; whether a program writes entities of any type; whether entries have collided; the table's id in the store of blobs |
+//! | owner of a table of entries | `~~manifest`, `owner` in that table | the table of the entities |
 //!
 //! References are keys in the order of the service, each without the bytes that it has in common with the one
 //! before; the first byte names the format (1). They are the same in a row, in a chunk and in a blob.
@@ -36,10 +37,14 @@
 //! | read by it without writing | [`open_to_read`](IndexedEntities::open_to_read) |
 //! | find and repair what dangles or is missing | [`scrub`](IndexedEntities::scrub), by pages [`scrub_page`](IndexedEntities::scrub_page) |
 //! | make it anew | [`rebuild`](IndexedEntities::rebuild) |
-//! | change its definition | [`drop_outdated`](IndexedEntities::drop_outdated) with the new one, `open`, `build` |
-//! | give it up | [`drop_index`](IndexedEntities::drop_index), or `drop_outdated` by a program without it |
+//! | change its definition | `open` with the new one, `build`, then `drop_index` of the earlier one's id |
+//! | give it up | [`drop_index`](IndexedEntities::drop_index) by any program; one without the definition calls [`open_for_upkeep`](IndexedEntities::open_for_upkeep) |
+//! | see what there is | [`declared`](IndexedEntities::declared) |
 //!
-//! A definition is what [`Index::fingerprint`] says. A table whose catalog has another is refused.
+//! The manifest holds every definition as data, and every writer keeps every index of it in step: an older program the index that a newer one has
+//! declared, a program of one type those of another. Two definitions of one name are two *generations*, both kept until one is dropped; their
+//! keys must differ in the text that they start with. A writer that cannot maintain an index (its keys are made by a function that the program does not
+//! have, or its definition is of a newer format) refuses writes of the entities that it is of, before anything is written. Reads go on.
 //!
 //! While a unique index is declared and not readable, nobody can tell who has a value: writes that give an entity one are
 //! refused, and those that keep or remove one go on. A build over entities that share values lists all of them

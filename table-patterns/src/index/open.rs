@@ -41,20 +41,26 @@ enum First {
 }
 
 impl IndexedEntities {
-    /// Opens a table with its indexes. The first who opens an empty table registers them (up to 99) as readable;
+    /// Opens a table with its indexes. The first who opens an empty table declares them (up to 98) in its manifest as readable;
     /// an index that comes later is absent until it is [built](Self::build), even if the table is still empty: others
-    /// write by then that do not know it. Two requests, and one for each other table of entries or of copies; the first time
+    /// write by then that do not know it yet. Indexes that the manifest names and the program does not define are kept in step all the same,
+    /// from their definitions. Two requests, and one for each other table of entries or of copies; the first time
     /// two more, and one for each of those; one more where this process waits or caches longer than any
     /// before it.
     ///
+    /// A handle that is opened in this way may write entities of any type. An
+    /// [`IndexedTable`](super::IndexedTable) writes those of one: the first that opens a table for its type declares its indexes as
+    /// readable, unless there are entities of the type, or a program has opened the table for any type.
+    ///
     /// # Errors
     /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; an index would show what the
-    /// store encrypts by a rule; the table or one for entries is missing, or that has the entries of another table; copies are to go into another table that has indexes; the catalog has an index that is not given here,
-    /// or another definition.
+    /// store encrypts by a rule; the table or one for entries is missing, or that has the entries of another table; copies are to go into
+    /// another table that has indexes.
     ///
-    /// An index that is defined otherwise than before takes another name; the one that it replaces goes by
-    /// [`drop_index`](Self::drop_index), while the program still defines both. Where it is certain that no other
-    /// program and no other type uses it, [`drop_outdated`](Self::drop_outdated) removes it without its definition.
+    /// An index that is defined otherwise than before is another generation of it: [build](Self::build) it, and
+    /// [drop](Self::drop_index) the earlier one when no program reads by it any more. What other programs have declared never
+    /// refuses an `open`. A write is refused of entities whose index this program cannot maintain: its keys are made by a function that it
+    /// does not have, or the definition is of a newer format.
     ///
     /// An index that is unique does not become readable by being declared: until it is [built](Self::build), writes that
     /// give an entity a value of it are refused, and those that keep or remove one go on. Build it before the version of

@@ -25,8 +25,8 @@ pub struct IndexOptions {
     /// When writes answer.
     pub acknowledge: Acknowledge,
     /// Where lists are kept that an index puts into blobs, below `{table}-{id}/{index}/`. The id is drawn when the
-    /// table is first opened with a store of blobs, and is in its catalog: tables of one name in several stores can
-    /// share a store of blobs. A copy of a table with its catalog has the id too: give it blobs of its own.
+    /// table is first opened with a store of blobs, and is in its manifest: tables of one name in several stores can
+    /// share a store of blobs. A copy of a table with its manifest has the id too: give it blobs of its own.
     pub blobs: Option<Arc<dyn ObjectStore>>,
     /// Requests at once when references are followed, partitions are merged, and entries are checked.
     pub concurrency: usize,

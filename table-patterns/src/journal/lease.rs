@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 /// *server's* begins then at the latest: after it the service has done, or given up, what it received.
 ///
 /// Processes may differ in these durations: each journal row names the lease of its applier, and the
-/// catalog of an indexed table the longest durations that any process has opened it with. Only those of
+/// manifest of an indexed table the longest durations that any process has opened it with. Only those of
 /// [eventual](crate::eventual) transactions are the same everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {

@@ -55,7 +55,7 @@
 //! entries may be stale or missing until the next scrub.
 //!
 //! # What must be the same in every process
-//! The definitions of the indexes, which the [catalog](crate::index) checks, the name of the store in tickets
+//! The definitions of the indexes, which the [manifest](crate::index) holds, the name of the store in tickets
 //! ([`with_store_name`](Journal::with_store_name)), and the maintainer's answers for the same entity. The
 //! durations need not be.
 //!

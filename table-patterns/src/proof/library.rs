@@ -1,4 +1,4 @@
-//! Scenes of processes that have indexes and their catalog: writers, and those who build, scrub or drop.
+//! Scenes of processes that have indexes and their manifest: writers, and those who build, scrub or drop.
 
 use std::time::Duration;
 

@@ -63,7 +63,7 @@ impl Rest {
         if table == people && row.key().row().starts_with(&format!("{SYSTEM_PREFIX}j_")) {
             self.journal.push(row);
         } else if row.key().is_system() && !is_entry {
-            // The catalog, and whose a table of entries is.
+            // The manifest, and whose a table of entries is.
         } else if is_entry || table != people {
             self.entries.push((Location { table: table.clone(), key: row.key().clone() }, row));
         } else {

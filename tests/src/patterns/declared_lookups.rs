@@ -147,7 +147,7 @@ pub async fn projections_are_read_from_entries(h: &Harness) {
     assert_eq!((ids, requests), (vec![Id { id: 1 }], 1), "every entry holds its owner's key");
 }
 
-/// Who only reads asks for the catalog, and sends nothing that writes.
+/// Who only reads asks for the manifest, and sends nothing that writes.
 pub async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_badge(1, 7)]).await;

@@ -102,6 +102,6 @@ pub async fn that_is_missing_costs_a_build_no_further_pages(harness: &Harness) {
     let scans = meter
         .since(&before)
         .sum(|request| request.table.as_ref() == Some(&table) && request.path == Some(AccessPath::TableScan));
-    // Two windows, in 14 and 6 pages of entities, and at the end of the table the page of the catalog.
+    // Two windows, in 14 and 6 pages of entities, and at the end of the table the page of the manifest.
     assert_eq!(scans.requests, 2 * 20 + 1);
 }

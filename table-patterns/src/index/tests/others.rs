@@ -45,7 +45,7 @@ async fn who_opens_to_read_writes_nothing() -> Result<()> {
     slow.cache *= 1000;
     let before = world.meter.total();
     let reader = IndexedEntities::open_to_read(store, table, vec![index()], slow).await?;
-    assert_eq!(world.meter.total() - before, 1, "the catalog; it need not know every index");
+    assert_eq!(world.meter.total() - before, 1, "the manifest; it need not know every index");
     assert_eq!(reader.list("city", &list_of(&index(), "oslo")).await?.len(), 1);
     assert_eq!(reader.scrub("city", ScrubMode::Report).await?.missing, 0);
     let before = world.meter.total();

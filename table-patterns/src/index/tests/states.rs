@@ -147,7 +147,7 @@ async fn of_a_new_table_are_readable_for_all_who_open_it_at_once() -> Result<()>
     Ok(())
 }
 
-/// A catalog with nothing but the table's durations names no index.
+/// A manifest with nothing but the table's durations names no index.
 #[tokio::test]
 async fn of_no_index_leave_a_table_plain() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());

@@ -36,9 +36,9 @@ async fn a_removal_costs_what_is_said() -> Result<()> {
     }
     let before = meter.total();
     people.drop_index("city").await?;
-    let catalog = 1 + 2 * 3 + 1; // What is there; two changes of state; what is there now.
+    let manifest = 1 + 2 * 3 + 1; // What is there; two changes of state; what is there now.
     let rows = 1 + 1 + 2 * 2; // Is it still so; a page; two partitions of 125.
-    assert_eq!(meter.total() - before, catalog + rows + 2, "and its place, and a look at the states");
+    assert_eq!(meter.total() - before, manifest + rows + 2, "and its place, and a look at the states");
     Ok(())
 }
 
