@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
@@ -41,9 +40,9 @@ async fn main() -> table_core::Result<()> {
     }
     assert!(watch.hot(0.2).is_empty());
     assert!(events.get(Event::key("2013-01-01", 7u32)?).await?.is_some());
-    let first = events.first(Event::partition("2013-01-01")?, 3, |rows| rows).await?;
+    let first = events.query().partition(Event::partition("2013-01-01")?).limit(3).all().await?;
     assert!(first.iter().map(|event| event.number).eq(0..3));
-    let all: Vec<_> = events.read(Event::partition("2013-01-01")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = events.query().partition(Event::partition("2013-01-01")?).all().await?;
     assert!(all.iter().map(|event| event.number).eq(0..1000));
     Ok(())
 }

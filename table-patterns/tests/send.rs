@@ -13,7 +13,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
-use table_core::typed::{LargeField, OneEntry, PartitionOf, TableQuery};
+use table_core::typed::{LargeField, OneEntry};
 use table_patterns::bulk::{self, BulkWriter, CopyJob};
 use table_patterns::compound::Compound;
 use table_patterns::eventual::Coordinator;
@@ -29,9 +29,9 @@ use table_patterns::log_tail::LogTail;
 use table_patterns::queue::TableQueue;
 use table_patterns::relationship::{JoinCache, Link, Relation};
 use table_patterns::series::{DataSeries, Days};
-use table_patterns::spread::{SpreadRow, SpreadTable};
+use table_patterns::spread::{SpreadQuery, SpreadTable};
 use table_patterns::time_slices::{SliceQuery, TimeSlices};
-use table_patterns::wide::{Wide, WideEntities, WideTable};
+use table_patterns::wide::{Wide, WideEntities, WideQuery, WideTable};
 
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Row")]
@@ -152,6 +152,7 @@ fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, store
     send(stored.page(any()));
     send(stored.all());
     send(stored.first());
+    send(stored.count());
 }
 
 fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
@@ -208,6 +209,17 @@ fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
     send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
 }
 
+fn partition_queries(spread: &SpreadQuery<Plain>, wide: &WideQuery<Plain>) {
+    send(spread.page(any()));
+    send(spread.all());
+    send(spread.first());
+    send(spread.count());
+    send(wide.page(any()));
+    send(wide.all());
+    send(wide.first());
+    send(wide.count());
+}
+
 fn spread_tables(table: &SpreadTable<Plain>) {
     send(table.create_if_missing());
     send(table.get(any::<PlainKey>()));
@@ -218,22 +230,35 @@ fn spread_tables(table: &SpreadTable<Plain>) {
     send(table.replace_if(any(), any::<IfMatch>()));
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));
     send(table.delete(any::<PlainKey>(), any::<IfMatch>()));
-    send(table.first(any::<PartitionOf<Plain>>(), any(), |rows: TableQuery<SpreadRow<Plain>>| rows));
+    send(table.insert_or_merge(any()));
+    send(table.merge(any::<PlainKey>(), any(), any::<IfMatch>()));
+    send(table.delete_if_exists(any::<PlainKey>()));
     send(table.move_to(any::<PlainKey>(), any(), any::<PlainKey>()));
     send(table.migrate());
 }
 
-fn slices(slices: &TimeSlices<Plain>, counted: SliceQuery<Plain>, read: SliceQuery<Plain>) {
+fn slices(slices: &TimeSlices<Plain>, query: &SliceQuery<Plain>) {
     send(slices.insert(any()));
     send(slices.upsert(any()));
+    send(slices.insert_or_merge(any()));
+    send(slices.replace(any()));
+    send(slices.replace_if(any(), any::<IfMatch>()));
+    send(slices.merge(any(), any::<PlainKey>(), any(), any::<IfMatch>()));
+    send(slices.update(any(), any::<PlainKey>(), |_: &mut Plain| Ok(())));
+    send(slices.delete(any(), any::<PlainKey>(), any::<IfMatch>()));
+    send(slices.delete_if_exists(any(), any::<PlainKey>()));
+    send(slices.move_to(any(), any::<PlainKey>(), any(), any::<PlainKey>()));
     send(slices.get(any(), any::<PlainKey>()));
+    send(slices.get_existing(any(), any::<PlainKey>()));
     send(slices.table_for(any()));
     send(slices.slices());
     send(slices.drop_before(any()));
     send(slices.expired(any(), any()));
     send(slices.retain(any(), any()));
-    send(counted.count());
-    send(read.all());
+    send(query.page(any()));
+    send(query.first());
+    send(query.count());
+    send(query.all());
 }
 
 fn series(series: &DataSeries<Days, i64>) {

@@ -44,7 +44,7 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     let days = keys_by_day(flights);
     let mut miles = 0;
     for (date, keys) in &days {
-        let day: Vec<DayFlight> = table.read(DayFlight::partition(*date)?, |rows| rows).try_collect().await?;
+        let day: Vec<DayFlight> = table.query().partition(DayFlight::partition(*date)?).all().await?;
         if !day.iter().map(key).eq(keys.iter().cloned()) {
             return Err(format!("the flights of {date} are not those of the file, in order").into());
         }

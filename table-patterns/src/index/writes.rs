@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use super::entry::Maintainer as _;
 use super::indexed::IndexedEntities;
 use super::stored::Stored;
+use crate::conflict::Conflicts;
 use crate::journal::{Acknowledge, Change, Committed, Entries};
 
 impl IndexedEntities {
@@ -71,16 +72,15 @@ impl IndexedEntities {
         key: &Key,
         mut change: impl FnMut(Option<&Entity>) -> Result<Option<Entity>> + Send,
     ) -> Result<Committed> {
-        let mut attempt = 0;
+        let mut conflicts = Conflicts::new(self.options.attempts);
         loop {
             let old = self.store.get(self.table(), key, None).await?;
             let new = change(old.as_ref())?;
             let Some(change) = changed(old, new) else { return Ok(Committed::nothing()) };
             match self.write(&[change]).await {
-                Err(e) if is_conflict(&e) && attempt < self.options.attempts => attempt += 1,
-                other => return other,
+                Err(error) => conflicts.wait(error).await?,
+                done => return done,
             }
-            sleep(pause(attempt)).await;
         }
     }
 

@@ -9,9 +9,6 @@ use super::write::exact;
 use super::{SpreadRow, SpreadTable};
 use crate::conflict::without_etag;
 
-/// Entities that are moved at once.
-const PARALLEL: usize = 16;
-
 /// What a migration did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -40,7 +37,7 @@ impl<T: TableEntity> SpreadTable<T> {
             done.moved += u64::from(moved);
             Ok(done)
         };
-        moves.buffer_unordered(PARALLEL).try_fold(Migrated::default(), count).await
+        moves.buffer_unordered(self.concurrency).try_fold(Migrated::default(), count).await
     }
 
     /// Moves one row; whether it had to be.

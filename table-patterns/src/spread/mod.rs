@@ -72,6 +72,7 @@ mod table;
 mod watch;
 mod write;
 
+pub use merge::SpreadQuery;
 pub use migrate::Migrated;
 pub(crate) use moves::is_there;
 pub use row::SpreadRow;

@@ -10,13 +10,15 @@ use super::place::{partition, stored};
 use super::row::MOVING;
 use crate::conflict::ATTEMPTS;
 
+/// Requests in flight unless told otherwise.
+const CONCURRENCY: usize = 16;
+
 /// A table whose logical partitions are spread over buckets. See the [module](super).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> table_core::Result<()> {
 /// use std::sync::Arc;
-/// use futures_util::TryStreamExt;
 /// use table_core::{memory::MemoryStore, prelude::*};
 /// use table_patterns::spread::SpreadTable;
 ///
@@ -35,8 +37,7 @@ use crate::conflict::ATTEMPTS;
 /// }
 /// assert!(events.get(Event::key("2013-01-01", 7u32)?).await?.is_some());
 ///
-/// let all = events.read(Event::partition("2013-01-01")?, |rows| rows);
-/// let all: Vec<Event> = all.try_collect().await?;
+/// let all: Vec<Event> = events.query().partition(Event::partition("2013-01-01")?).all().await?;
 /// assert!(all.iter().map(|event| event.number).eq(0..100));
 /// # Ok(())
 /// # }
@@ -46,6 +47,7 @@ pub struct SpreadTable<T> {
     pub(super) spread: Spread,
     pub(super) previous: Option<Spread>,
     pub(super) attempts: u32,
+    pub(super) concurrency: usize,
 }
 
 impl<T: TableEntity> SpreadTable<T> {
@@ -72,7 +74,13 @@ impl<T: TableEntity> SpreadTable<T> {
         if !T::indexes().is_empty() {
             return refuse("it declares indexes, which a spread table does not maintain");
         }
-        Ok(Self { table: Table::new(store, name)?, spread, previous: None, attempts: ATTEMPTS })
+        Ok(Self {
+            table: Table::new(store, name)?,
+            spread,
+            previous: None,
+            attempts: ATTEMPTS,
+            concurrency: CONCURRENCY,
+        })
     }
 
     /// Also finds entities where they were with another number of buckets, or another salt, until
@@ -88,6 +96,14 @@ impl<T: TableEntity> SpreadTable<T> {
     #[must_use]
     pub const fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
+        self
+    }
+
+    /// Another bound on the requests that one call has in flight: buckets that are opened, entities that are
+    /// [migrated](Self::migrate); at least 1, and 16 unless told otherwise.
+    #[must_use]
+    pub const fn with_concurrency(mut self, requests: usize) -> Self {
+        self.concurrency = if requests == 0 { 1 } else { requests };
         self
     }
 

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
-use table_core::typed::{KeyOf, TableEntity};
+use table_core::typed::{EntityPatch as _, KeyOf, TableEntity};
 
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
@@ -87,6 +87,63 @@ impl<T: TableEntity> SpreadTable<T> {
         }
     }
 
+    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for
+    /// any. What the patch does not set stays.
+    ///
+    /// One request; two of any version for a type that has a `type` or a `version`, and of a type in version 2 or later; more
+    /// while there is a previous number of buckets.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster, or it was moved. Entity not found. The patch sets nothing. The entity is
+    /// stored in another version of the schema.
+    pub async fn merge(
+        &self,
+        key: impl KeyOf<T>,
+        patch: &T::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<Written> {
+        self.merge_logical(patch.to_entity(key.into_key())?, version.into()).await
+    }
+
+    async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
+        let looks = T::SCHEMA.version > 1 || (version == IfMatch::Any && T::SCHEMA.may_be_newer());
+        if self.previous_key(entity.key())?.is_none() && !looks {
+            return self.write(Operation::Merge(self.here(entity)?, version)).await;
+        }
+        let key = entity.key().clone();
+        self.at_its_place(&key, &version, |row, place, exactly| {
+            T::SCHEMA.check_patchable(&row.entity)?;
+            Ok(Operation::Merge(entity.clone().with_key(place), exactly))
+        })
+        .await
+    }
+
+    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
+    /// stored, and so do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
+    ///
+    /// # Errors
+    /// A key or a value cannot be stored; a conflict, after the last attempt. The entity that is there is of another type, or
+    /// stored in another version of the schema: [`update`](Self::update) it.
+    pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
+        let entity = value.to_logical()?;
+        if self.previous_key(entity.key())?.is_none() && !T::SCHEMA.may_be_newer() {
+            return self.write(Operation::InsertOrMerge(self.here(entity)?)).await;
+        }
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            let done = match self.merge_logical(entity.clone(), IfMatch::Any).await {
+                Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => {
+                    self.insert_logical(entity.clone()).await
+                }
+                done => return done,
+            };
+            match done {
+                Err(error) if error.is_already_exists() => conflicts.wait(error).await?,
+                done => return done,
+            }
+        }
+    }
+
     /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
     /// if another writer was faster. Returns what was stored. Properties that `T` does not know stay. Two requests.
     ///
@@ -139,6 +196,17 @@ impl<T: TableEntity> SpreadTable<T> {
         self.at_its_place(&key, &version, |_, key, version| Ok(Operation::Delete(key, version)))
             .await
             .map(drop)
+    }
+
+    /// Removes the entity in any version, if it is there; whether it was. Requests as for [`delete`](Self::delete).
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
+        match self.delete(key, IfMatch::Any).await {
+            Err(error) if error.is_entity_not_found() && !error.is_ambiguous() => Ok(false),
+            other => other.map(|()| true),
+        }
     }
 
     pub(super) async fn delete_if_there(&self, key: Key, version: IfMatch) -> Result<()> {

@@ -10,12 +10,13 @@ use tokio::sync::OnceCell;
 
 use super::tables::{GENERATIONS, is_gone};
 use super::{Slice, SliceQuery, Slicing};
+use crate::conflict::ATTEMPTS;
 
 /// Requests in flight unless told otherwise.
 const CONCURRENCY: usize = 8;
 
 /// Times that a write makes a table which others drop before the row is in it.
-const ATTEMPTS: u32 = 10;
+const MAKES: u32 = 10;
 
 /// What an insert does while the name of its slice is still being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ pub(super) struct Shared<T> {
     time: TimeOf<T>,
     pub(super) reuse: Reuse,
     pub(super) concurrency: usize,
+    pub(super) attempts: u32,
     known: Mutex<HashMap<String, Arc<OnceCell<Slice>>>>,
 }
 
@@ -124,7 +126,16 @@ impl<T: FromEntity> TimeSlices<T> {
         }
         let (family, slicing, time) = (family.to_owned(), Arc::new(slicing), Arc::new(time));
         let (reuse, known) = (Reuse::Wait(Duration::from_secs(120)), Mutex::default());
-        let shared = Shared { store, family, slicing, time, reuse, concurrency: CONCURRENCY, known };
+        let shared = Shared {
+            store,
+            family,
+            slicing,
+            time,
+            reuse,
+            concurrency: CONCURRENCY,
+            attempts: ATTEMPTS,
+            known,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -141,6 +152,12 @@ impl<T: FromEntity> TimeSlices<T> {
         Self { shared: Arc::new(Shared { concurrency: requests.max(1), ..self.shared.fresh() }) }
     }
 
+    /// Another bound on the attempts of a write that loses against other writers; at least 1, and 10 unless told otherwise.
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        Self { shared: Arc::new(Shared { attempts: attempts.max(1), ..self.shared.fresh() }) }
+    }
+
     /// The table of a moment, made if it is missing, for all that a [`Table`] can do. No request if this handle knows
     /// it; else as the first insert.
     ///
@@ -148,7 +165,7 @@ impl<T: FromEntity> TimeSlices<T> {
     /// The store's; the name is still being deleted.
     pub async fn table_for(&self, at: Ticks) -> Result<Table<T>> {
         let slice = self.made(&self.shared.slicing.name(at)).await?;
-        Table::new(Arc::clone(&self.shared.store), slice.table)
+        self.table_of(slice.table)
     }
 
     /// The name of a moment's first table, whether it is there or not: for rows that a bulk writer takes there. No
@@ -158,6 +175,11 @@ impl<T: FromEntity> TimeSlices<T> {
     /// None, unless the slicing's names grow.
     pub fn table_name(&self, at: Ticks) -> Result<TableName> {
         self.shared.table(&self.shared.slicing.name(at), 0)
+    }
+
+    pub(super) fn table_of(&self, name: TableName) -> Result<Table<T>> {
+        let Shared { store, concurrency, attempts, .. } = &*self.shared;
+        Ok(Table::new(Arc::clone(store), name)?.with_concurrency(*concurrency).with_attempts(*attempts))
     }
 
     /// Everything in the family, until it is narrowed down.
@@ -188,24 +210,36 @@ impl<T: TableEntity> TimeSlices<T> {
         self.write(entity, Verb::Insert).await
     }
 
-    /// Writes an entity to the slice of its time, whatever was there. One request, as for [`insert`](Self::insert).
+    /// Writes an entity to the slice of its time, whatever was there. One request, as for [`insert`](Self::insert); two for a
+    /// type that has a `type` or a `version`, which may be stored in a later one.
     ///
     /// # Errors
     /// The store's; the name is still being deleted, or was dropped as for [`insert`](Self::insert).
     pub async fn upsert(&self, entity: &T) -> Result<Written> {
-        self.write(entity, Verb::InsertOrReplace).await
+        self.write(entity, Verb::Upsert).await
+    }
+
+    /// Adds an entity to the slice of its time, or writes its properties over those of the one that is there. A field that is
+    /// `None` keeps what is stored, and so do properties that `T` does not know. Requests as for [`upsert`](Self::upsert).
+    ///
+    /// # Errors
+    /// As for [`upsert`](Self::upsert). The entity that is there is of another type, or stored in another version of the schema:
+    /// [`update`](Self::update) it.
+    pub async fn insert_or_merge(&self, entity: &T) -> Result<Written> {
+        self.write(entity, Verb::InsertOrMerge).await
     }
 
     /// Writes to a table that may have been dropped since it was made: then makes it again, unless it is dropped as often
     /// as it is made.
     async fn write(&self, entity: &T, verb: Verb) -> Result<Written> {
         let at = (self.shared.time)(entity);
-        let mut left = ATTEMPTS;
+        let mut left = MAKES;
         loop {
             let table = self.table_for(at).await?;
             let written = match verb {
                 Verb::Insert => table.insert(entity).await,
-                Verb::InsertOrReplace => table.upsert(entity).await,
+                Verb::Upsert => table.upsert(entity).await,
+                Verb::InsertOrMerge => table.insert_or_merge(entity).await,
             };
             left -= 1;
             match written {
@@ -216,11 +250,12 @@ impl<T: TableEntity> TimeSlices<T> {
     }
 }
 
-/// A write of one entity to a slice.
+/// A write of one entity to a slice that is made for it.
 #[derive(Clone, Copy)]
 enum Verb {
     Insert,
-    InsertOrReplace,
+    Upsert,
+    InsertOrMerge,
 }
 
 impl<T> Shared<T> {
@@ -233,6 +268,7 @@ impl<T> Shared<T> {
             time: Arc::clone(&self.time),
             reuse: self.reuse,
             concurrency: self.concurrency,
+            attempts: self.attempts,
             known: Mutex::default(),
         }
     }

@@ -33,6 +33,9 @@
 //! | call | requests |
 //! |---|---|
 //! | insert | 1; the first of a handle into a slice 3: it lists its tables and makes one; with generations 2 if there is one, 1 more per name that cannot be used |
+//! | upsert, insert_or_merge | as insert; 1 more for a type that has a `type` or a `version` |
+//! | replace, update, delete, merge | as the same verb of a table where the entity is in the first table of its slice, merge 1 more; else 1 more to list the tables and 1 for each |
+//! | move_to | 4, and the first of a handle into a slice 2 more |
 //! | get | 1 where it is in the first table, 2 if missing, 1 more for each generation; with generations 1 to list the tables and 1 for each of the slice |
 //! | query, count | 1 to list the tables, 1 per page of each slice; with a limit, of the slices until it is reached |
 //! | expired (a dry run) | 1 |

@@ -4,13 +4,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
-use table_core::model::Ticks;
-use table_core::store::Result;
-use table_core::typed::{FromEntity, Table, TableQuery};
+use table_core::model::{TableName, Ticks};
+use table_core::query::{Continuation, Page, Position, Query, Select};
+use table_core::store::{Error, Result, TableStore as _};
+use table_core::typed::{FromEntity, TableQuery};
 
 use super::family::TimeOf;
 use super::tables::is_gone;
 use super::{Slice, TimeSlices};
+
+/// Tells a continuation of a family from one of the store: no query projects to it.
+const SLICES: &str = "~~slices";
 
 type Narrow<T> = Arc<dyn Fn(TableQuery<T>) -> TableQuery<T> + Send + Sync>;
 type Entities<T> = Pin<Box<dyn Stream<Item = Result<T>> + Send>>;
@@ -33,6 +37,12 @@ pub struct SliceQuery<T> {
     by_time: bool,
     limit: Option<usize>,
     narrow: Narrow<T>,
+}
+
+impl<T> Clone for SliceQuery<T> {
+    fn clone(&self) -> Self {
+        Self { slices: self.slices.clone(), narrow: Arc::clone(&self.narrow), ..*self }
+    }
 }
 
 impl<T> fmt::Debug for SliceQuery<T> {
@@ -97,7 +107,7 @@ impl<T: FromEntity> SliceQuery<T> {
     ///
     /// # Errors
     /// The store's; a row is not a `T`.
-    pub async fn all(self) -> Result<Vec<T>> {
+    pub async fn all(&self) -> Result<Vec<T>> {
         self.stream().try_collect().await
     }
 
@@ -106,7 +116,7 @@ impl<T: FromEntity> SliceQuery<T> {
     ///
     /// # Errors
     /// As [`all`](Self::all).
-    pub async fn count(self) -> Result<usize> {
+    pub async fn count(&self) -> Result<usize> {
         if self.limit.is_some() {
             return self.stream().try_fold(0, |count, _| ready(Ok(count + 1))).await;
         }
@@ -119,18 +129,116 @@ impl<T: FromEntity> SliceQuery<T> {
         stream::iter(counts).buffer_unordered(concurrency).try_fold(0, |sum, n| ready(Ok(sum + n))).await
     }
 
+    /// The first result.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all).
+    pub async fn first(&self) -> Result<Option<T>> {
+        let limit = self.limit.map_or(1, |limit| limit.min(1));
+        self.clone().limit(limit).stream().try_next().await
+    }
+
+    /// One page, from the start or from where another ended: entities of one slice, so that a page may be short. A
+    /// [`limit`](Self::limit) bounds it, and the continuation goes on behind it. It needs the same query, but for the limit.
+    /// Requests: one to list the tables, and one; one more for each slice that has none of the entities.
+    ///
+    /// # Errors
+    /// As [`all`](Self::all); the continuation is another query's; entities [sorted by time](Self::sorted_by_time) come in one
+    /// piece.
+    pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<T>> {
+        if self.by_time {
+            return Err(Error::invalid_request(
+                "entities that are sorted by time come in one piece: read them by `stream`",
+            ));
+        }
+        let (family, query) = self.fingerprinted()?;
+        let profile = self.slices.store().profile();
+        let place = match from {
+            Some(from) => Some(self.place(from.position(profile, &family, &query)?)?),
+            None => None,
+        };
+        let (mut slices, mut inner) = (self.slices_after(place.as_ref()).await?.into_iter().peekable(), None);
+        if let Some((begun, continuation)) = place
+            && slices.peek().is_some_and(|slice| slice.table == begun.table)
+        {
+            inner = continuation;
+        }
+        let wanted = self.wanted(Arc::clone(self.slices.time()));
+        while let Some(slice) = slices.next() {
+            let page = match self.page_of(&slice)?.page(inner.take().as_ref()).await {
+                Err(error) if is_gone(&error) => Page { items: Vec::new(), continuation: None },
+                page => page?,
+            };
+            let items: Vec<T> = page.items.into_iter().filter(|entity| wanted(entity)).collect();
+            let next = match (page.continuation, slices.peek()) {
+                (Some(inner), _) => Some((slice.table, Some(inner))),
+                (None, next) => next.map(|next| (next.table.clone(), None)),
+            };
+            match &next {
+                Some((_, None)) if items.is_empty() => {}
+                _ => {
+                    let continuation = next.map(|(table, inner)| {
+                        let (first, second) = (table.to_string(), inner.map(|inner| inner.to_string()));
+                        Continuation::new(profile, &family, &query, Position { first, second })
+                    });
+                    return Ok(Page { items, continuation });
+                }
+            }
+        }
+        Ok(Page { items: Vec::new(), continuation: None })
+    }
+
+    /// What a continuation belongs to.
+    fn fingerprinted(&self) -> Result<(TableName, Query)> {
+        let family = self.slices.table_name(Ticks::MIN)?;
+        let query = (self.narrow)(self.slices.table_of(family.clone())?.query()).to_query()?;
+        let period = format!("{:?} {:?} {}", self.from, self.before, self.newest_first);
+        Ok((family, query.with_select(Select::new([SLICES, &period]))))
+    }
+
+    /// The slice where a page begins, and where in it.
+    fn place(&self, position: &Position) -> Result<(Slice, Option<Continuation>)> {
+        let slice = self.slices.shared.slice(&TableName::new(&*position.first)?)?;
+        Ok((slice, position.second.as_deref().map(str::parse).transpose()?))
+    }
+
+    /// The slices of the period in their order, from a place on.
+    async fn slices_after(&self, place: Option<&(Slice, Option<Continuation>)>) -> Result<Vec<Slice>> {
+        let newest_first = self.newest_first;
+        let order = move |a: &Slice, b: &Slice| {
+            let times = if newest_first { b.from.cmp(&a.from) } else { a.from.cmp(&b.from) };
+            times.then(a.generation.cmp(&b.generation))
+        };
+        let mut slices = self.slices.slices().await?;
+        slices.retain(|slice| self.overlaps(slice));
+        slices.retain(|slice| place.is_none_or(|(begun, _)| order(slice, begun).is_ge()));
+        slices.sort_by(order);
+        Ok(slices)
+    }
+
+    fn page_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
+        let query = (self.narrow)(self.slices.table_of(slice.table.clone())?.query());
+        Ok(match self.limit {
+            Some(limit) => query.limit_to(limit),
+            None => query,
+        })
+    }
+
     /// The results one after another. Dropping the stream leaves nothing behind.
-    pub fn stream(self) -> impl Stream<Item = Result<T>> + Send + use<T> {
+    ///
+    /// # Errors
+    /// As [`all`](Self::all).
+    pub fn stream(&self) -> impl Stream<Item = Result<T>> + Send + Unpin + use<T> {
         let limit = self.limit.unwrap_or(usize::MAX);
         let time = Arc::clone(self.slices.time());
         let concurrency = if self.limit.is_some() { 1 } else { self.slices.concurrency() };
         let wanted = self.wanted(time);
         let wanted = move |entity: &T| ready(wanted(entity));
-        let opened = stream::once(self.queries()).map_ok(move |(queries, opener)| {
+        let opened = stream::once(self.clone().queries()).map_ok(move |(queries, opener)| {
             let open = move |slice| open(slice, opener.clone());
             stream::iter(queries).map(open).buffered(concurrency).try_flatten()
         });
-        opened.try_flatten().try_filter(wanted).take(limit)
+        Box::pin(opened.try_flatten().try_filter(wanted).take(limit))
     }
 
     /// Whether an entity is in the period.
@@ -171,8 +279,7 @@ impl<T: FromEntity> SliceQuery<T> {
 
     /// A limit can be handed on where every entity of the slice is wanted, in the order of keys.
     fn query_of(&self, slice: &Slice) -> Result<TableQuery<T>> {
-        let table = Table::new(Arc::clone(self.slices.store()), slice.table.clone())?;
-        let query = table.query();
+        let query = self.slices.table_of(slice.table.clone())?.query();
         let query = if self.limit.is_some() && !self.by_time { query.require_order() } else { query };
         let query = (self.narrow)(query);
         Ok(match self.limit {

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use futures_util::{Stream, TryStreamExt};
-use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, TableName};
+use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _,
 };
 
+use super::WideQuery;
 use super::read::Reader;
 use super::rows::{HEAD, Stored, prefix};
 use super::write::version;
@@ -126,20 +126,9 @@ impl WideEntities {
         Ok(Wide::from(self.existing(key).await?))
     }
 
-    /// The entities of a partition, in the order of their RowKeys (by hash, where those are too long). One request a
-    /// page. A store without order is refused.
-    ///
-    /// # Errors
-    /// As [`get`](Self::get).
-    pub fn scan(
-        &self,
-        partition: &PartitionKey,
-    ) -> Result<impl Stream<Item = Result<Wide<Entity>>> + Send + use<>> {
-        if self.profile().order == table_core::store::KeyOrder::Unsorted {
-            let what = "a scan of wide entities, whose rows come together only in order: read them by key";
-            return Err(Error::unsupported(self.profile().name, what));
-        }
-        Ok(self.reader.scan(partition.as_str()).map_ok(Wide::from))
+    /// Everything of a partition. See [`WideQuery`].
+    pub fn query(&self) -> WideQuery<Entity> {
+        WideQuery::new(self.reader.clone())
     }
 
     /// Adds an entity that must not exist. One request.

@@ -35,7 +35,7 @@
 //! | insert; replace_stored, set, delete_stored | 1 |
 //! | update, upsert, delete_if_exists | 2, again on conflict |
 //! | move_to | 4, again on conflict |
-//! | scan of a partition | 1 per page |
+//! | query of a partition | 1 per page of the store |
 //!
 //! # Limits, and when not to use it
 //! One group transaction must be able to write the whole: 99 rows of properties, 4 MiB on the wire
@@ -45,6 +45,7 @@
 
 mod chunk;
 mod entities;
+mod query;
 mod read;
 mod rows;
 mod table;
@@ -53,5 +54,6 @@ mod tests;
 mod write;
 
 pub use entities::{Wide, WideEntities};
+pub use query::WideQuery;
 pub(crate) use rows::is_there;
 pub use table::WideTable;

@@ -53,9 +53,13 @@ impl Reader {
         }
     }
 
-    /// The entities of a partition in the order of their rows.
-    pub(super) fn scan(&self, partition: &str) -> impl Stream<Item = Result<Stored>> + Send + use<> {
-        let pages = self.pages(partition);
+    /// The entities of a partition in the order of their rows, after the one with this prefix.
+    pub(super) fn scan(
+        &self,
+        partition: &str,
+        after: Option<&str>,
+    ) -> impl Stream<Item = Result<Stored>> + Send + use<> {
+        let pages = self.pages(partition, after);
         let reader = self.clone();
         let groups = pages.chain(stream::iter([Ok(Page { items: Vec::new(), continuation: None })])).scan(
             Vec::new(),
@@ -69,8 +73,12 @@ impl Reader {
     }
 
     /// Pages that own what they need.
-    fn pages(&self, partition: &str) -> impl Stream<Item = Result<Page<Entity>>> + Send + use<> {
-        let query = query_all(partition);
+    fn pages(
+        &self,
+        partition: &str,
+        after: Option<&str>,
+    ) -> impl Stream<Item = Result<Page<Entity>>> + Send + use<> {
+        let query = query_all(partition, after);
         let (store, table) = (Arc::clone(&self.store), self.table.clone());
         stream::try_unfold(Some(None), move |from: Option<Option<_>>| {
             let (store, table, query) = (Arc::clone(&store), table.clone(), query.clone());

@@ -90,11 +90,15 @@ pub(super) fn query(partition: &str, prefix: &str) -> Query {
     within(partition, &format!("{prefix}0"), &format!("{prefix}:"))
 }
 
-/// All rows of all entities of a partition.
-pub(super) fn query_all(partition: &str) -> Query {
+/// All rows of all entities of a partition, after the one with this prefix.
+pub(super) fn query_all(partition: &str, after: Option<&str>) -> Query {
     let start = format!("{SYSTEM_PREFIX}w");
     let end = key_order::key_prefix_end(&start).unwrap_or_default();
-    within(partition, &start, &end)
+    match after {
+        // Behind the digits.
+        Some(after) => within(partition, &format!("{after}:"), &end),
+        None => within(partition, &start, &end),
+    }
 }
 
 fn within(partition: &str, from: &str, before: &str) -> Query {

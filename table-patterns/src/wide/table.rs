@@ -1,12 +1,11 @@
 use std::marker::PhantomData;
 
-use futures_util::{Stream, TryStreamExt};
 use table_core::model::{Entity, IfMatch, Properties, TableName};
 use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
-use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, PartitionIn, TableEntity};
+use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, TableEntity};
 
 use super::rows::Stored;
-use super::{Wide, WideEntities};
+use super::{Wide, WideEntities, WideQuery};
 
 /// Structs of any number of properties. See the [module](super).
 ///
@@ -84,16 +83,9 @@ impl<T: FromEntity> WideTable<T> {
         self.entities.get_existing(&key.into_key()).await?.map(T::from_entity)
     }
 
-    /// The entities of a partition. One request a page; see [`WideEntities::scan`].
-    ///
-    /// # Errors
-    /// As there; one is not a `T`.
-    pub fn scan<P: PartitionIn<T>>(
-        &self,
-        partition: P,
-    ) -> Result<impl Stream<Item = Result<Wide<T>>> + Send + use<T, P>> {
-        let found = self.entities.scan(partition.partition_key())?;
-        Ok(found.and_then(|wide| std::future::ready(wide.map(T::from_entity))))
+    /// Everything of a partition. See [`WideQuery`].
+    pub fn query(&self) -> WideQuery<T> {
+        WideQuery::new(self.entities.reader.clone())
     }
 
     /// Deletes the entity if it is there; whether it was. Two requests, again on conflict.

@@ -17,7 +17,7 @@ use table_core::store::{
 pub(super) struct Before {
     store: Arc<dyn TableStore>,
     requests: AtomicU64,
-    request: u64,
+    request: AtomicU64,
     /// Whether group transactions are counted, and nothing else.
     groups_alone: bool,
     other: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -31,7 +31,7 @@ impl Before {
         other: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (requests, other) = (AtomicU64::new(0), Mutex::new(Some(other.boxed())));
-        Self { store, requests, request, groups_alone: false, other }
+        Self { store, requests, request: AtomicU64::new(request), groups_alone: false, other }
     }
 
     /// Runs `other` to its end before the first group transaction.
@@ -42,9 +42,23 @@ impl Before {
         Self { groups_alone: true, ..Self::request(1, store, other) }
     }
 
+    /// Runs `other` to its end before a request that [`arm`](Self::arm) names later.
+    pub(super) fn unarmed(
+        store: Arc<dyn TableStore>,
+        other: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self::request(u64::MAX, store, other)
+    }
+
+    /// Counts from now: the next request is 1.
+    pub(super) fn arm(&self, request: u64) {
+        self.requests.store(0, Ordering::SeqCst);
+        self.request.store(request, Ordering::SeqCst);
+    }
+
     /// Whether it has run.
     pub(super) fn has_run(&self) -> bool {
-        self.requests.load(Ordering::SeqCst) >= self.request
+        self.requests.load(Ordering::SeqCst) >= self.request.load(Ordering::SeqCst)
     }
 
     async fn then<T>(&self, request: impl Future<Output = T> + Send) -> T {
@@ -55,7 +69,7 @@ impl Before {
     }
 
     async fn count(&self) {
-        if self.requests.fetch_add(1, Ordering::SeqCst) + 1 == self.request {
+        if self.requests.fetch_add(1, Ordering::SeqCst) + 1 == self.request.load(Ordering::SeqCst) {
             let other = self.other.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(other) = other {
                 other.await;

@@ -226,6 +226,20 @@ macro_rules! pattern_tests {
                 of_a_set_that_grows_keep_all
                 values_are_booleans_and_times
             }
+            verbs {
+                inserts_add_what_is_not_there
+                upserts_replace_what_is_there
+                merging_upserts_keep_the_rest
+                replacements_are_bound_to_a_version
+                what_was_read_is_not_read_again
+                merges_keep_the_rest
+                updates_keep_what_they_do_not_know
+                updates_that_lose_are_made_again
+                deletes_are_bound_to_a_version
+                reads_tell_what_is_missing
+                moves_take_the_whole_entity
+                limits_end_queries_and_bound_pages
+            }
             wide {
                 are_written_and_read_in_one_request
                 errors_name_the_entity

@@ -18,6 +18,7 @@ pub mod declared_merges;
 pub mod declared_shapes;
 pub mod declared_stored;
 pub mod denormalization;
+mod handles;
 pub mod heterogeneous;
 pub mod index_crashes;
 pub mod index_lists;
@@ -41,6 +42,7 @@ pub mod spread_moves;
 pub mod streams;
 pub mod time_slice_trouble;
 pub mod time_slices;
+pub mod verbs;
 pub mod wide;
 pub mod wide_structs;
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use table_core::model::{ETag, Entity, IfMatch};
 use table_core::query::Query;
 use table_core::store::{Operation, TableStore, TableStoreExt as _};
@@ -70,10 +69,18 @@ pub async fn one_partition_is_several(harness: &Harness) {
     assert!(partitions.iter().all(|partition| partition.ends_with("_it's day 1")));
 
     let day = || Event::partition("it's day 1").expect("a key");
-    let all: Vec<_> = events.read(day(), |rows| rows.page_size(3)).try_collect().await.expect("events");
+    let all: Vec<_> =
+        events.query().partition(day()).narrow(move |rows| rows.page_size(3)).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..80));
     let range = || RowPrefix::new("e_0030")..RowPrefix::new("e_0040");
-    let first = events.first(day(), 5, |rows| rows.rows(range())).await.expect("events");
+    let first = events
+        .query()
+        .partition(day())
+        .narrow(move |rows| rows.rows(range()))
+        .limit(5)
+        .all()
+        .await
+        .expect("events");
     assert!(first.iter().map(|event| event.number).eq(30..35));
     let seven = Event::key("it's day 1", 7u32).expect("a key");
     assert_eq!(events.get(&seven).await.expect("the store works").map(|event| event.number), Some(7));
@@ -86,14 +93,28 @@ pub async fn buckets_are_read_at_once(harness: &Harness) {
     let store = Arc::clone(&crowd) as Arc<dyn TableStore>;
     let crowded = SpreadTable::<Event>::new(store, table.name().clone()).expect("a table");
     let day = || Event::partition("it's day 1").expect("a key");
-    let all: Vec<Event> = crowded.read(day(), |rows| rows).try_collect().await.expect("events");
+    let all: Vec<Event> = crowded.query().partition(day()).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..40));
     assert_eq!(crowd.most(), 8);
 
-    let first = crowded.first(day(), 20, |rows| rows.limit(1)).await.expect("events");
+    let first = crowded
+        .query()
+        .partition(day())
+        .narrow(move |rows| rows.limit(1))
+        .limit(20)
+        .all()
+        .await
+        .expect("events");
     assert_eq!(first.len(), 8, "the smaller limit of a bucket counts");
     assert!(first.is_sorted_by_key(|event| event.number));
-    let first = crowded.first(day(), 3, |rows| rows.limit(20)).await.expect("events");
+    let first = crowded
+        .query()
+        .partition(day())
+        .narrow(move |rows| rows.limit(20))
+        .limit(3)
+        .all()
+        .await
+        .expect("events");
     assert!(first.iter().map(|event| event.number).eq(0..3));
     drop(events);
 }
@@ -135,7 +156,7 @@ pub async fn the_number_of_buckets_changes(harness: &Harness) {
     let wider =
         SpreadTable::<Wider>::new(Arc::clone(harness.store()), table.name().clone()).expect("a table");
     let day = Wider::partition("it's day 1").expect("a key");
-    let all: Vec<_> = wider.read(day, |rows| rows).try_collect().await.expect("events");
+    let all: Vec<_> = wider.query().partition(day).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..60));
     assert_eq!(wider.get_existing(key(3)).await.expect("it is there").text, "new");
     let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");

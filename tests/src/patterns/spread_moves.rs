@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::TryStreamExt;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty};
 use table_core::model::IfMatch;
 use table_core::query::Query;
@@ -79,7 +78,7 @@ async fn read(events: SpreadTable<Wider>) -> Result<()> {
             *seen = event.count;
         }
         let day = Wider::partition("day").expect("a key");
-        let all: Vec<Wider> = events.read(day, |rows| rows).try_collect().await?;
+        let all: Vec<Wider> = events.query().partition(day).all().await?;
         assert!(all.windows(2).all(|two| two[0].number < two[1].number));
     }
     Ok(())
@@ -106,7 +105,7 @@ pub async fn readers_and_writers_go_on(harness: &Harness) {
 
     let day = Wider::partition("day").expect("a key");
     let moved = open::<Wider>(harness.store(), &table);
-    let all: Vec<Wider> = moved.read(day, |rows| rows).try_collect().await.expect("events");
+    let all: Vec<Wider> = moved.query().partition(day).all().await.expect("events");
     assert!(all.iter().map(|event| (event.number, event.count)).eq((0..ROWS).map(|number| (number, 3))));
     let stored = harness.store().query_all(table.name(), &Query::new()).await.expect("rows");
     assert_eq!(stored.len(), ROWS as usize);

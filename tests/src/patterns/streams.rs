@@ -102,7 +102,7 @@ pub async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
         readings.insert(&Reading { day: "monday".to_owned(), number }).await.expect("a new reading");
     }
     meter.reset();
-    let merged = readings.read(Reading::partition("monday").expect("a key"), |query| query);
+    let merged = readings.query().partition(Reading::partition("monday").expect("a key")).stream();
     let (taken, most) = most_ahead(merged, || meter.total() as usize * PAGE).await;
     // The last page of a bucket is not full.
     assert!(taken == ROWS && most <= (2 * BUCKETS + BUCKETS) * PAGE, "{most} of {taken} rows were held");

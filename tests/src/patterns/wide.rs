@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::TryStreamExt;
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::model::{EdmValue, Entity, Key, PartitionKey, Properties, ValueRef};
 use table_core::query::Query;
@@ -65,7 +64,7 @@ pub async fn are_written_and_read_in_one_request(harness: &Harness) {
         bag(&unsorted.get(&key()).await.expect("an answer").expect("an entity")),
         bag(&numbers(365, 1))
     );
-    assert!(unsorted.scan(&key().partition_key()).is_err());
+    assert!(unsorted.query().partition(key().partition_key()).all().await.is_err());
     let typed = Table::<Entity>::new(table.store().clone(), table.name().clone()).expect("a table");
     assert_eq!(typed.query().all().await.expect("rows"), []);
 }
@@ -229,8 +228,7 @@ pub async fn agree_with_a_map(harness: &Harness) {
     for pages in [1, 1000] {
         let paged = open(&table, Arc::new(Bent::in_pages_of(pages, table.store().clone())));
         let partition = PartitionKey::new("p").expect("a legal key");
-        let scan = paged.scan(&partition).expect("a sorted store");
-        let all: Vec<_> = scan.try_collect().await.expect("entities");
+        let all = paged.query().partition(partition).all().await.expect("entities");
         let found: BTreeMap<_, _> = all.iter().map(|e| (e.value.key().clone(), bag(e))).collect();
         assert_eq!((all.len(), found), (model.len(), model.clone()));
     }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::versioned::without_etag;
+use super::write::is_lost;
 use super::{KeyOf, Table};
 use crate::model::{Entity, IfMatch, Key};
 use crate::store::{Error, Operation, Outcome, Result};
@@ -11,7 +12,7 @@ impl<T: TableEntity> Table<T> {
     /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from
     /// the start if another writer was faster. Returns what was stored.
     ///
-    /// Two requests, and two more for each conflict. Attempts are bounded by
+    /// Two requests, and two more for each conflict: another writer changed the entity, or removed it and added it anew. Attempts are bounded by
     /// [`with_attempts`](Self::with_attempts), with a random pause between them that doubles, up to
     /// half a second. An error of `change` ends it with nothing written.
     ///
@@ -64,7 +65,7 @@ impl<T: TableEntity> Table<T> {
             let mut value = T::from_entity(read.clone())?;
             change(&mut value)?;
             match self.write_back(&read, &value).await {
-                Err(error) => conflicts.wait(error).await?,
+                Err(error) => conflicts.wait_if(is_lost(&error), error).await?,
                 stored => return stored,
             }
         }

@@ -30,6 +30,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.get(&key).await?.ok_or_else(|| self.missing(&key))
     }
 
+    /// Everything in the table that is a `T`, until it is narrowed down: a query of [`table`](Self::table). For what is to be
+    /// replaced, give it to [`stored`](Self::stored).
+    pub fn query(&self) -> TableQuery<T> {
+        self.table().query()
+    }
+
     /// The entities that a query of this [`table`](Self::table) finds, as they are stored. Its cost is that of the
     /// query; whole entities are read.
     ///
@@ -50,7 +56,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # for id in 1..4 {
     /// #     employees.insert(&Employee { department: "Sales".into(), id, email: Some(format!("{id}@x")) }).await?;
     /// # }
-    /// let sales = employees.table().query().partition(Employee::partition("Sales")?);
+    /// let sales = employees.query().partition(Employee::partition("Sales")?);
     /// for employee in employees.stored(sales).all().await? {
     ///     employees.replace_stored(&employee, &Employee { email: None, ..(*employee).clone() }).await?;
     /// }
@@ -92,6 +98,14 @@ impl<T: IndexedEntity> StoredQuery<T> {
     /// As for [`stream`](Self::stream).
     pub async fn first(&self) -> Result<Option<Stored<T>>> {
         Ok(self.query.first().await?.map(|whole| whole.0))
+    }
+
+    /// How many results there are; see [`TableQuery::count`].
+    ///
+    /// # Errors
+    /// As for [`stream`](Self::stream).
+    pub async fn count(&self) -> Result<usize> {
+        self.query.count().await
     }
 
     /// One page, from the start or from where another ended; see [`TableQuery::page`].

@@ -11,6 +11,22 @@ use crate::index::stored::Stored;
 use crate::journal::{Change, Committed, Entries};
 
 impl<T: IndexedEntity> IndexedTable<T> {
+    /// The same table with another bound on the requests that one call has in flight; at least 1. See
+    /// [`IndexOptions::concurrency`](crate::index::IndexOptions::concurrency).
+    #[must_use]
+    pub fn with_concurrency(mut self, requests: usize) -> Self {
+        self.entities.options.concurrency = requests.max(1);
+        self
+    }
+
+    /// The same table with another bound on the attempts of a write that loses against other writers; at least 1. See
+    /// [`IndexOptions::attempts`](crate::index::IndexOptions::attempts).
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.entities.options.attempts = attempts.max(1);
+        self
+    }
+
     /// Adds an entity.
     ///
     /// # Errors

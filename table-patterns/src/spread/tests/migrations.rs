@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use futures_util::TryStreamExt;
 use table_core::adapter::CrashPoint;
 use table_core::model::IfMatch;
 use table_core::query::Query;
@@ -27,7 +26,7 @@ async fn filled() -> Result<(Rig, SpreadTable<Wider>)> {
 /// Every entity is there once, under its new bucket alone.
 async fn assert_moved(rig: &Rig, texts: &str) -> Result<()> {
     let wider = rig.open::<Wider>()?;
-    let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS), "{texts}");
     assert_eq!(rig.store.query_all(wider.name(), &Query::new()).await?.len(), ROWS as usize, "{texts}");
     Ok(())
@@ -56,7 +55,7 @@ async fn everything_works_while_rows_are_where_they_were() -> Result<()> {
         })
         .await?;
     assert_eq!(wider.get(&key).await?.unwrap().text, "new!");
-    let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS));
     wider.delete(&key, IfMatch::Any).await?;
     assert_eq!(wider.get(&key).await?, None);
@@ -87,7 +86,7 @@ async fn a_migration_that_dies_is_run_again() -> Result<()> {
             dying.faults.crash_at(request, point);
             let died = dying.open::<Wider>()?.with_previous(4).migrate().await.is_err();
             let wider = rig.open::<Wider>()?.with_previous(4);
-            let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+            let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
             assert!(all.iter().all(|event| event.text == "old") && all.len() == ROWS as usize);
             if !died {
                 break;
@@ -131,7 +130,7 @@ async fn writers_lose_nothing_to_a_migration() -> Result<()> {
     while let Some(done) = tasks.join_next().await {
         done.expect("no panic")?;
     }
-    let all: Vec<_> = wider.read(Wider::partition("1")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = wider.query().partition(Wider::partition("1")?).all().await?;
     assert!(all.iter().all(|event| event.text.matches('+').count() == 20));
     assert_moved(&rig, "with writers").await
 }
@@ -156,12 +155,12 @@ async fn a_salt_is_declared_changed_and_taken_away() -> Result<()> {
     rig.meter.reset();
     assert_eq!(salted.get(Salted::key("1", 7u32)?).await?.unwrap().text, "new");
     assert_eq!(rig.meter.total(), 1);
-    let all: Vec<_> = salted.read(Salted::partition("1")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = salted.query().partition(Salted::partition("1")?).all().await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS));
 
     let plain = plain.with_previous(Spread { buckets: 4, salt: "events of a day" });
     assert_eq!(plain.migrate().await?.moved, moved);
-    let all: Vec<_> = rig.open::<Event>()?.read(Event::partition("1")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = rig.open::<Event>()?.query().partition(Event::partition("1")?).all().await?;
     assert!(all.iter().map(|event| event.number).eq(0..ROWS));
     Ok(())
 }

@@ -48,18 +48,19 @@ async fn rows_are_spread_and_read_in_order() -> Result<()> {
     assert_eq!(partitions, BTreeSet::from(["0000_day_1", "0001_day_1", "0002_day_1", "0003_day_1"]));
     rig.meter.reset();
 
-    let all: Vec<_> = events.read(Event::partition("1")?, |rows| rows).try_collect().await?;
+    let all: Vec<_> = events.query().partition(Event::partition("1")?).all().await?;
     assert!(all.iter().map(|event| event.number).eq(0..200));
     assert_eq!(rig.meter.total(), 4);
 
-    let first = events.first(Event::partition("1")?, 10, |rows| rows).await?;
+    let first = events.query().partition(Event::partition("1")?).limit(10).all().await?;
     assert!(first.iter().map(|event| event.number).eq(0..10));
     assert_eq!(rig.meter.total(), 8);
 
     let range = || RowPrefix::new("000050")..RowPrefix::new("000060");
-    let some: Vec<_> = events.read(Event::partition("1")?, |rows| rows.rows(range())).try_collect().await?;
+    let some: Vec<_> =
+        events.query().partition(Event::partition("1")?).narrow(move |rows| rows.rows(range())).all().await?;
     assert!(some.iter().map(|event| event.number).eq(50..60));
-    let none: Vec<_> = events.read(Event::partition("2")?, |rows| rows).try_collect().await?;
+    let none: Vec<_> = events.query().partition(Event::partition("2")?).all().await?;
     assert_eq!(none, []);
     Ok(())
 }
@@ -90,7 +91,7 @@ proptest::proptest! {
             for number in &numbers {
                 events.insert(&Event::new(*number, "x")).await?;
             }
-            let read = events.read(Event::partition("1")?, |rows| rows.page_size(page));
+            let read = events.query().partition(Event::partition("1")?).narrow(move |rows| rows.page_size(page)).stream();
             let read: Vec<_> = read.map_ok(|event| event.number).try_collect().await?;
             assert!(read.into_iter().eq(numbers));
             Ok::<_, table_core::Error>(())

@@ -1,0 +1,739 @@
+//! Every typed handle behind one trait: what [`verbs`](super::verbs) runs, with the requests of each verb.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use object_store::ObjectStore;
+use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Ticks, ValueRef};
+use table_core::query::{Continuation, Page};
+use table_core::store::{Operation, Result, TableStore, Written};
+use table_core::typed::{Table, TableEntity, TableGroup};
+use table_patterns::index::{IndexOptions, IndexedTable, Stored};
+use table_patterns::journal::Committed;
+use table_patterns::spread::SpreadTable;
+use table_patterns::time_slices::{Every, TimeSlices};
+use table_patterns::wide::{Wide, WideTable};
+
+use crate::Harness;
+
+/// The partition of every note.
+pub(super) const BOOK: &str = "book";
+/// A property that no type knows.
+pub(super) const UNKNOWN: &str = "Unknown";
+
+/// An entity, whatever its layout.
+pub(super) trait Note: TableEntity + Clone + Debug + PartialEq {
+    fn new(number: u32, title: &str, text: Option<&str>) -> Self;
+    fn with_etag(self, etag: Option<ETag>) -> Self;
+    fn key_of(number: u32) -> Key;
+    fn patch_of(title: Option<&str>) -> Self::Patch;
+    fn number(&self) -> u32;
+    fn title(&self) -> &str;
+    fn text(&self) -> Option<&str>;
+    fn set_title(&mut self, title: &str);
+    fn set_number(&mut self, number: u32);
+}
+
+macro_rules! note {
+    ($(#[$doc:meta])* $name:ident, [$($attribute:meta),*], [$key:meta], [$($text:meta)?]) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, TableEntity)]
+        $(#[$attribute])*
+        pub(super) struct $name {
+            #[$key]
+            book: String,
+            #[row_key(format = "{:06}")]
+            number: u32,
+            title: String,
+            $(#[$text])?
+            text: Option<String>,
+            rank: u32,
+            #[etag]
+            etag: Option<ETag>,
+        }
+
+        impl Note for $name {
+            fn new(number: u32, title: &str, text: Option<&str>) -> Self {
+                let (title, text) = (title.to_owned(), text.map(str::to_owned));
+                Self { book: BOOK.to_owned(), number, title, text, rank: 1, etag: None }
+            }
+
+            fn with_etag(self, etag: Option<ETag>) -> Self {
+                Self { etag, ..self }
+            }
+
+            fn key_of(number: u32) -> Key {
+                Self::key(BOOK, number).expect("a legal key").into_key()
+            }
+
+            fn patch_of(title: Option<&str>) -> Self::Patch {
+                title.map_or_else(Self::patch, |title| Self::patch().title(title.to_owned()))
+            }
+
+            fn number(&self) -> u32 {
+                self.number
+            }
+
+            fn title(&self) -> &str {
+                &self.title
+            }
+
+            fn text(&self) -> Option<&str> {
+                self.text.as_deref()
+            }
+
+            fn set_title(&mut self, title: &str) {
+                self.title = title.to_owned();
+            }
+
+            fn set_number(&mut self, number: u32) {
+                self.number = number;
+            }
+        }
+    };
+}
+
+note!(
+    /// The only type of its table.
+    Alone, [], [partition_key], []
+);
+note!(
+    /// A type that is told by a property: others may be in its table.
+    Told, [entity(type = "Note")], [partition_key], []
+);
+note!(
+    /// With an entry in its partition.
+    Indexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], []
+);
+note!(Wider, [entity(wide)], [partition_key], []);
+note!(Spread, [], [partition_key(spread = 4)], []);
+
+/// What a verb of a handle costs: requests to tables, of an entity that is there and that nobody else writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cell {
+    Requests(u64),
+    /// The handle does not have the verb, for this reason.
+    Absent(&'static str),
+}
+
+pub(super) const fn n(requests: u64) -> Cell {
+    Cell::Requests(requests)
+}
+
+const NO_READS: Cell = Cell::Absent("a group writes, and reads nothing for its caller");
+const NOT_BOUND: Cell = Cell::Absent("`replace` knows all that it needs");
+
+/// The verbs of a handle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cells {
+    pub(super) insert: Cell,
+    pub(super) upsert: Cell,
+    pub(super) insert_or_merge: Cell,
+    pub(super) replace: Cell,
+    /// `replace_if` of any version.
+    pub(super) replace_any: Cell,
+    pub(super) replace_stored: Cell,
+    /// In the version that was read.
+    pub(super) merge: Cell,
+    pub(super) merge_any: Cell,
+    pub(super) update: Cell,
+    pub(super) delete: Cell,
+    pub(super) delete_stored: Cell,
+    pub(super) delete_if_exists: Cell,
+    pub(super) get: Cell,
+    pub(super) move_to: Cell,
+    pub(super) query: Cell,
+}
+
+#[cfg(test)]
+impl Cells {
+    /// The names and the cells, in the order of the documented table.
+    pub(super) fn all(self) -> [(&'static str, Cell); 15] {
+        [
+            ("insert", self.insert),
+            ("upsert", self.upsert),
+            ("insert_or_merge", self.insert_or_merge),
+            ("replace", self.replace),
+            ("replace_if, any", self.replace_any),
+            ("replace_stored", self.replace_stored),
+            ("merge", self.merge),
+            ("merge, any", self.merge_any),
+            ("update", self.update),
+            ("delete", self.delete),
+            ("delete_stored", self.delete_stored),
+            ("delete_if_exists", self.delete_if_exists),
+            ("get, get_existing", self.get),
+            ("move_to", self.move_to),
+            ("query, a page", self.query),
+        ]
+    }
+}
+
+/// Where a handle's entities are.
+pub(super) struct World {
+    pub(super) store: Arc<dyn TableStore>,
+    pub(super) table: TableName,
+    pub(super) blobs: Arc<dyn ObjectStore>,
+}
+
+impl World {
+    pub(super) async fn new(harness: &Harness) -> Self {
+        let (store, table) = (Arc::clone(harness.store()), harness.unused_name());
+        for number in [0, 10, 20] {
+            let slice = format!("{table}x201301{:02}", 1 + number / 10);
+            harness.clean_up(&slice.parse().expect("a legal name"));
+        }
+        Self { store, table, blobs: harness.blobs().await }
+    }
+
+    /// The same, seen through another store.
+    pub(super) fn through(&self, store: Arc<dyn TableStore>) -> Self {
+        Self { store, table: self.table.clone(), blobs: Arc::clone(&self.blobs) }
+    }
+}
+
+/// The version that a write answers.
+pub(super) trait Version {
+    fn version(self) -> Option<ETag>;
+}
+
+impl Version for Written {
+    fn version(self) -> Option<ETag> {
+        self.etag
+    }
+}
+
+impl Version for Committed {
+    fn version(self) -> Option<ETag> {
+        self.etag().cloned()
+    }
+}
+
+impl<T> Version for Wide<T> {
+    fn version(self) -> Option<ETag> {
+        self.etag().cloned()
+    }
+}
+
+impl Version for Vec<Written> {
+    fn version(self) -> Option<ETag> {
+        let [written] = <[Written; 1]>::try_from(self).expect("a group of one");
+        written.etag
+    }
+}
+
+/// The value that a read answers.
+pub(super) trait Value<N> {
+    fn value(self) -> N;
+}
+
+impl<N: Note> Value<N> for N {
+    fn value(self) -> N {
+        self
+    }
+}
+
+impl<N: Note> Value<N> for Stored<N> {
+    fn value(self) -> N {
+        self.into_inner()
+    }
+}
+
+impl<N: Note> Value<N> for Wide<N> {
+    fn value(self) -> N {
+        self.into_inner()
+    }
+}
+
+/// A typed handle.
+#[allow(async_fn_in_trait, reason = "the behaviours run on one task")]
+pub(super) trait Verbs: Send + Sync + 'static {
+    type Of: Note;
+    const NAME: &'static str;
+    const CELLS: Cells;
+
+    async fn open(world: &World) -> Self;
+    async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>>;
+    async fn upsert(&self, note: &Self::Of) -> Result<Option<ETag>>;
+    async fn insert_or_merge(&self, note: &Self::Of) -> Result<Option<ETag>>;
+    async fn replace(&self, note: &Self::Of) -> Result<Option<ETag>>;
+    async fn replace_if(&self, note: &Self::Of, version: IfMatch) -> Result<Option<ETag>>;
+    async fn merge(
+        &self,
+        number: u32,
+        patch: &<Self::Of as TableEntity>::Patch,
+        version: IfMatch,
+    ) -> Result<Option<ETag>>;
+    async fn update(
+        &self,
+        number: u32,
+        change: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+    ) -> Result<Self::Of>;
+    async fn delete(&self, number: u32, version: IfMatch) -> Result<()>;
+    async fn delete_if_exists(&self, number: u32) -> Result<bool>;
+    async fn get(&self, number: u32) -> Result<Option<Self::Of>>;
+    async fn get_existing(&self, number: u32) -> Result<Self::Of>;
+    async fn move_to(&self, number: u32, target: &Self, to: u32) -> Result<bool>;
+
+    /// Replaces what is read before; its requests are those after the read.
+    async fn replace_stored(&self, _read: u32, _note: &Self::Of) -> Result<Option<ETag>> {
+        unreachable!("{} has no `replace_stored`", Self::NAME)
+    }
+
+    async fn delete_stored(&self, _read: u32) -> Result<()> {
+        unreachable!("{} has no `delete_stored`", Self::NAME)
+    }
+
+    async fn all(&self, limit: Option<usize>) -> Result<Vec<Self::Of>>;
+    async fn streamed(&self, limit: Option<usize>) -> Result<Vec<Self::Of>>;
+    async fn first(&self) -> Result<Option<Self::Of>>;
+    async fn count(&self, limit: Option<usize>) -> Result<usize>;
+    async fn page(&self, limit: usize, from: Option<&Continuation>) -> Result<Page<Self::Of>>;
+
+    /// Another writer sets the property that the type does not know.
+    fn plant(&self, number: u32, value: i32) -> impl Future<Output = ()> + Send;
+
+    /// That property.
+    async fn planted(&self, number: u32) -> Option<i32>;
+}
+
+/// Opens the table that a handle's rows are in.
+async fn opened<T>(handle: T, create: impl AsyncFn(&T) -> Result<bool>) -> T {
+    create(&handle).await.expect("a new table");
+    handle
+}
+
+async fn plant_in(store: &dyn TableStore, table: &TableName, key: Key, value: i32) {
+    let planted = Entity::from(key).with(UNKNOWN, value);
+    store.write(table, Operation::Merge(planted, IfMatch::Any)).await.expect("the row");
+}
+
+async fn planted_in(store: &dyn TableStore, table: &TableName, key: Key) -> Option<i32> {
+    let row = store.get(table, &key, None).await.expect("an answer");
+    row.and_then(|row| unknown(&row))
+}
+
+fn unknown(entity: &Entity) -> Option<i32> {
+    match entity.get(UNKNOWN) {
+        Some(ValueRef::Int32(value)) => Some(value),
+        found => {
+            assert_eq!(found, None);
+            None
+        }
+    }
+}
+
+fn book() -> PartitionKey {
+    PartitionKey::new(BOOK).expect("a legal key")
+}
+
+/// The verbs that are called alike: `$key` is how the handle names the entity `$number`.
+macro_rules! common {
+    (|$number:ident| $($key:expr),+; |$handle:ident| $query:expr) => {
+        async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            Ok(self.insert(note).await?.version())
+        }
+
+        async fn upsert(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            Ok(self.upsert(note).await?.version())
+        }
+
+        async fn insert_or_merge(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            Ok(self.insert_or_merge(note).await?.version())
+        }
+
+        async fn replace(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            Ok(self.replace(note).await?.version())
+        }
+
+        async fn replace_if(&self, note: &Self::Of, version: IfMatch) -> Result<Option<ETag>> {
+            Ok(self.replace_if(note, version).await?.version())
+        }
+
+        async fn merge(
+            &self,
+            $number: u32,
+            patch: &<Self::Of as TableEntity>::Patch,
+            version: IfMatch,
+        ) -> Result<Option<ETag>> {
+            Ok(self.merge($($key),+, patch, version).await?.version())
+        }
+
+        async fn update(
+            &self,
+            $number: u32,
+            change: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+        ) -> Result<Self::Of> {
+            Ok(self.update($($key),+, change).await?.value())
+        }
+
+        async fn delete(&self, $number: u32, version: IfMatch) -> Result<()> {
+            self.delete($($key),+, version).await.map(drop)
+        }
+
+        async fn delete_if_exists(&self, $number: u32) -> Result<bool> {
+            self.delete_if_exists($($key),+).await
+        }
+
+        async fn get(&self, $number: u32) -> Result<Option<Self::Of>> {
+            Ok(self.get($($key),+).await?.map(Value::value))
+        }
+
+        async fn get_existing(&self, $number: u32) -> Result<Self::Of> {
+            Ok(self.get_existing($($key),+).await?.value())
+        }
+
+        async fn move_to(&self, $number: u32, target: &Self, to: u32) -> Result<bool> {
+            self.move_to($($key),+, target, Self::Of::key_of(to)).await
+        }
+
+        async fn all(&self, limit: Option<usize>) -> Result<Vec<Self::Of>> {
+            let $handle = self;
+            let query = $query;
+            let found = match limit {
+                Some(limit) => query.limit(limit).all().await,
+                None => query.all().await,
+            };
+            Ok(found?.into_iter().map(Value::value).collect())
+        }
+
+        async fn streamed(&self, limit: Option<usize>) -> Result<Vec<Self::Of>> {
+            let $handle = self;
+            let query = $query;
+            let query = if let Some(limit) = limit { query.limit(limit) } else { query };
+            query.stream().map_ok(Value::value).try_collect().await
+        }
+
+        async fn first(&self) -> Result<Option<Self::Of>> {
+            let $handle = self;
+            Ok($query.first().await?.map(Value::value))
+        }
+
+        async fn count(&self, limit: Option<usize>) -> Result<usize> {
+            let $handle = self;
+            let query = $query;
+            let query = if let Some(limit) = limit { query.limit(limit) } else { query };
+            query.count().await
+        }
+
+        async fn page(&self, limit: usize, from: Option<&Continuation>) -> Result<Page<Self::Of>> {
+            let $handle = self;
+            Ok($query.limit(limit).page(from).await?.map(Value::value))
+        }
+    };
+    (@rows) => {
+        async fn plant(&self, number: u32, value: i32) {
+            plant_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
+        }
+
+        async fn planted(&self, number: u32) -> Option<i32> {
+            planted_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
+        }
+    };
+}
+
+/// Every type is written by one request where nothing else can be in the table.
+const PLAIN: Cells = Cells {
+    insert: n(1),
+    upsert: n(1),
+    insert_or_merge: n(1),
+    replace: n(1),
+    replace_any: n(1),
+    replace_stored: NOT_BOUND,
+    merge: n(1),
+    merge_any: n(1),
+    update: n(2),
+    delete: n(1),
+    delete_stored: Cell::Absent("`delete` knows all that it needs"),
+    delete_if_exists: n(1),
+    get: n(1),
+    move_to: n(3),
+    query: n(1),
+};
+
+/// What is there is read before it is written over.
+const READS: Cells = Cells {
+    upsert: n(2),
+    insert_or_merge: n(2),
+    replace: n(2),
+    replace_any: n(2),
+    merge: n(2),
+    merge_any: n(2),
+    delete: n(2),
+    delete_if_exists: n(2),
+    move_to: n(4),
+    ..PLAIN
+};
+
+impl Verbs for Table<Alone> {
+    type Of = Alone;
+    const NAME: &'static str = "`Table`";
+    const CELLS: Cells = PLAIN;
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Alone::key_of(number); |table| table.query().partition(book()));
+    common!(@rows);
+}
+
+impl Verbs for Table<Told> {
+    type Of = Told;
+    const NAME: &'static str = "`Table`, a type with `type` or `version`";
+    const CELLS: Cells = Cells {
+        upsert: n(2),
+        insert_or_merge: n(2),
+        replace_any: n(2),
+        merge_any: n(2),
+        move_to: n(4),
+        ..PLAIN
+    };
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Told::key_of(number); |table| table.query().partition(book()));
+    common!(@rows);
+}
+
+impl Verbs for IndexedTable<Indexed> {
+    type Of = Indexed;
+    const NAME: &'static str = "`IndexedTable`, entries in the partition";
+    const CELLS: Cells =
+        Cells { merge: n(1), replace_stored: n(1), delete_stored: n(1), move_to: n(3), ..READS };
+
+    async fn open(world: &World) -> Self {
+        let options = IndexOptions::default();
+        Self::open(Arc::clone(&world.store), world.table.clone(), options).await.expect("a new table")
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
+        let read = self.get_existing(Indexed::key_of(read)).await?;
+        Ok(self.replace_stored(&read, note).await?.version())
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.get_existing(Indexed::key_of(read)).await?;
+        self.delete_stored(&read).await.map(drop)
+    }
+
+    common!(|number| Indexed::key_of(number); |table| table.query().partition(book()));
+
+    async fn plant(&self, number: u32, value: i32) {
+        let of = self.entities();
+        plant_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
+    }
+
+    async fn planted(&self, number: u32) -> Option<i32> {
+        let of = self.entities();
+        planted_in(&**of.store(), of.table(), Indexed::key_of(number)).await
+    }
+}
+
+impl Verbs for WideTable<Wider> {
+    type Of = Wider;
+    const NAME: &'static str = "`WideTable`";
+    const CELLS: Cells = Cells { replace_stored: n(1), delete_stored: n(1), ..READS };
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    async fn replace_stored(&self, read: u32, note: &Wider) -> Result<Option<ETag>> {
+        let read = self.get_existing(Wider::key_of(read)).await?;
+        Ok(self.replace_stored(&read, note).await?.version())
+    }
+
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.get_existing(Wider::key_of(read)).await?;
+        self.delete_stored(&read).await
+    }
+
+    common!(|number| Wider::key_of(number); |table| table.query().partition(book()));
+
+    async fn plant(&self, number: u32, value: i32) {
+        let key = Wider::key_of(number);
+        let planted = self.entities().update(&key, |properties| {
+            properties.set(UNKNOWN, value);
+            Ok(())
+        });
+        planted.await.expect("the entity");
+    }
+
+    async fn planted(&self, number: u32) -> Option<i32> {
+        let found = self.entities().get(&Wider::key_of(number)).await.expect("an answer");
+        found.and_then(|found| unknown(&found.value))
+    }
+}
+
+impl Verbs for SpreadTable<Spread> {
+    type Of = Spread;
+    const NAME: &'static str = "`SpreadTable`, 4 buckets";
+    const CELLS: Cells = Cells { move_to: n(4), query: n(4), ..PLAIN };
+
+    async fn open(world: &World) -> Self {
+        let table = Self::new(Arc::clone(&world.store), world.table.clone()).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Spread::key_of(number); |table| table.query().partition(book()));
+
+    async fn plant(&self, number: u32, value: i32) {
+        let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
+        plant_in(&**self.store(), self.name(), key, value).await;
+    }
+
+    async fn planted(&self, number: u32) -> Option<i32> {
+        let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
+        planted_in(&**self.store(), self.name(), key).await
+    }
+}
+
+/// Ten notes a day.
+fn day(number: u32) -> Ticks {
+    let day = 1 + number / 10;
+    format!("2013-01-{day:02}T00:00:00Z").parse().expect("a time")
+}
+
+impl Verbs for TimeSlices<Alone> {
+    type Of = Alone;
+    const NAME: &'static str = "`TimeSlices`, slices that the handle knows";
+    const CELLS: Cells = Cells { merge: n(2), merge_any: n(2), move_to: n(4), query: n(2), ..PLAIN };
+
+    async fn open(world: &World) -> Self {
+        let family = format!("{}x", world.table);
+        let time = |note: &Alone| day(note.number);
+        let slices = Self::new(Arc::clone(&world.store), &family, Every::Day, time).expect("a family");
+        for number in [0, 10, 20] {
+            slices.table_for(day(number)).await.expect("a slice");
+        }
+        slices
+    }
+
+    common!(|number| day(number), Alone::key_of(number); |slices| slices.query().narrow(|query| query.partition(book())));
+
+    async fn plant(&self, number: u32, value: i32) {
+        let table = self.table_for(day(number)).await.expect("the slice");
+        plant_in(&**table.store(), table.name(), Alone::key_of(number), value).await;
+    }
+
+    async fn planted(&self, number: u32) -> Option<i32> {
+        let table = self.table_for(day(number)).await.expect("the slice");
+        planted_in(&**table.store(), table.name(), Alone::key_of(number)).await
+    }
+}
+
+/// Each verb as a group of one.
+pub(super) struct Group(Table<Told>);
+
+impl Group {
+    async fn of(&self, add: impl FnOnce(&mut TableGroup<Told>) -> Result<()>) -> Result<Option<ETag>> {
+        let mut group = self.0.group(book());
+        add(&mut group)?;
+        Ok(group.commit().await?.version())
+    }
+}
+
+impl Verbs for Group {
+    type Of = Told;
+    const NAME: &'static str = "`TableGroup`, a type with `type` or `version`";
+    const CELLS: Cells = Cells {
+        update: NO_READS,
+        delete_if_exists: NO_READS,
+        get: NO_READS,
+        move_to: NO_READS,
+        query: NO_READS,
+        ..<Table<Told> as Verbs>::CELLS
+    };
+
+    async fn open(world: &World) -> Self {
+        Self(<Table<Told> as Verbs>::open(world).await)
+    }
+
+    async fn insert(&self, note: &Told) -> Result<Option<ETag>> {
+        self.of(|group| group.insert(note).map(drop)).await
+    }
+
+    async fn upsert(&self, note: &Told) -> Result<Option<ETag>> {
+        self.of(|group| group.upsert(note).map(drop)).await
+    }
+
+    async fn insert_or_merge(&self, note: &Told) -> Result<Option<ETag>> {
+        self.of(|group| group.insert_or_merge(note).map(drop)).await
+    }
+
+    async fn replace(&self, note: &Told) -> Result<Option<ETag>> {
+        self.of(|group| group.replace(note).map(drop)).await
+    }
+
+    async fn replace_if(&self, note: &Told, version: IfMatch) -> Result<Option<ETag>> {
+        self.of(|group| group.replace_if(note, version).map(drop)).await
+    }
+
+    async fn merge(
+        &self,
+        number: u32,
+        patch: &<Told as TableEntity>::Patch,
+        version: IfMatch,
+    ) -> Result<Option<ETag>> {
+        self.of(|group| group.merge(Told::key_of(number), patch, version).map(drop)).await
+    }
+
+    async fn update(&self, _: u32, _: impl FnMut(&mut Told) -> Result<()> + Send) -> Result<Told> {
+        unreachable!("a group has no `update`")
+    }
+
+    async fn delete(&self, number: u32, version: IfMatch) -> Result<()> {
+        self.of(|group| group.delete(Told::key_of(number), version).map(drop)).await.map(drop)
+    }
+
+    async fn delete_if_exists(&self, _: u32) -> Result<bool> {
+        unreachable!("a group has no `delete_if_exists`")
+    }
+
+    async fn get(&self, number: u32) -> Result<Option<Told>> {
+        self.0.get(Told::key_of(number)).await
+    }
+
+    async fn get_existing(&self, number: u32) -> Result<Told> {
+        self.0.get_existing(Told::key_of(number)).await
+    }
+
+    async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<bool> {
+        unreachable!("a group has no `move_to`")
+    }
+
+    async fn all(&self, _: Option<usize>) -> Result<Vec<Told>> {
+        unreachable!("a group has no `query`")
+    }
+
+    async fn streamed(&self, _: Option<usize>) -> Result<Vec<Told>> {
+        unreachable!("a group has no `query`")
+    }
+
+    async fn first(&self) -> Result<Option<Told>> {
+        unreachable!("a group has no `query`")
+    }
+
+    async fn count(&self, _: Option<usize>) -> Result<usize> {
+        unreachable!("a group has no `query`")
+    }
+
+    async fn page(&self, _: usize, _: Option<&Continuation>) -> Result<Page<Told>> {
+        unreachable!("a group has no `query`")
+    }
+
+    async fn plant(&self, number: u32, value: i32) {
+        self.0.plant(number, value).await;
+    }
+
+    async fn planted(&self, number: u32) -> Option<i32> {
+        self.0.planted(number).await
+    }
+}

@@ -1,0 +1,461 @@
+//! One meaning for each verb of every typed handle: what it answers, its errors by their kind, the versions, what becomes of
+//! properties that the type does not know, and its requests.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::model::{ETag, IfMatch};
+use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::typed::{Table, TableEntity as _};
+use table_patterns::index::IndexedTable;
+use table_patterns::spread::SpreadTable;
+use table_patterns::time_slices::TimeSlices;
+use table_patterns::wide::WideTable;
+
+use super::before::Before;
+use super::handles::{Alone, Cell, Group, Indexed, Note, Spread, Told, Verbs, Wider, World};
+use crate::Harness;
+
+/// Runs a check of every handle.
+macro_rules! every_handle {
+    ($harness:expr, $check:ident) => {
+        $check::<Table<Alone>>($harness).await;
+        $check::<Table<Told>>($harness).await;
+        $check::<Group>($harness).await;
+        $check::<IndexedTable<Indexed>>($harness).await;
+        $check::<WideTable<Wider>>($harness).await;
+        $check::<SpreadTable<Spread>>($harness).await;
+        $check::<TimeSlices<Alone>>($harness).await;
+    };
+}
+
+/// A handle whose requests are counted.
+struct Rig<H> {
+    handle: H,
+    meter: RequestMeter,
+}
+
+impl<H: Verbs> Rig<H> {
+    async fn new(harness: &Harness) -> Self {
+        let (world, meter) = (World::new(harness).await, RequestMeter::new());
+        let metered: Arc<dyn TableStore> = Arc::new(Metered::new(Arc::clone(&world.store), meter.clone()));
+        Self { handle: H::open(&world.through(metered)).await, meter }
+    }
+
+    /// What a verb does that must cost what its cell says.
+    async fn asked<T>(&self, verb: &str, cell: Cell, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let (done, cost) = self.meter.measure(work).await;
+        assert_eq!(Cell::Requests(cost.total()), cell, "{}: requests of {verb}", H::NAME);
+        done
+    }
+
+    /// Adds a note with a property that the type does not know; as it is read.
+    async fn planted(&self, number: u32) -> H::Of {
+        let note = H::Of::new(number, "old", Some("text"));
+        self.handle.insert(&note).await.expect("a new note");
+        self.handle.plant(number, 7).await;
+        self.read(number).await
+    }
+
+    async fn read(&self, number: u32) -> H::Of {
+        self.handle.get_existing(number).await.expect("the note")
+    }
+
+    /// The note is this one, in this version; the property that the type does not know is there, or not.
+    async fn assert_stored(&self, verb: &str, wanted: &H::Of, version: Option<ETag>, unknown: Option<i32>) {
+        let name = H::NAME;
+        assert!(version.is_some(), "{name}: {verb} answers the new version");
+        assert_eq!(self.read(wanted.number()).await, wanted.clone().with_etag(version), "{name}: {verb}");
+        assert_eq!(self.handle.planted(wanted.number()).await, unknown, "{name}: {verb}, what is not known");
+    }
+
+    /// A write that is refused leaves the note as it was.
+    async fn assert_refused<T: std::fmt::Debug>(&self, verb: &str, before: &H::Of, done: Result<T>) -> Error {
+        let error = done.expect_err(verb);
+        assert_eq!(&self.read(before.number()).await, before, "{}: {verb}", H::NAME);
+        error
+    }
+}
+
+fn is_invalid(error: &Error) -> bool {
+    matches!(error.root().kind(), ErrorKind::InvalidRequest(_))
+}
+
+const fn is_there(cell: Cell) -> bool {
+    matches!(cell, Cell::Requests(_))
+}
+
+fn stale() -> IfMatch {
+    IfMatch::Exactly(ETag::from("W/\"datetime'2001-01-01T00%3A00%3A00.0000000Z'\""))
+}
+
+async fn inserts_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let note = H::Of::new(1, "one", Some("text"));
+    let version = rig.asked("insert", H::CELLS.insert, rig.handle.insert(&note)).await.expect("a new note");
+    rig.assert_stored("insert", &note, version, None).await;
+    let stored = rig.read(1).await;
+    let again = rig.handle.insert(&H::Of::new(1, "two", None)).await;
+    let error = rig.assert_refused("insert", &stored, again).await;
+    assert!(error.is_already_exists(), "{}: {error}", H::NAME);
+    assert!(error.to_string().contains("('book', '000001')"), "{}: {error}", H::NAME);
+}
+
+/// Adds an entity that must not exist.
+pub async fn inserts_add_what_is_not_there(harness: &Harness) {
+    every_handle!(harness, inserts_of);
+}
+
+async fn upserts_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let first = H::Of::new(1, "one", Some("text"));
+    let version = rig.handle.upsert(&first).await.expect("a new note");
+    rig.assert_stored("upsert", &first, version, None).await;
+    let old = rig.planted(2).await;
+    let new = H::Of::new(2, "new", None);
+    let version = rig.asked("upsert", H::CELLS.upsert, rig.handle.upsert(&new)).await.expect("an upsert");
+    assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
+    rig.assert_stored("upsert", &new, version, None).await;
+}
+
+/// Writes the entity, whatever was there: nothing of that stays.
+pub async fn upserts_replace_what_is_there(harness: &Harness) {
+    every_handle!(harness, upserts_of);
+}
+
+async fn merging_upserts_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let first = H::Of::new(1, "one", Some("text"));
+    let version = rig.handle.insert_or_merge(&first).await.expect("a new note");
+    rig.assert_stored("insert_or_merge", &first, version, None).await;
+    rig.planted(2).await;
+    let new = H::Of::new(2, "new", None);
+    let work = rig.handle.insert_or_merge(&new);
+    let done = rig.asked("insert_or_merge", H::CELLS.insert_or_merge, work).await;
+    let merged = H::Of::new(2, "new", Some("text"));
+    rig.assert_stored("insert_or_merge", &merged, done.expect("an upsert"), Some(7)).await;
+}
+
+/// Writes the properties of the entity over those that are there: the others stay.
+pub async fn merging_upserts_keep_the_rest(harness: &Harness) {
+    every_handle!(harness, merging_upserts_of);
+}
+
+async fn replacements_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let old = rig.planted(1).await;
+    let without = rig.handle.replace(&H::Of::new(1, "new", None)).await;
+    let error = rig.assert_refused("replace", &old, without).await;
+    assert!(is_invalid(&error) && error.to_string().contains("ETag"), "{}: {error}", H::NAME);
+
+    let new = H::Of::new(1, "new", None).with_etag(old.etag().cloned());
+    let done = rig.asked("replace", H::CELLS.replace, rig.handle.replace(&new)).await;
+    let version = done.expect("nobody else wrote");
+    assert_ne!(version.as_ref(), old.etag(), "{}", H::NAME);
+    rig.assert_stored("replace", &new, version.clone(), None).await;
+
+    let stored = rig.read(1).await;
+    let error = rig.assert_refused("replace", &stored, rig.handle.replace(&new).await).await;
+    assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
+    let newer = H::Of::new(1, "newer", None).with_etag(version);
+    let version = rig.handle.replace(&newer).await.expect("under the version that was answered");
+    rig.assert_stored("replace", &newer, version, None).await;
+
+    rig.handle.plant(1, 7).await;
+    let any = H::Of::new(1, "any", Some("text"));
+    let work = rig.handle.replace_if(&any, IfMatch::Any);
+    let version = rig.asked("replace_if", H::CELLS.replace_any, work).await.expect("it is there");
+    rig.assert_stored("replace_if", &any, version, None).await;
+    let stored = rig.read(1).await;
+    let error = rig.assert_refused("replace_if", &stored, rig.handle.replace_if(&newer, stale()).await).await;
+    assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
+
+    for version in [IfMatch::Any, stale()] {
+        let missing = rig.handle.replace_if(&H::Of::new(9, "new", None), version).await.expect_err("none");
+        assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
+        assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
+    }
+    assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
+}
+
+/// Replaces the entity in the version it was read in; nothing of what was there stays, and the answer is the new version.
+pub async fn replacements_are_bound_to_a_version(harness: &Harness) {
+    every_handle!(harness, replacements_of);
+}
+
+async fn stored_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let known = |cell: Cell| match cell {
+        Cell::Requests(requests) => Some(Cell::Requests(1 + requests)),
+        Cell::Absent(_) => None,
+    };
+    if let Some(cell) = known(H::CELLS.replace_stored) {
+        rig.planted(1).await;
+        let new = H::Of::new(1, "new", None);
+        let done = rig.asked("replace_stored", cell, rig.handle.replace_stored(1, &new)).await;
+        rig.assert_stored("replace_stored", &new, done.expect("nobody else wrote"), None).await;
+    }
+    if let Some(cell) = known(H::CELLS.delete_stored) {
+        rig.planted(2).await;
+        rig.asked("delete_stored", cell, rig.handle.delete_stored(2)).await.expect("nobody else wrote");
+        assert_eq!(rig.handle.get(2).await.expect("an answer"), None, "{}", H::NAME);
+    }
+}
+
+/// What knows the value that was read costs no read: the read beside it is the only one.
+pub async fn what_was_read_is_not_read_again(harness: &Harness) {
+    every_handle!(harness, stored_of);
+}
+
+async fn merges_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let old = rig.planted(1).await;
+    let patch = |title| H::Of::patch_of(Some(title));
+    let version = IfMatch::Exactly(old.etag().expect("a version").clone());
+    let done = rig.asked("merge", H::CELLS.merge, rig.handle.merge(1, &patch("a"), version.clone())).await;
+    let done = done.expect("nobody else wrote");
+    rig.assert_stored("merge", &H::Of::new(1, "a", Some("text")), done, Some(7)).await;
+
+    let stored = rig.read(1).await;
+    let error = rig.assert_refused("merge", &stored, rig.handle.merge(1, &patch("b"), version).await).await;
+    assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
+    let patched = patch("c");
+    let work = rig.handle.merge(1, &patched, IfMatch::Any);
+    let done = rig.asked("merge, any", H::CELLS.merge_any, work).await.expect("it is there");
+    rig.assert_stored("merge", &H::Of::new(1, "c", Some("text")), done, Some(7)).await;
+
+    let (empty, stored) = (H::Of::patch_of(None), rig.read(1).await);
+    let nothing = rig.asked("merge of nothing", Cell::Requests(0), rig.handle.merge(1, &empty, IfMatch::Any));
+    let nothing = nothing.await;
+    assert!(is_invalid(&rig.assert_refused("merge", &stored, nothing).await), "{}", H::NAME);
+    for version in [IfMatch::Any, stale()] {
+        let missing = rig.handle.merge(9, &patch("d"), version).await.expect_err("there is none");
+        assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
+    }
+    assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
+}
+
+/// Writes the fields that a patch sets over those of the entity: the others stay.
+pub async fn merges_keep_the_rest(harness: &Harness) {
+    every_handle!(harness, merges_of);
+}
+
+async fn updates_of<H: Verbs>(harness: &Harness) {
+    if !is_there(H::CELLS.update) {
+        return;
+    }
+    let rig = Rig::<H>::new(harness).await;
+    let old = rig.planted(1).await;
+    let title = |note: &mut H::Of| {
+        note.set_title("new");
+        Ok(())
+    };
+    let done = rig.asked("update", H::CELLS.update, rig.handle.update(1, title)).await.expect("an update");
+    assert_ne!(done.etag(), old.etag(), "{}", H::NAME);
+    let (wanted, version) = (H::Of::new(1, "new", Some("text")), done.etag().cloned());
+    assert_eq!(done, wanted.clone().with_etag(version.clone()), "{}: what was stored", H::NAME);
+    rig.assert_stored("update", &wanted, version, Some(7)).await;
+
+    let stored = rig.read(1).await;
+    let refuses = |_: &mut H::Of| Err(Error::invalid_request("not today"));
+    let error = rig.assert_refused("update", &stored, rig.handle.update(1, refuses).await).await;
+    assert!(error.to_string().contains("not today"), "{}: {error}", H::NAME);
+    let moves = |note: &mut H::Of| {
+        note.set_number(2);
+        Ok(())
+    };
+    let error = rig.assert_refused("update", &stored, rig.handle.update(1, moves).await).await;
+    assert!(is_invalid(&error), "{}: {error}", H::NAME);
+    let missing = rig.handle.update(9, title).await.expect_err("there is none");
+    assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
+    assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
+    assert_eq!(rig.handle.get(9).await.expect("an answer"), None);
+}
+
+/// Reads, changes and writes, keeps what the type does not know, and answers what is stored then.
+pub async fn updates_keep_what_they_do_not_know(harness: &Harness) {
+    every_handle!(harness, updates_of);
+}
+
+async fn conflicts_of<H: Verbs>(harness: &Harness) {
+    let Cell::Requests(requests) = H::CELLS.update else { return };
+    let world = World::new(harness).await;
+    let other = H::open(&world).await;
+    other.insert(&H::Of::new(1, "old", Some("text"))).await.expect("a new note");
+    let between = async move { other.plant(1, 8).await };
+    let store = Arc::new(Before::unarmed(Arc::clone(&world.store), between.boxed()));
+    let (meter, inner) = (RequestMeter::new(), Arc::clone(&store) as Arc<dyn TableStore>);
+    let metered: Arc<dyn TableStore> = Arc::new(Metered::new(inner, meter.clone()));
+    let handle = H::open(&world.through(metered)).await;
+    let title = |note: &mut H::Of| {
+        note.set_title("new");
+        Ok(())
+    };
+    // The write is the last of them.
+    store.arm(requests);
+    let (done, cost) = meter.measure(handle.update(1, title)).await;
+    assert_eq!(done.expect("the second attempt").title(), "new", "{}", H::NAME);
+    assert_eq!(cost.total(), 2 * requests, "{}: read and written again", H::NAME);
+    assert_eq!(handle.planted(1).await, Some(8), "{}: what another wrote", H::NAME);
+}
+
+/// An update that loses against another writer is made again, of what that one wrote.
+pub async fn updates_that_lose_are_made_again(harness: &Harness) {
+    every_handle!(harness, conflicts_of);
+}
+
+async fn deletes_of<H: Verbs>(harness: &Harness) {
+    let rig = Rig::<H>::new(harness).await;
+    let (first, _) = (rig.planted(1).await, rig.planted(2).await);
+    let error = rig.assert_refused("delete", &first, rig.handle.delete(1, stale()).await).await;
+    assert!(error.is_precondition_failed(), "{}: {error}", H::NAME);
+    let version = IfMatch::Exactly(first.etag().expect("a version").clone());
+    rig.asked("delete", H::CELLS.delete, rig.handle.delete(1, version)).await.expect("nobody else wrote");
+    rig.handle.delete(2, IfMatch::Any).await.expect("it is there");
+    for number in [1, 2] {
+        assert_eq!(rig.handle.get(number).await.expect("an answer"), None, "{}", H::NAME);
+        for version in [IfMatch::Any, stale()] {
+            let missing = rig.handle.delete(number, version).await.expect_err("it is gone");
+            assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
+        }
+    }
+    if is_there(H::CELLS.delete_if_exists) {
+        rig.planted(3).await;
+        let gone = rig.handle.delete_if_exists(3);
+        assert!(rig.asked("delete_if_exists", H::CELLS.delete_if_exists, gone).await.expect("an answer"));
+        assert_eq!(rig.handle.get(3).await.expect("an answer"), None, "{}", H::NAME);
+        assert!(!rig.handle.delete_if_exists(3).await.expect("an answer"), "{}", H::NAME);
+    }
+}
+
+/// Removes the entity in a version or in any; whether it was there is an answer or an error.
+pub async fn deletes_are_bound_to_a_version(harness: &Harness) {
+    every_handle!(harness, deletes_of);
+}
+
+async fn reads_of<H: Verbs>(harness: &Harness) {
+    if !is_there(H::CELLS.get) {
+        return;
+    }
+    let rig = Rig::<H>::new(harness).await;
+    rig.planted(1).await;
+    let found = rig.asked("get", H::CELLS.get, rig.handle.get(1)).await.expect("an answer");
+    let existing = rig.asked("get_existing", H::CELLS.get, rig.handle.get_existing(1)).await;
+    assert_eq!(found, Some(existing.expect("the note")), "{}", H::NAME);
+    assert_eq!(found.as_ref().and_then(Note::text), Some("text"), "{}", H::NAME);
+    assert_eq!(rig.handle.get(9).await.expect("an answer"), None, "{}", H::NAME);
+    let missing = rig.handle.get_existing(9).await.expect_err("there is none");
+    assert!(missing.is_entity_not_found(), "{}: {missing}", H::NAME);
+    assert!(missing.to_string().contains("('book', '000009')"), "{}: {missing}", H::NAME);
+}
+
+/// What is not there is `None`, or an error where it must be there.
+pub async fn reads_tell_what_is_missing(harness: &Harness) {
+    every_handle!(harness, reads_of);
+}
+
+async fn moves_of<H: Verbs>(harness: &Harness) {
+    if !is_there(H::CELLS.move_to) {
+        return;
+    }
+    let (rig, elsewhere) = (Rig::<H>::new(harness).await, Rig::<H>::new(harness).await);
+    let of = &rig.handle;
+    rig.planted(1).await;
+    assert!(rig.asked("move_to", H::CELLS.move_to, of.move_to(1, of, 2)).await.expect("a move"));
+    assert_eq!(of.get(1).await.expect("an answer"), None, "{}", H::NAME);
+    let version = rig.read(2).await.etag().cloned();
+    rig.assert_stored("move_to", &H::Of::new(2, "old", Some("text")), version, Some(7)).await;
+
+    of.insert(&H::Of::new(3, "three", None)).await.expect("a new note");
+    assert!(of.move_to(3, of, 2).await.expect("a move"), "{}", H::NAME);
+    let version = rig.read(2).await.etag().cloned();
+    rig.assert_stored("move_to", &H::Of::new(2, "three", None), version, None).await;
+    assert!(!of.move_to(3, of, 2).await.expect("an answer"), "{}: nothing is there", H::NAME);
+    let stored = rig.read(2).await;
+    let error = rig.assert_refused("move_to", &stored, of.move_to(2, of, 2).await).await;
+    assert!(is_invalid(&error), "{}: {error}", H::NAME);
+
+    assert!(of.move_to(2, &elsewhere.handle, 12).await.expect("a move"), "{}", H::NAME);
+    assert_eq!(of.get(2).await.expect("an answer"), None, "{}", H::NAME);
+    assert_eq!(elsewhere.read(12).await.title(), "three", "{}", H::NAME);
+}
+
+/// Moves the whole entity, over what is there.
+pub async fn moves_take_the_whole_entity(harness: &Harness) {
+    every_handle!(harness, moves_of);
+}
+
+async fn queries_of<H: Verbs>(harness: &Harness) {
+    let Cell::Requests(requests) = H::CELLS.query else { return };
+    let rig = Rig::<H>::new(harness).await;
+    for number in 1..=25 {
+        rig.handle.insert(&H::Of::new(number, "n", None)).await.expect("a new note");
+    }
+    let numbers = |notes: &[H::Of]| notes.iter().map(Note::number).collect::<Vec<_>>();
+    let all: Vec<u32> = (1..=25).collect();
+    assert_eq!(numbers(&rig.handle.all(None).await.expect("notes")), all, "{}", H::NAME);
+    assert_eq!(numbers(&rig.handle.streamed(None).await.expect("notes")), all, "{}", H::NAME);
+    for limit in [0, 7, 25, 100] {
+        let wanted = &all[..limit.min(25)];
+        assert_eq!(numbers(&rig.handle.all(Some(limit)).await.expect("notes")), wanted, "{}", H::NAME);
+        assert_eq!(numbers(&rig.handle.streamed(Some(limit)).await.expect("notes")), wanted, "{}", H::NAME);
+        assert_eq!(rig.handle.count(Some(limit)).await.expect("a count"), wanted.len(), "{}", H::NAME);
+    }
+    assert_eq!(rig.handle.count(None).await.expect("a count"), 25, "{}", H::NAME);
+    let first = rig.handle.first().await.expect("an answer").expect("a note");
+    assert_eq!(first.number(), 1, "{}", H::NAME);
+
+    // The limit bounds a page and may be another one on the next.
+    let first = rig.asked("page", Cell::Requests(requests), rig.handle.page(4, None)).await.expect("a page");
+    assert_eq!(numbers(&first.items), [1, 2, 3, 4], "{}", H::NAME);
+    let (mut read, mut from) = (numbers(&first.items), first.continuation);
+    while let Some(continuation) = from {
+        let text = continuation.to_string();
+        let page = rig.handle.page(10, Some(&text.parse().expect("a continuation"))).await.expect("a page");
+        assert!(page.items.len() <= 10, "{}", H::NAME);
+        read.extend(numbers(&page.items));
+        from = page.continuation;
+    }
+    assert_eq!(read, all, "{}", H::NAME);
+}
+
+/// A limit ends what is streamed, collected or counted, and bounds a page, which goes on.
+pub async fn limits_end_queries_and_bound_pages(harness: &Harness) {
+    every_handle!(harness, queries_of);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of the table in `docs/verbs.md`.
+    fn documented() -> String {
+        let mut text = String::new();
+        let handles = [
+            (<Table<Alone> as Verbs>::NAME, <Table<Alone> as Verbs>::CELLS),
+            (<Table<Told> as Verbs>::NAME, <Table<Told> as Verbs>::CELLS),
+            (Group::NAME, Group::CELLS),
+            (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
+            (<WideTable<Wider> as Verbs>::NAME, <WideTable<Wider> as Verbs>::CELLS),
+            (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
+            (<TimeSlices<Alone> as Verbs>::NAME, <TimeSlices<Alone> as Verbs>::CELLS),
+        ];
+        let names = handles.map(|(name, _)| name);
+        text.push_str(&format!("| verb | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len())));
+        for (row, (verb, _)) in handles[0].1.all().into_iter().enumerate() {
+            let cells = handles.map(|(_, cells)| match cells.all()[row].1 {
+                Cell::Requests(requests) => requests.to_string(),
+                Cell::Absent(_) => "–".to_owned(),
+            });
+            text.push_str(&format!("| {verb} | {} |\n", cells.join(" | ")));
+        }
+        text
+    }
+
+    #[test]
+    fn the_documented_table_is_the_one_that_is_run() {
+        let page = include_str!("../../../docs/verbs.md");
+        assert!(page.contains(&documented()), "docs/verbs.md must have:\n{}", documented());
+    }
+}
