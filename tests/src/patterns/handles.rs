@@ -9,7 +9,7 @@ use table_core::model::{ETag, Entity, IfMatch, Key, PartitionKey, TableName, Tic
 use table_core::query::{Continuation, Page};
 use table_core::store::{Operation, Result, TableStore, Written};
 use table_core::typed::{Table, TableEntity, TableGroup};
-use table_patterns::index::{IndexOptions, IndexedTable, Stored};
+use table_patterns::index::{IndexOptions, IndexedGroup, IndexedTable, Stored};
 use table_patterns::journal::Committed;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
@@ -629,6 +629,108 @@ impl Verbs for TimeSlices<Alone> {
     }
 }
 
+/// The verbs of a handle as groups of one, which `of` commits.
+macro_rules! grouped {
+    () => {
+        async fn insert(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.insert(note).map(drop)).await
+        }
+
+        async fn upsert(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.upsert(note).map(drop)).await
+        }
+
+        async fn insert_or_merge(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.insert_or_merge(note).map(drop)).await
+        }
+
+        async fn replace(&self, note: &Self::Of) -> Result<Option<ETag>> {
+            self.of(|group| group.replace(note).map(drop)).await
+        }
+
+        async fn replace_if(&self, note: &Self::Of, version: IfMatch) -> Result<Option<ETag>> {
+            self.of(|group| group.replace_if(note, version).map(drop)).await
+        }
+
+        async fn merge(
+            &self,
+            number: u32,
+            patch: &<Self::Of as TableEntity>::Patch,
+            version: IfMatch,
+        ) -> Result<Option<ETag>> {
+            self.of(|group| group.merge(Self::Of::key_of(number), patch, version).map(drop)).await
+        }
+
+        async fn update(
+            &self,
+            _: u32,
+            _: impl FnMut(&mut Self::Of) -> Result<()> + Send,
+        ) -> Result<Self::Of> {
+            unreachable!("a group has no `update`")
+        }
+
+        async fn delete(&self, number: u32, version: IfMatch) -> Result<()> {
+            self.of(|group| group.delete(Self::Of::key_of(number), version).map(drop)).await.map(drop)
+        }
+
+        async fn delete_if_exists(&self, _: u32) -> Result<bool> {
+            unreachable!("a group has no `delete_if_exists`")
+        }
+
+        async fn get(&self, number: u32) -> Result<Option<Self::Of>> {
+            Verbs::get(&self.0, number).await
+        }
+
+        async fn get_existing(&self, number: u32) -> Result<Self::Of> {
+            Verbs::get_existing(&self.0, number).await
+        }
+
+        async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<bool> {
+            unreachable!("a group has no `move_to`")
+        }
+
+        async fn all(&self, _: Option<usize>) -> Result<Vec<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn streamed(&self, _: Option<usize>) -> Result<Vec<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn first(&self) -> Result<Option<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn count(&self, _: Option<usize>) -> Result<usize> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn page(&self, _: usize, _: Option<&Continuation>) -> Result<Page<Self::Of>> {
+            unreachable!("a group has no `query`")
+        }
+
+        async fn plant(&self, number: u32, value: i32) {
+            self.0.plant(number, value).await;
+        }
+
+        async fn planted(&self, number: u32) -> Option<i32> {
+            self.0.planted(number).await
+        }
+    };
+}
+
+/// A group reads and gives nothing back but versions.
+const fn of_group(cells: Cells) -> Cells {
+    Cells {
+        update: NO_READS,
+        delete_if_exists: NO_READS,
+        get: NO_READS,
+        move_to: NO_READS,
+        query: NO_READS,
+        ..cells
+    }
+}
+
 /// Each verb as a group of one.
 pub(super) struct Group(Table<Told>);
 
@@ -643,97 +745,48 @@ impl Group {
 impl Verbs for Group {
     type Of = Told;
     const NAME: &'static str = "`TableGroup`, a type with `type` or `version`";
-    const CELLS: Cells = Cells {
-        update: NO_READS,
-        delete_if_exists: NO_READS,
-        get: NO_READS,
-        move_to: NO_READS,
-        query: NO_READS,
-        ..<Table<Told> as Verbs>::CELLS
-    };
+    const CELLS: Cells = of_group(<Table<Told> as Verbs>::CELLS);
 
     async fn open(world: &World) -> Self {
         Self(<Table<Told> as Verbs>::open(world).await)
     }
 
-    async fn insert(&self, note: &Told) -> Result<Option<ETag>> {
-        self.of(|group| group.insert(note).map(drop)).await
-    }
+    grouped!();
+}
 
-    async fn upsert(&self, note: &Told) -> Result<Option<ETag>> {
-        self.of(|group| group.upsert(note).map(drop)).await
-    }
+/// Each verb as a group of one, with its entries.
+pub(super) struct WithEntries(IndexedTable<Indexed>);
 
-    async fn insert_or_merge(&self, note: &Told) -> Result<Option<ETag>> {
-        self.of(|group| group.insert_or_merge(note).map(drop)).await
-    }
-
-    async fn replace(&self, note: &Told) -> Result<Option<ETag>> {
-        self.of(|group| group.replace(note).map(drop)).await
-    }
-
-    async fn replace_if(&self, note: &Told, version: IfMatch) -> Result<Option<ETag>> {
-        self.of(|group| group.replace_if(note, version).map(drop)).await
-    }
-
-    async fn merge(
+impl WithEntries {
+    async fn of(
         &self,
-        number: u32,
-        patch: &<Told as TableEntity>::Patch,
-        version: IfMatch,
+        add: impl FnOnce(&mut IndexedGroup<'_, Indexed>) -> Result<()>,
     ) -> Result<Option<ETag>> {
-        self.of(|group| group.merge(Told::key_of(number), patch, version).map(drop)).await
+        let mut group = self.0.group(book());
+        add(&mut group)?;
+        Ok(group.commit().await?.version())
+    }
+}
+
+impl Verbs for WithEntries {
+    type Of = Indexed;
+    const NAME: &'static str = "`IndexedGroup`, entries in the partition";
+    const CELLS: Cells =
+        of_group(Cells { merge: n(2), merge_any: n(2), ..<IndexedTable<Indexed> as Verbs>::CELLS });
+
+    async fn open(world: &World) -> Self {
+        Self(<IndexedTable<Indexed> as Verbs>::open(world).await)
     }
 
-    async fn update(&self, _: u32, _: impl FnMut(&mut Told) -> Result<()> + Send) -> Result<Told> {
-        unreachable!("a group has no `update`")
+    async fn replace_stored(&self, read: u32, note: &Indexed) -> Result<Option<ETag>> {
+        let read = self.0.get_existing(Indexed::key_of(read)).await?;
+        self.of(|group| group.replace_stored(&read, note).map(drop)).await
     }
 
-    async fn delete(&self, number: u32, version: IfMatch) -> Result<()> {
-        self.of(|group| group.delete(Told::key_of(number), version).map(drop)).await.map(drop)
+    async fn delete_stored(&self, read: u32) -> Result<()> {
+        let read = self.0.get_existing(Indexed::key_of(read)).await?;
+        self.of(|group| group.delete_stored(&read).map(drop)).await.map(drop)
     }
 
-    async fn delete_if_exists(&self, _: u32) -> Result<bool> {
-        unreachable!("a group has no `delete_if_exists`")
-    }
-
-    async fn get(&self, number: u32) -> Result<Option<Told>> {
-        self.0.get(Told::key_of(number)).await
-    }
-
-    async fn get_existing(&self, number: u32) -> Result<Told> {
-        self.0.get_existing(Told::key_of(number)).await
-    }
-
-    async fn move_to(&self, _: u32, _: &Self, _: u32) -> Result<bool> {
-        unreachable!("a group has no `move_to`")
-    }
-
-    async fn all(&self, _: Option<usize>) -> Result<Vec<Told>> {
-        unreachable!("a group has no `query`")
-    }
-
-    async fn streamed(&self, _: Option<usize>) -> Result<Vec<Told>> {
-        unreachable!("a group has no `query`")
-    }
-
-    async fn first(&self) -> Result<Option<Told>> {
-        unreachable!("a group has no `query`")
-    }
-
-    async fn count(&self, _: Option<usize>) -> Result<usize> {
-        unreachable!("a group has no `query`")
-    }
-
-    async fn page(&self, _: usize, _: Option<&Continuation>) -> Result<Page<Told>> {
-        unreachable!("a group has no `query`")
-    }
-
-    async fn plant(&self, number: u32, value: i32) {
-        self.0.plant(number, value).await;
-    }
-
-    async fn planted(&self, number: u32) -> Option<i32> {
-        self.0.planted(number).await
-    }
+    grouped!();
 }

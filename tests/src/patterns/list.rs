@@ -179,6 +179,7 @@ macro_rules! pattern_tests {
                 a_changed_definition_is_another_generation (virtual_time)
                 an_index_of_another_program_is_kept_and_dropped (virtual_time)
                 an_index_is_rebuilt (virtual_time)
+                generations_that_could_collide_are_refused (virtual_time)
                 a_scrub_goes_on_from_text (virtual_time)
             }
             queue_crashes {

@@ -14,7 +14,7 @@ use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::before::Before;
-use super::handles::{Alone, Cell, Group, Indexed, Note, Spread, Told, Verbs, Wider, World};
+use super::handles::{Alone, Cell, Group, Indexed, Note, Spread, Told, Verbs, Wider, WithEntries, World};
 use crate::Harness;
 
 /// Runs a check of every handle.
@@ -24,6 +24,7 @@ macro_rules! every_handle {
         $check::<Table<Told>>($harness).await;
         $check::<Group>($harness).await;
         $check::<IndexedTable<Indexed>>($harness).await;
+        $check::<WithEntries>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Alone>>($harness).await;
@@ -437,6 +438,7 @@ mod tests {
             (<Table<Told> as Verbs>::NAME, <Table<Told> as Verbs>::CELLS),
             (Group::NAME, Group::CELLS),
             (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
+            (WithEntries::NAME, WithEntries::CELLS),
             (<WideTable<Wider> as Verbs>::NAME, <WideTable<Wider> as Verbs>::CELLS),
             (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
             (<TimeSlices<Alone> as Verbs>::NAME, <TimeSlices<Alone> as Verbs>::CELLS),

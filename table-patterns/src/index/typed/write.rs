@@ -267,7 +267,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 
     /// The entity that was read, if it is there in the version that is asked for.
-    fn wanted<'e>(&self, key: &Key, old: Option<&'e Entity>, version: &IfMatch) -> Result<&'e Entity> {
+    pub(super) fn wanted<'e>(
+        &self,
+        key: &Key,
+        old: Option<&'e Entity>,
+        version: &IfMatch,
+    ) -> Result<&'e Entity> {
         let old = old.ok_or_else(|| self.missing(key))?;
         match version {
             IfMatch::Exactly(wanted) if Some(wanted) != old.etag() => Err(self.changed(key)),
@@ -323,7 +328,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
 }
 
 /// An entity with the properties of another over its own, if they are of one schema.
-fn merged<T: IndexedEntity>(old: &Entity, over: &Entity) -> Result<Entity> {
+pub(super) fn merged<T: IndexedEntity>(old: &Entity, over: &Entity) -> Result<Entity> {
     T::SCHEMA.check_patchable(old)?;
     let mut new = old.clone();
     new.properties_mut().merge(over.properties());
