@@ -14,8 +14,8 @@ use crate::data::DataSet;
 use crate::day_csv::DayFiles;
 use crate::feed::{feed, hand_over};
 use crate::model::{
-    DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane,
-    REFERENCE, WEATHER, YEARS, flights_of_carrier,
+    DEPARTURES, FLIGHTS, FLIGHTS_BY_DELAY, FLIGHTS_BY_TAIL, Flight, IMPORTS, Import, MONTHS, Plane, WEATHER,
+    YEARS, flights_of_carrier,
 };
 use crate::progress::Progress;
 use crate::{import, indexes, months};
@@ -55,7 +55,7 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: 
 /// Drops what an earlier import left.
 async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
     months::drop_all(store).await?;
-    for table in [REFERENCE, WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS] {
+    for table in [WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS] {
         let table = TableName::new(table)?;
         store.delete_table_if_exists(&table).await?;
         store.create_table(&table).await?;
@@ -66,15 +66,14 @@ async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
 /// Writes every entity, with its index entries, while the files are read; how many entities.
 async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
-        (REFERENCE, data.airlines.row_count() + data.planes.row_count()),
         (WEATHER, data.weather.row_count() / 24),
-        (FLIGHTS, data.flights.row_count()),
+        (FLIGHTS, data.flights.row_count() + data.airlines.row_count() + data.planes.row_count()),
         (DEPARTURES, data.flights.row_count()),
         (MONTHS, data.flights.row_count()),
     ]);
-    // Indexes are readable from the start in tables that are empty.
-    let planes = indexes::open::<Plane>(store, REFERENCE, Vec::new()).await?;
+    // Two types of one table: the indexes of each are readable from the start, while there is no entity of the type.
     let flights = indexes::open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
+    let planes = indexes::open::<Plane>(store, FLIGHTS, Vec::new()).await?;
     let data = Arc::new(data);
     tokio::try_join!(
         indexes::insert(&planes, &data, import::reference, &progress),

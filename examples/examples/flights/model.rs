@@ -5,7 +5,7 @@ use table_core::prelude::*;
 use table_patterns::index::{Index, Placement, Shape};
 use table_patterns::series::SlotSet;
 
-/// The table of [`Flight`]s.
+/// The table of [`Flight`]s, [`Plane`]s and [`Airline`]s: each type has its partitions and its indexes there.
 pub(crate) const FLIGHTS: &str = "Flights";
 /// The table of [`Departure`]s.
 pub(crate) const DEPARTURES: &str = "Departures";
@@ -17,8 +17,6 @@ pub(crate) const IMPORTS: &str = "Imports";
 pub(crate) const YEARS: &str = "Years";
 /// The family of tables of a month's [`MonthFlight`]s each.
 pub(crate) const MONTHS: &str = "Months";
-/// The table of [`Airline`]s and [`Plane`]s.
-pub(crate) const REFERENCE: &str = "Reference";
 
 /// The index that counts a carrier's [`Flight`]s, and the RowKey of its entity.
 pub(crate) const COUNT: &str = "count";
@@ -147,7 +145,7 @@ pub(crate) struct WeatherDay {
 /// Counts a carrier's flights in an entity of its partition.
 pub(crate) fn flights_of_carrier() -> table_core::Result<Index> {
     let index = Index::keyed(COUNT, Placement::SamePartition, "", COUNT)?;
-    Ok(index.with_shape(Shape::summary::<&str>([])))
+    Ok(index.with_discriminator("EntityType", "Flight").with_shape(Shape::summary::<&str>([])))
 }
 
 /// An airline's code: nothing but its key.

@@ -21,7 +21,7 @@ use crate::day_csv::DayFiles;
 use crate::indexes;
 use crate::model::{
     Airline, COUNT, Carrier, ClockHours, DEPARTURES, FLIGHTS, Flight, FlightDay, FlightDistance,
-    FlightOrigin, FlightTime, Plane, REFERENCE, WEATHER, WeatherDay, flights_of_carrier,
+    FlightOrigin, FlightTime, Plane, WEATHER, WeatherDay, flights_of_carrier,
 };
 use crate::months::{self, Months};
 
@@ -47,11 +47,11 @@ impl Questions {
     pub(crate) async fn new(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result<Self> {
         let meter = RequestMeter::new();
         let store: Arc<dyn TableStore> = Arc::new(Metered::new(store, meter.clone()));
-        let airlines = Table::<Airline>::new(Arc::clone(&store), REFERENCE)?;
+        let airlines = Table::<Airline>::new(Arc::clone(&store), FLIGHTS)?;
         Ok(Self {
             meter,
             flights: indexes::open_to_read(&store, FLIGHTS, vec![flights_of_carrier()?]).await?,
-            planes: indexes::open_to_read(&store, REFERENCE, Vec::new()).await?,
+            planes: indexes::open_to_read(&store, FLIGHTS, Vec::new()).await?,
             departures: LogTail::new(Arc::clone(&store), DEPARTURES, PartitionKey::new("JFK")?)?,
             weather: DataSeries::new(Arc::clone(&store), WEATHER, ClockHours)?,
             names: JoinCache::new(airlines.clone(), JoinOptions::default()),

@@ -234,7 +234,7 @@ impl IndexSet {
         for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
             match self.other(&known, stored) {
                 Ok(declared) => next.indexes.push(declared),
-                Err(unknown) => next.unknown.push(unknown),
+                Err(unknown) => next.unknown.push(*unknown),
             }
         }
         let next = next.with_copies(&self.table);
@@ -247,13 +247,13 @@ impl IndexSet {
     }
 
     /// An index that the program does not define, from its definition.
-    fn other(&self, known: &Known, stored: &StoredIndex) -> Result<Declared, Unknown> {
+    fn other(&self, known: &Known, stored: &StoredIndex) -> Result<Declared, Box<Unknown>> {
         let (id, state) = (stored.id(), stored.state);
         let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
         if let Some(declared) = before {
             return Ok(Declared { state, index: Arc::clone(&declared.index) });
         }
-        let unknown = |reason| Unknown { id: id.clone(), entity: stored.entity.clone(), reason };
+        let unknown = |reason| Box::new(Unknown { id: id.clone(), entity: stored.entity.clone(), reason });
         let definition = stored
             .definition
             .clone()

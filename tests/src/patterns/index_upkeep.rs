@@ -123,7 +123,7 @@ pub async fn a_changed_definition_is_another_generation(harness: &Harness) {
             assert_in_step(program, new.id()).await;
         }
 
-        assert_eq!(world.drop_others(&[new.clone()]).await, [old.id()]);
+        assert_eq!(world.drop_others(std::slice::from_ref(&new)).await, [old.id()]);
         for table in [Some(&world.table), other_table(&old)].into_iter().flatten() {
             assert_eq!(world.rows_of(table, old.id()).await, 0, "{old:?}");
         }

@@ -202,7 +202,7 @@ pub async fn agree_with_a_map(harness: &Harness) {
                 wide.upsert(&entity).await.expect("an entity");
             }
             1 => {
-                assert_eq!(wide.delete_if_exists(key).await.expect("an answer"), model.remove(key).is_some())
+                assert_eq!(wide.delete_if_exists(key).await.expect("an answer"), model.remove(key).is_some());
             }
             _ => {
                 let (name, value) = (format!("P{}", rng.usize(..900)), "y".repeat(rng.usize(..9000)));
