@@ -291,6 +291,12 @@ pub(super) trait Verbs: Send + Sync + 'static {
     async fn count(&self, limit: Option<usize>) -> Result<usize>;
     async fn page(&self, limit: usize, from: Option<&Continuation>) -> Result<Page<Self::Of>>;
 
+    /// The same handle, which tries a write this often.
+    fn with_attempts(self, attempts: u32) -> Self;
+
+    /// Another writer removes the note.
+    fn erase(&self, number: u32) -> impl Future<Output = ()> + Send;
+
     /// Another writer sets the property that the type does not know.
     fn plant(&self, number: u32, value: i32) -> impl Future<Output = ()> + Send;
 
@@ -302,6 +308,10 @@ pub(super) trait Verbs: Send + Sync + 'static {
 async fn opened<T>(handle: T, create: impl AsyncFn(&T) -> Result<bool>) -> T {
     create(&handle).await.expect("a new table");
     handle
+}
+
+async fn erase_in(store: &dyn TableStore, table: &TableName, key: Key) {
+    store.write(table, Operation::Delete(key, IfMatch::Any)).await.expect("the row");
 }
 
 async fn plant_in(store: &dyn TableStore, table: &TableName, key: Key, value: i32) {
@@ -388,6 +398,10 @@ macro_rules! common {
             self.move_to($($key),+, target, Self::Of::key_of(to)).await
         }
 
+        fn with_attempts(self, attempts: u32) -> Self {
+            Self::with_attempts(self, attempts)
+        }
+
         async fn all(&self, limit: Option<usize>) -> Result<Vec<Self::Of>> {
             let $handle = self;
             let query = $query;
@@ -423,6 +437,10 @@ macro_rules! common {
         }
     };
     (@rows) => {
+        async fn erase(&self, number: u32) {
+            erase_in(&**self.store(), self.name(), Self::Of::key_of(number)).await;
+        }
+
         async fn plant(&self, number: u32, value: i32) {
             plant_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
         }
@@ -524,6 +542,10 @@ impl Verbs for IndexedTable<Indexed> {
 
     common!(|number| Indexed::key_of(number); |table| table.query().partition(book()));
 
+    async fn erase(&self, number: u32) {
+        self.delete(Indexed::key_of(number), IfMatch::Any).await.expect("the note");
+    }
+
     async fn plant(&self, number: u32, value: i32) {
         let of = self.entities();
         plant_in(&**of.store(), of.table(), Indexed::key_of(number), value).await;
@@ -557,6 +579,10 @@ impl Verbs for WideTable<Wider> {
 
     common!(|number| Wider::key_of(number); |table| table.query().partition(book()));
 
+    async fn erase(&self, number: u32) {
+        self.delete(Wider::key_of(number), IfMatch::Any).await.expect("the note");
+    }
+
     async fn plant(&self, number: u32, value: i32) {
         let key = Wider::key_of(number);
         let planted = self.entities().update(&key, |properties| {
@@ -583,6 +609,11 @@ impl Verbs for SpreadTable<Spread> {
     }
 
     common!(|number| Spread::key_of(number); |table| table.query().partition(book()));
+
+    async fn erase(&self, number: u32) {
+        let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
+        erase_in(&**self.store(), self.name(), key).await;
+    }
 
     async fn plant(&self, number: u32, value: i32) {
         let key = self.stored_key(Spread::key_of(number)).expect("a legal key");
@@ -617,6 +648,11 @@ impl Verbs for TimeSlices<Alone> {
     }
 
     common!(|number| day(number), Alone::key_of(number); |slices| slices.query().narrow(|query| query.partition(book())));
+
+    async fn erase(&self, number: u32) {
+        let table = self.table_for(day(number)).await.expect("the slice");
+        erase_in(&**table.store(), table.name(), Alone::key_of(number)).await;
+    }
 
     async fn plant(&self, number: u32, value: i32) {
         let table = self.table_for(day(number)).await.expect("the slice");
@@ -707,6 +743,14 @@ macro_rules! grouped {
 
         async fn page(&self, _: usize, _: Option<&Continuation>) -> Result<Page<Self::Of>> {
             unreachable!("a group has no `query`")
+        }
+
+        fn with_attempts(self, _: u32) -> Self {
+            unreachable!("a group has no `update`")
+        }
+
+        async fn erase(&self, number: u32) {
+            self.0.erase(number).await;
         }
 
         async fn plant(&self, number: u32, value: i32) {

@@ -144,6 +144,9 @@ macro_rules! pattern_tests {
                 slices_are_cut_as_the_program_says
                 old_slices_are_dropped
                 the_future_drops_nothing
+                an_entity_stays_in_its_slice
+                verbs_find_every_generation
+                pages_cross_slices
                 what_a_family_cannot_keep_is_refused
             }
             index_lists {

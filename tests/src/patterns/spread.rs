@@ -96,6 +96,11 @@ pub async fn buckets_are_read_at_once(harness: &Harness) {
     let all: Vec<Event> = crowded.query().partition(day()).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..40));
     assert_eq!(crowd.most(), 8);
+    crowd.forget();
+    let three = crowded.clone().with_concurrency(3).query().partition(day()).count().await;
+    assert_eq!((three.expect("events"), crowd.most()), (40, 3));
+    let without = crowded.query().all().await.expect_err("no partition").to_string();
+    assert!(without.contains("partition"), "{without}");
 
     let first = crowded
         .query()

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{Datelike, Months, NaiveDate, NaiveTime, TimeDelta};
 use futures_util::future::join_all;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
-use table_core::model::Ticks;
-use table_core::store::{ErrorKind, OperationKind, TableStore, TableStoreExt};
+use table_core::model::{IfMatch, TableName, Ticks};
+use table_core::store::{ErrorKind, Operation, OperationKind, TableStore, TableStoreExt};
 use table_core::typed::TableEntity;
 use table_patterns::time_slices::{Every, Keep, Reuse, Slice, Slicing, TimeSlices};
 use uuid::Uuid;
@@ -338,4 +339,138 @@ pub async fn what_a_family_cannot_keep_is_refused(harness: &Harness) {
     assert!(error.to_string().contains("the index 'user'"), "{error}");
     let error = TimeSlices::new(store(), &family, Every::Month, |row: &Recording| row.at).unwrap_err();
     assert!(error.to_string().contains("LargeTable"), "{error}");
+}
+
+/// A time that is no part of the key.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+struct Visit {
+    #[partition_key]
+    user: String,
+    #[row_key]
+    number: u32,
+    at: Ticks,
+    note: String,
+}
+
+fn visit(time: &str, note: &str) -> Visit {
+    Visit { user: "ken".to_owned(), number: 1, at: at(&format!("2013-{time}:00Z")), note: note.to_owned() }
+}
+
+fn visits(harness: &Harness, family: &str) -> TimeSlices<Visit> {
+    let store = harness.store().clone();
+    TimeSlices::new(store, family, Every::Month, |visit: &Visit| visit.at).expect("a legal name")
+}
+
+/// No verb but a move takes an entity to another slice: what would is refused, and writes nothing.
+pub async fn an_entity_stays_in_its_slice(harness: &Harness) {
+    let visits = visits(harness, &family(harness));
+    let (old, later) = (visit("01-15T08:00", "old"), visit("02-15T08:00", "old"));
+    visits.insert(&old).await.expect("a new visit");
+    let key = old.entity_key().expect("a legal key");
+    let delay = |visit: &mut Visit| {
+        visit.at = later.at;
+        Ok(())
+    };
+    let refused = [
+        visits.update(old.at, &key, delay).await.map(drop),
+        visits.merge(old.at, &key, &Visit::patch().at(later.at), IfMatch::Any).await.map(drop),
+    ];
+    for refused in refused {
+        let error = refused.expect_err("another slice").to_string();
+        assert!(
+            error.contains("'201301'") && error.contains("'201302'") && error.contains("move_to"),
+            "{error}"
+        );
+    }
+    let missing = visits.replace_if(&later, IfMatch::Any).await.expect_err("it is in January");
+    assert!(missing.is_entity_not_found(), "{missing}");
+    assert_eq!(visits.query().all().await.expect("visits"), [old.clone()]);
+    assert_eq!(visits.slices().await.expect("tables").len(), 1, "no table was made");
+
+    let (same, new) = (visit("01-20T08:00", "new"), visit("01-15T08:00", "new"));
+    visits
+        .update(old.at, &key, |visit| {
+            visit.at = same.at;
+            Ok(())
+        })
+        .await
+        .expect("the same month");
+    visits
+        .merge(same.at, &key, &Visit::patch().at(old.at).note("new".to_owned()), IfMatch::Any)
+        .await
+        .expect("the same month");
+    assert_eq!(visits.get(old.at, &key).await.expect("an answer"), Some(new));
+}
+
+/// Verbs find an entity in whatever table of its slice it is, and cost what is said where that is not the first.
+pub async fn verbs_find_every_generation(harness: &Harness) {
+    for reuse in [Reuse::Wait(Duration::ZERO), Reuse::Generation] {
+        let family = family(harness);
+        let second: TableName = format!("{family}201301G1").parse().expect("a legal name");
+        let (old, store) = (visit("01-15T08:00", "old"), harness.store());
+        for table in [format!("{family}201301").parse().expect("a legal name"), second.clone()] {
+            store.create_table_if_missing(&table).await.expect("a new table");
+        }
+        store
+            .write(&second, Operation::Insert(old.to_entity().expect("an entity")))
+            .await
+            .expect("a new row");
+        let meter = RequestMeter::new();
+        let metered: Arc<dyn TableStore> = Arc::new(Metered::new(store.clone(), meter.clone()));
+        let visits = TimeSlices::new(metered, &family, Every::Month, |visit: &Visit| visit.at);
+        let visits = visits.expect("a legal name").with_reuse(reuse);
+        let key = old.entity_key().expect("a legal key");
+        // In the first table and in the list where the handle waits; in the list, and the latest first, otherwise.
+        let looks = if reuse == Reuse::Generation { 1 } else { 2 };
+        let note = |text: &'static str| {
+            move |visit: &mut Visit| {
+                visit.note = text.to_owned();
+                Ok(())
+            }
+        };
+        let (done, cost) = meter.measure(visits.update(old.at, &key, note("a"))).await;
+        assert_eq!((done.expect("an update").note.as_str(), cost.total()), ("a", looks + 2), "{reuse:?}");
+        visits
+            .merge(old.at, &key, &Visit::patch().note("b".to_owned()), IfMatch::Any)
+            .await
+            .expect("a merge");
+        assert_eq!(visits.get_existing(old.at, &key).await.expect("the visit").note, "b");
+        visits.replace_if(&visit("01-15T08:00", "c"), IfMatch::Any).await.expect("it is there");
+        let to = Visit::key("kim", 2u32).expect("a legal key");
+        assert!(visits.move_to(old.at, &key, &visits, &to).await.expect("a move"));
+        assert_eq!(visits.get(old.at, &key).await.expect("an answer"), None);
+        let moved = Visit { user: "kim".to_owned(), number: 2, ..visit("01-15T08:00", "c") };
+        assert_eq!(visits.query().all().await.expect("visits"), [moved]);
+        visits.delete(old.at, &to, IfMatch::Any).await.expect("it is there");
+        let missing = visits.delete(old.at, &to, IfMatch::Any).await.expect_err("it is gone");
+        assert!(missing.is_entity_not_found(), "{missing}");
+    }
+}
+
+/// The newest slice first: pages go on through slices, and through one that was dropped in between.
+pub async fn pages_cross_slices(harness: &Harness) {
+    let family = family(harness);
+    let logins = open(harness.store().clone(), &family);
+    let all = fill(&logins).await;
+    let query = || logins.query().newest_first().limit(1);
+    let (mut read, mut from) = (Vec::new(), None);
+    loop {
+        let page = query().page(from.as_ref()).await.expect("a page");
+        assert!(page.items.len() <= 1);
+        read.extend(page.items);
+        from = page.continuation;
+        if read.len() == 3 {
+            logins.drop_before(at("2013-04-01T00:00:00Z")).await.expect("three slices");
+        }
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(read.len(), 3, "what was dropped is not read");
+    assert!(read[..2].iter().all(|login| login.at == all[6].at), "{read:?}");
+    let older = logins.query().limit(1).page(None).await.expect("a page");
+    let error = query().page(older.continuation.as_ref()).await.expect_err("another order");
+    assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
+    let sorted = logins.query().sorted_by_time().page(None).await.expect_err("one piece");
+    assert!(sorted.to_string().contains("one piece"), "{sorted}");
 }

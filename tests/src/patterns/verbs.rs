@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::model::{ETag, IfMatch};
+use table_core::query::{Continuation, Position, Query};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::{Table, TableEntity as _};
 use table_patterns::index::IndexedTable;
@@ -14,7 +16,9 @@ use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::before::Before;
-use super::handles::{Alone, Cell, Group, Indexed, Note, Spread, Told, Verbs, Wider, WithEntries, World};
+use super::handles::{
+    Alone, BOOK, Cell, Group, Indexed, Note, Spread, Told, Verbs, Wider, WithEntries, World,
+};
 use crate::Harness;
 
 /// Runs a check of every handle.
@@ -279,29 +283,54 @@ pub async fn updates_keep_what_they_do_not_know(harness: &Harness) {
     every_handle!(harness, updates_of);
 }
 
-async fn conflicts_of<H: Verbs>(harness: &Harness) {
-    let Cell::Requests(requests) = H::CELLS.update else { return };
+/// A handle over a store where another writer acts before a request that is named later, and a note that both know.
+async fn beside_another<H: Verbs>(
+    harness: &Harness,
+    act: impl FnOnce(H) -> BoxFuture<'static, ()>,
+) -> (H, Arc<Before>, RequestMeter) {
     let world = World::new(harness).await;
     let other = H::open(&world).await;
     other.insert(&H::Of::new(1, "old", Some("text"))).await.expect("a new note");
-    let between = async move { other.plant(1, 8).await };
-    let store = Arc::new(Before::unarmed(Arc::clone(&world.store), between.boxed()));
+    let store = Arc::new(Before::unarmed(Arc::clone(&world.store), act(other)));
     let (meter, inner) = (RequestMeter::new(), Arc::clone(&store) as Arc<dyn TableStore>);
     let metered: Arc<dyn TableStore> = Arc::new(Metered::new(inner, meter.clone()));
-    let handle = H::open(&world.through(metered)).await;
+    (H::open(&world.through(metered)).await, store, meter)
+}
+
+async fn conflicts_of<H: Verbs>(harness: &Harness) {
+    // The write is the last of them.
+    let Cell::Requests(requests) = H::CELLS.update else { return };
     let title = |note: &mut H::Of| {
         note.set_title("new");
         Ok(())
     };
-    // The write is the last of them.
+    let plants = |other: H| async move { other.plant(1, 8).await }.boxed();
+    let (handle, store, meter) = beside_another::<H>(harness, plants).await;
     store.arm(requests);
     let (done, cost) = meter.measure(handle.update(1, title)).await;
     assert_eq!(done.expect("the second attempt").title(), "new", "{}", H::NAME);
     assert_eq!(cost.total(), 2 * requests, "{}: read and written again", H::NAME);
     assert_eq!(handle.planted(1).await, Some(8), "{}: what another wrote", H::NAME);
+
+    let (handle, store, meter) = beside_another::<H>(harness, plants).await;
+    let handle = handle.with_attempts(1);
+    store.arm(requests);
+    let (lost, cost) = meter.measure(handle.update(1, title)).await;
+    let lost = lost.expect_err("another was faster");
+    assert!(lost.is_precondition_failed(), "{}: {lost}", H::NAME);
+    assert_eq!(cost.total(), requests, "{}: one attempt", H::NAME);
+    assert_eq!(handle.get_existing(1).await.expect("the note").title(), "old", "{}", H::NAME);
+
+    let erases = |other: H| async move { other.erase(1).await }.boxed();
+    let (handle, store, _) = beside_another::<H>(harness, erases).await;
+    store.arm(requests);
+    let gone = handle.update(1, title).await.expect_err("it is gone");
+    assert!(gone.is_entity_not_found(), "{}: {gone}", H::NAME);
+    assert_eq!(handle.get(1).await.expect("an answer"), None, "{}", H::NAME);
 }
 
-/// An update that loses against another writer is made again, of what that one wrote.
+/// An update that loses against another writer is made again, of what that one wrote, as often as it is told; where that one
+/// removed the entity, it is missing.
 pub async fn updates_that_lose_are_made_again(harness: &Harness) {
     every_handle!(harness, conflicts_of);
 }
@@ -419,6 +448,12 @@ async fn queries_of<H: Verbs>(harness: &Harness) {
         from = page.continuation;
     }
     assert_eq!(read, all, "{}", H::NAME);
+
+    let position = Position { first: BOOK.to_owned(), second: Some("000003".to_owned()) };
+    let table = harness.unused_name();
+    let foreign = Continuation::new(harness.profile(), &table, &Query::new(), position);
+    let error = rig.handle.page(4, Some(&foreign)).await.expect_err("another query's");
+    assert!(matches!(error.root().kind(), ErrorKind::InvalidContinuation(_)), "{}: {error}", H::NAME);
 }
 
 /// A limit ends what is streamed, collected or counted, and bounds a page, which goes on.

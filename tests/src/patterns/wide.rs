@@ -65,6 +65,7 @@ pub async fn are_written_and_read_in_one_request(harness: &Harness) {
         bag(&numbers(365, 1))
     );
     assert!(unsorted.query().partition(key().partition_key()).all().await.is_err());
+    assert!(wide.query().all().await.expect_err("no partition").to_string().contains("partition"));
     let typed = Table::<Entity>::new(table.store().clone(), table.name().clone()).expect("a table");
     assert_eq!(typed.query().all().await.expect("rows"), []);
 }
