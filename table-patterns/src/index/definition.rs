@@ -13,6 +13,7 @@ use super::entry::{Entry, Location};
 use super::shape::Shape;
 use super::shared::{contribution, without_copies};
 use crate::encrypted::marked;
+use crate::journal::without_mark;
 
 /// Makes the keys of an entity's entries.
 type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
@@ -311,9 +312,10 @@ impl Index {
     /// # Errors
     /// A key cannot be made, is in a partition that the placement does not allow, or would hold an encrypted property.
     pub fn entries(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
+        let entity = without_mark(entity);
         match &self.store {
-            Some(store) => self.entries_of(table, &marked(&**store, table, entity)),
-            None => self.entries_of(table, entity),
+            Some(store) => self.entries_of(table, &marked(&**store, table, &entity)),
+            None => self.entries_of(table, &entity),
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::shape::Shape;
 use super::shared::is_shared_row;
-use crate::journal::is_unique_row_property;
+use crate::journal::{is_mark_property, is_unique_row_property};
 
 /// Where an entry is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -77,16 +77,19 @@ impl Entry {
         }
     }
 
-    /// Refuses an entity that could be taken for an entry, or whose properties an entry would replace.
+    /// Refuses an entity that could be taken for an entry or for one that is being moved, or whose properties an entry would
+    /// replace.
     ///
     /// # Errors
-    /// A property of it has a name that entries use.
+    /// A property of it has a name that entries or moves use.
     pub(crate) fn check_owner(entity: &Entity) -> Result<()> {
-        let Some(p) = entity.properties().iter().find(|p| is_entrys(p.name())) else { return Ok(()) };
-        let reason = format!(
-            "the entity {} has it, and the entries of indexes are told from entities by it: rename the property",
-            entity.key()
-        );
+        let is_reserved = |name: &str| is_entrys(name) || is_mark_property(name);
+        let Some(p) = entity.properties().iter().find(|p| is_reserved(p.name())) else { return Ok(()) };
+        let use_of_it = match is_mark_property(p.name()) {
+            true => "an entity that is being moved is marked by it",
+            false => "the entries of indexes are told from entities by it",
+        };
+        let reason = format!("the entity {} has it, and {use_of_it}: rename the property", entity.key());
         Err(Error::invalid_name("property name", p.name(), reason))
     }
 

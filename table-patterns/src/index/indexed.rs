@@ -9,7 +9,7 @@ use super::manifest::ManifestRows;
 use super::options::IndexOptions;
 use super::set::IndexSet;
 use super::stored::Stored;
-use crate::journal::{Journal, Rule, before};
+use crate::journal::{Journal, Rule, as_read, before};
 
 /// Entities of one table, written together with the entries of its indexes.
 ///
@@ -126,7 +126,8 @@ impl IndexedEntities {
         Stored::read(self.store.get_existing(self.table(), key).await?)
     }
 
+    /// The entity with this key, without the mark of a move, which is in its version.
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Entity>> {
-        self.store.get(self.table(), key, None).await
+        Ok(self.store.get(self.table(), key, None).await?.map(as_read))
     }
 }

@@ -6,23 +6,33 @@ use table_core::model::{Entity, Key};
 use table_core::store::{Error, Result};
 use table_core::typed::{IndexedEntity, KeyOf};
 
-use super::definition::{Placement, Uniqueness};
+use super::definition::Placement;
 use super::indexed::IndexedEntities;
 use super::typed::IndexedTable;
 use crate::conflict::{Conflicts, is_lost};
-use crate::journal::Change;
+use crate::journal::{Change, Moved};
 
 impl IndexedEntities {
     /// Moves an entity with its entries to a key of this or another table, whatever is there; whether there was one. A change
     /// that another writer makes meanwhile is moved as well.
     ///
-    /// Within a partition of one table it is one write. Otherwise the entity is written there and then removed here: a move that
-    /// dies in between leaves both, and is to be run again. Requests: a read, an upsert there and a delete here; see
-    /// [`journal`](crate::journal).
+    /// | from, to | what is atomic | requests without contention |
+    /// |---|---|---|
+    /// | a partition, the same | all of it: one write | a read of each, and the write |
+    /// | a table, another partition of it, with entries in other partitions | the commit, at which it is there and not here any more; a move that dies is finished or given up by workers and sweeps, and by who writes the entity | 8, 2 more with a queue, 1 for each partition with entries, 3 for each unique value that it keeps |
+    /// | the same without such entries | each of the two writes | 4, 6 in a table whose indexes may have such |
+    /// | a table, another one | each of the two writes | a read of each, a write there, a delete here |
+    ///
+    /// A unique value stays the entity's from the first request to the last: whoever wants it meanwhile is refused. Between the
+    /// commit and the removal here, both can be read. A writer that has read the entity while it was moved gives the move up, one request
+    /// more, and the move starts over. See [`journal`](crate::journal#moves).
+    ///
+    /// A move of two writes puts the entity there and then removes it here: one that dies in between leaves both, and is to be run
+    /// again. Another table has indexes of its own, in which the values are unique by themselves.
     ///
     /// # Errors
-    /// It has a value of an index that is unique with entries in other partitions: the two would be two owners for a while.
-    /// A unique value is taken; still in conflict after all attempts; the place is the same.
+    /// A unique value is taken at the target; still in conflict after all attempts; the place is the same; of an entity that is
+    /// marked while it is moved also two properties more than a store takes.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.move_if(key, target, to, |_| Ok(())).await
     }
@@ -41,9 +51,14 @@ impl IndexedEntities {
         }
         let mut conflicts = Conflicts::new(self.options.attempts);
         loop {
+            if is_same && key.partition() != to.partition() && self.has_entries_elsewhere() {
+                match self.journal.move_entity(key, to, &check).await? {
+                    Moved::Done => return Ok(true),
+                    Moved::Nothing => return Ok(false),
+                    Moved::NotJournaled => {}
+                }
+            }
             let Some(old) = self.read(key).await? else { return Ok(false) };
-            self.check_unique_elsewhere(&old)?;
-            target.check_unique_elsewhere(&old)?;
             let new = old.clone().with_system(None, None).with_key(to.clone());
             let moved = if is_same && key.partition() == to.partition() {
                 let there = self.read(to).await?;
@@ -68,22 +83,9 @@ impl IndexedEntities {
         }
     }
 
-    /// Refuses an entity with a unique value whose entry is in another partition than the entity.
-    fn check_unique_elsewhere(&self, entity: &Entity) -> Result<()> {
-        for index in self.set.indexes() {
-            let elsewhere = *index.placement() != Placement::SamePartition;
-            if elsewhere
-                && index.uniqueness() != Uniqueness::No
-                && !index.entries(self.table(), entity)?.is_empty()
-            {
-                let (key, name) = (entity.key(), index.name());
-                return Err(Error::invalid_request(format!(
-                    "{key} has a value of the unique index '{name}', whose entries are in other partitions: moved, the value would \
-                     have two owners for a while. Remove the entity and insert it anew, or clear the value first"
-                )));
-            }
-        }
-        Ok(())
+    /// Whether an index has entries in other partitions than the entities': then moves to another partition have marks.
+    pub(super) fn has_entries_elsewhere(&self) -> bool {
+        self.set.indexes().iter().any(|index| *index.placement() != Placement::SamePartition)
     }
 }
 

@@ -14,7 +14,7 @@ use super::indexed::IndexedEntities;
 use super::lookup::Trust;
 use super::query::IndexQuery;
 use super::shape::Shape;
-use crate::journal::is_pending;
+use crate::journal::{holders, is_pending};
 
 impl IndexedEntities {
     pub(super) async fn readable(&self, name: &str) -> Result<Arc<Index>> {
@@ -67,9 +67,15 @@ impl IndexedEntities {
             return payload(index, entry).map(Some);
         }
         let at = self.location(index, entry.key());
-        let Some(entity) = self.read(&Entry::owner_of(&entry)?).await? else { return Ok(None) };
-        let holds = index.has_entry_at(self.table(), &entity, &at)?;
-        Ok(holds.then_some(entity))
+        // While an entity is moved, its entry names the moved one, too.
+        for holder in holders(&entry)? {
+            if let Some(entity) = self.read(&holder).await?
+                && index.has_entry_at(self.table(), &entity, &at)?
+            {
+                return Ok(Some(entity));
+            }
+        }
+        Ok(None)
     }
 
     /// A page of entries; all of them where the store does not sort and the client is to.

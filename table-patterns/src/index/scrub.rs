@@ -13,7 +13,7 @@ use super::entry::Entry;
 use super::indexed::IndexedEntities;
 use super::resolve::is_entity;
 use super::shape::Shape;
-use crate::journal::{Rule, is_pending, is_unique_row_property};
+use crate::journal::{Rule, holders, is_pending, is_unique_row_property};
 
 /// What a scrub does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,8 +257,12 @@ impl IndexedEntities {
             if row.as_ref().is_some_and(|row| agrees(&wanted, row)) {
                 continue;
             }
-            let owner = row.as_ref().map(Entry::owner_of).transpose()?;
-            let is_anothers = owner.is_some_and(|owner| owner != wanted.owner);
+            let holders = row.as_ref().map(holders).transpose()?;
+            let is_anothers = holders.as_ref().is_some_and(|holders| !holders.contains(&wanted.owner));
+            if holders.is_some_and(|holders| holders[1..].contains(&wanted.owner)) {
+                // It was moved there, and the move answers for the entry.
+                continue;
+            }
             is_taken |= is_anothers;
             is_missing |= !is_anothers;
         }

@@ -5,6 +5,8 @@ use table_core::model::{ETag, Entity, Key};
 use table_core::store::{ErrorKind, Result};
 use table_core::typed::FromEntity;
 
+use crate::journal::as_read;
+
 /// A value as it is stored: what was read of an entity, in the version that was read. It is the *old* value of
 /// a replacement or a removal, which decides which index entries go.
 ///
@@ -93,9 +95,9 @@ pub struct Stored<T> {
 impl<T: FromEntity> Stored<T> {
     /// What was read from the table of the entities, whole.
     pub(super) fn read(entity: Entity) -> Result<Self> {
+        let entity = as_read(entity.detached());
         let without = || ErrorKind::Service(format!("{} without an ETag", entity.key()));
         let etag = entity.etag().cloned().ok_or_else(without)?;
-        let entity = entity.detached();
         Ok(Self { value: T::from_entity(entity.clone())?, entity, etag })
     }
 }
@@ -106,7 +108,8 @@ impl<T> Stored<T> {
         self.value
     }
 
-    /// The version that was read.
+    /// The version that was read. While the entity is moved to another partition, it tells the move, too: writes of this table
+    /// accept it and give the move up, and any other write is refused by it.
     pub const fn etag(&self) -> &ETag {
         &self.etag
     }

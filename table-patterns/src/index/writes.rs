@@ -74,7 +74,7 @@ impl IndexedEntities {
     ) -> Result<Committed> {
         let mut conflicts = Conflicts::new(self.options.attempts);
         loop {
-            let old = self.store.get(self.table(), key, None).await?;
+            let old = self.read(key).await?;
             let new = change(old.as_ref())?;
             let Some(change) = changed(old, new) else { return Ok(Committed::nothing()) };
             match self.write(&[change]).await {

@@ -156,6 +156,10 @@ impl Journal {
         if !states.are_known() && self.keeps(Rule::KnownVersions) {
             states.read_all_again(self).await?;
         }
+        let Some(row) = self.remove_source(row, &mut states, lease).await? else {
+            return Ok(Entries::Pending);
+        };
+        let row = row.as_ref();
         let mut known = Some(known);
         let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {
@@ -237,7 +241,7 @@ impl Journal {
                         self.settle(&at, By::Applier(row.id), states).await?;
                     }
                 }
-                self.put_while(&to, &mut operations, || permit.may_send()).await
+                self.put_rows(&to, &mut operations, states, || permit.may_send()).await
             }
             Step::Shared(merge) => self.merge(&merge, || permit.may_send()).await,
             Step::Unique(_) if !permit.may_send() => Ok(false),

@@ -1,4 +1,4 @@
-use table_core::model::{Entity, IfMatch};
+use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, Operation, Result};
 
 /// A change of one entity, with what it was: the old state decides which entries go.
@@ -36,6 +36,18 @@ impl Change {
     /// missing.
     pub fn rewrite(entity: Entity) -> Self {
         Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
+    }
+
+    /// What it was.
+    #[cfg(test)]
+    pub(crate) const fn old(&self) -> Option<&Entity> {
+        self.old.as_ref()
+    }
+
+    /// The key of the entity.
+    pub(super) fn key(&self) -> Result<&Key> {
+        let entity = self.new.as_ref().or(self.old.as_ref());
+        entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change of nothing to nothing"))
     }
 
     pub(super) fn operation(&self) -> Result<Operation> {

@@ -122,6 +122,37 @@ async fn a_write_costs_what_is_documented() -> Result<()> {
     Ok(())
 }
 
+/// 8 and the partitions touched, 10 with a queue, 3 more per unique value; without entries elsewhere 4.
+#[tokio::test(start_paused = true)]
+async fn a_move_costs_what_is_documented() -> Result<()> {
+    for queued in [false, true] {
+        let tickets = if queued { 2 } else { 0 };
+        let office = Office::open().await?;
+        let people = office.people(queued, Acknowledge::Applied).await?;
+        let away = async |id: &str| {
+            let (from, to) = (Key::new("p", id)?, Key::new("q", id)?);
+            let (moved, cost) = office.meter.measure(people.move_to(&from, &people, &to)).await;
+            assert!(moved? && people.get(&from).await?.is_none() && people.get(&to).await?.is_some());
+            Ok::<_, table_core::Error>(cost.total())
+        };
+        people.insert(person("1", None, None)?).await?;
+        assert_eq!(away("1").await?, 2 + 4, "no entries: two reads to find out, and two writes");
+        people.insert(person("2", None, Some("oslo"))?).await?;
+        assert_eq!(away("2").await?, 8 + 1 + tickets, "an entry");
+        people.insert(person("3", Some("ken"), None)?).await?;
+        assert_eq!(away("3").await?, 8 + 3 + tickets, "a unique value");
+        people.insert(person("4", Some("kim"), Some("rome"))?).await?;
+        assert_eq!(away("4").await?, 8 + 1 + 3 + tickets, "both");
+        // Within the partition the row is a pair, too: its two reads, and the write.
+        people.insert(person("5", Some("kay"), None)?).await?;
+        let (from, to) = (Key::new("p", "5")?, Key::new("p", "6")?);
+        let (moved, cost) = office.meter.measure(people.move_to(&from, &people, &to)).await;
+        assert!(moved?);
+        assert_eq!(cost.total(), 2 + 4 + 3 + tickets, "within the partition");
+    }
+    Ok(())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lookup_costs_what_is_documented() -> Result<()> {
     let office = Office::open().await?;

@@ -26,6 +26,22 @@
 //! 6. The entity is read again; if it changed, step 5 is repeated.
 //! 7. The journal row goes, then the ticket.
 //!
+//! # Moves
+//! An entity that has entries in other partitions and goes to another partition of its table is *moved* by one write, whose journal row
+//! is beside the moved entity. Steps 3 to 5 have more parts then:
+//! - 3: The source is *marked*: the mark, two properties and a new ETag, names the move. Then the row of each unique value that the
+//!   entity keeps becomes a *pair*: it names the source as its owner, the moved entity as the heir, and the move.
+//! - 4: The group writes the moved entity, in the target's partition; its journal row names the source, and the keys that either has.
+//! - 5: First the source is deleted, with its entries in its partition, in one group transaction. Then the pairs are settled for the heir.
+//!
+//! Who writes a marked entity inserts the move's abort row first, so that no move commits what an entity was before a write; if the move is
+//! committed, the writer deletes the source, as the move would, and is told that the entity has changed. Readers get the entity without the mark's
+//! properties, and with the mark in the ETag: writes of the journal understand it, and any other write is refused by it. Who wants a value of a pair
+//! gives its move up, too, and then asks the owner whether it has the value; if the move is committed, the heir. Only the applier of the
+//! committed move gives a value to its heir.
+//!
+//! Within one group transaction a unique value may go from one entity to another: its row is a pair of both, and no mark is needed.
+//!
 //! # Guarantees
 //! The write is committed at step 4, atomically. Entries follow: at once where the answer says
 //! [`Entries::Applied`], else as soon as a worker or sweep comes by. No value of a unique index has
@@ -64,8 +80,10 @@
 //! transaction, read, journal row, ticket), 2 less without a queue; 3 and the renewal of
 //! the ticket where it is [left to workers](Acknowledge::Committed); + 2 per unique key gained (reserve,
 //! settle), 2 per unique key lost (read before the commit, delete) and 3 per unique key that is kept and whose
-//! payload changes, with a full payload on every change (read, read the entity, write); + 1 read per further entity of
-//! the group. Once keys have [collided](crate::index::Maintainer::may_collide), + 1 per entry removed and + 2 per
+//! payload changes, with a full payload on every change (read, read the entity, write), and 3 per unique key that goes from one entity of
+//! the write to another (read, pair, settle); + 1 read per further entity of
+//! the group. A move: 8 + 1 per remote partition touched + 3 per unique key kept (two reads, mark, group transaction, deletion of the source,
+//! two reads, journal row), 2 more with a queue. A write of an entity that was read while it was being moved: + 1. Once keys have [collided](crate::index::Maintainer::may_collide), + 1 per entry removed and + 2 per
 //! entry changed. While an index is [built or removed](crate::index::Maintainer::is_complete), + 1 per entry of it
 //! in the entity's partition that the write adds again, changes or removes.
 
@@ -73,7 +91,9 @@ mod apply;
 mod beside;
 mod change;
 mod lease;
+mod mark;
 mod merge;
+mod moving;
 mod plan;
 mod recover;
 mod row;
@@ -95,6 +115,10 @@ pub use apply::Entries;
 pub use change::Change;
 pub use lease::Timing;
 pub(crate) use lease::{Lease, before};
+#[cfg(test)]
+pub(crate) use mark::journal_key;
+pub(crate) use mark::{as_read, is_mark_property, is_marked, without_mark};
+pub(crate) use moving::Moved;
 pub(crate) use plan::violation;
 pub use recover::Progress;
 pub use row::WriteId;
@@ -102,7 +126,7 @@ pub(crate) use rules::{Rule, Rules};
 pub use sweep::SweepReport;
 #[cfg(test)]
 pub(crate) use unique::is_unique_row;
-pub(crate) use unique::{is_pending, is_unique_row_property};
+pub(crate) use unique::{holders, is_pending, is_unique_row_property};
 pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 
@@ -209,11 +233,11 @@ impl Journal {
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.entries(&marked(&*self.store, &self.table, entity))
+        self.maintainer.entries(&marked(&*self.store, &self.table, &without_mark(entity)))
     }
 
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        self.maintainer.removable(&marked(&*self.store, &self.table, entity))
+        self.maintainer.removable(&marked(&*self.store, &self.table, &without_mark(entity)))
     }
 }
 

@@ -29,6 +29,10 @@ pub(super) struct Plan {
     /// Changes of rows of the partition that hold the entries of several entities.
     pub(super) shared: Vec<Merge>,
     pub(super) touched: Vec<Touched>,
+    /// The entity that the write moves here from another partition, as it was read, without a mark.
+    pub(super) source: Option<Entity>,
+    /// Unique entries elsewhere that go from one entity of the write to another: what the first one has, and who has it then.
+    pub(super) passed: Vec<(Entry, Key)>,
     /// Unique keys elsewhere that the new states have and the old ones had not.
     pub(super) gained: Vec<Entry>,
     /// Unique keys elsewhere that the new states no longer have.
@@ -43,6 +47,16 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn is_valid(&self) -> bool {
         self.valid_until.is_none_or(|until| Instant::now() <= until)
+    }
+
+    /// Whether something is left to do after the group: a journal row tells what.
+    pub(super) fn has_journal(&self) -> bool {
+        !self.touched.is_empty() || self.source.is_some()
+    }
+
+    /// The entities that entries must agree with.
+    pub(super) fn entities(&self) -> Vec<Key> {
+        self.owners.iter().chain(self.source.iter().map(Entity::key)).cloned().collect()
     }
 }
 
@@ -68,9 +82,9 @@ impl Journal {
         let mut touched = touched(&remote);
         touched.extend(remote_shared.iter().flat_map(Merge::each).map(Touched::shared));
         let lost = remote.removed.iter().filter(|e| e.unique).map(|e| e.location.clone()).collect();
-        let gained = gained(remote);
+        let (gained, passed) = gained(remote);
         let made = Instant::now();
-        Ok(Plan {
+        let plan = Plan {
             id,
             partition,
             owners,
@@ -78,12 +92,47 @@ impl Journal {
             local,
             shared,
             touched,
+            source: None,
+            passed,
             gained,
             lost,
             unsure,
             valid_until,
             made,
-        })
+        };
+        self.check_passed(&plan)?;
+        Ok(plan)
+    }
+
+    /// A write that moves `source` to where `change` writes; `None` where neither has entries in other partitions.
+    pub(super) fn plan_move(
+        &self,
+        source: &Entity,
+        change: &Change,
+        valid_until: Option<Instant>,
+    ) -> Result<Option<Plan>> {
+        let mut plan = self.plan(std::slice::from_ref(change), valid_until)?;
+        let gone = self.plan(&[Change::delete(source.clone())], valid_until)?;
+        if plan.touched.is_empty() && gone.touched.is_empty() {
+            return Ok(None);
+        }
+        let is_kept = |at: &Location| plan.gained.iter().any(|entry| entry.location == *at);
+        let mut kept = self.entries(source)?;
+        kept.retain(|entry| entry.unique && is_kept(&entry.location));
+        let is_kept = |at: &Location| kept.iter().any(|entry| entry.location == *at);
+        plan.gained.retain(|entry| !is_kept(&entry.location));
+        plan.lost.extend(gone.lost.into_iter().filter(|at| !is_kept(at)));
+        let heir = change.key()?;
+        plan.passed.extend(kept.into_iter().map(|entry| (entry, heir.clone())));
+        self.check_passed(&plan)?;
+        for touched in gone.touched {
+            match plan.touched.iter_mut().find(|known| known.is_at(&touched)) {
+                Some(known) => known.added = false,
+                None => plan.touched.push(touched),
+            }
+        }
+        plan.source = Some(source.clone());
+        Ok(Some(plan))
     }
 
     /// Refuses to give an entity a value of a unique index of which it cannot be told whether another entity has it.
@@ -153,6 +202,14 @@ impl Journal {
         Ok(entries)
     }
 
+    /// Refuses rows of values that go from one entity to another, where no table would take them.
+    fn check_passed(&self, plan: &Plan) -> Result<()> {
+        plan.passed.iter().try_for_each(|(entry, heir)| {
+            let row = unique::pair_row(entry, heir, plan.id);
+            check_operation(self.store.profile(), &Operation::InsertOrReplace(row))
+        })
+    }
+
     /// Refuses entries that no table would take: after the commit it would be too late.
     fn check_remote(&self, remote: &EntryDiff, id: WriteId) -> Result<()> {
         remote.put.iter().try_for_each(|(entry, _)| {
@@ -200,11 +257,17 @@ fn touched(remote: &EntryDiff) -> Vec<Touched> {
     put.chain(remote.removed.iter().map(|entry| Touched::of(entry, false))).collect()
 }
 
-/// The unique entries to reserve: the entity did not have them.
-fn gained(remote: EntryDiff) -> Vec<Entry> {
-    let held = |entry: &Entry, old: &Option<Entry>| old.as_ref().is_some_and(|o| o.owner == entry.owner);
-    let gained = remote.put.into_iter().filter(|(entry, old)| entry.unique && !held(entry, old));
-    gained.map(|(entry, _)| entry).collect()
+/// The unique entries to reserve, which no entity of the write had, and those that go from one of them to another.
+fn gained(remote: EntryDiff) -> (Vec<Entry>, Vec<(Entry, Key)>) {
+    let (mut gained, mut passed) = (Vec::new(), Vec::new());
+    for (entry, old) in remote.put.into_iter().filter(|(entry, _)| entry.unique) {
+        match old.filter(|old| old.unique) {
+            Some(old) if old.owner == entry.owner => {}
+            Some(old) => passed.push((old, entry.owner)),
+            None => gained.push(entry),
+        }
+    }
+    (gained, passed)
 }
 
 /// Copies of several indexes may go into one entity.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use table_core::model::{Key, TableName};
+use table_core::model::TableName;
 use table_core::store::{Error, Operation, Result};
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::Journal;
 use super::apply::{Entries, Known};
 use super::lease::Lease;
-use super::row::{Evidence, JournalRow, WriteId, abort_row, read};
+use super::row::{Evidence, JournalRow, WriteId, abort_row, owners, read};
 use super::rules::Rule;
 use super::state::States;
 use super::ticket::Ticket;
@@ -86,7 +86,7 @@ impl Journal {
         Err(Error::invalid_request(format!("a ticket for the table '{table}' of the store '{store}'")))
     }
 
-    /// No journal row: after the abort row is in, the writer can never commit, and what it reserved
+    /// No journal row: after the abort row is in, the writer can never commit, and what it marked and reserved
     /// is released. The ticket goes when it has come a second time: it is older than a lease then, and
     /// a reservation that was still on its way has arrived.
     async fn give_up_for(&self, ticket: &Ticket, dequeues: u32, places: Option<&Places>) -> Result<Progress> {
@@ -96,7 +96,12 @@ impl Journal {
             return self.take_over_row(row, places).await;
         }
         self.maintainer.prepare(self.store()).await?;
-        let mut states = States::new(owners(&ticket.partition, &ticket.rows)?);
+        let mut owners = owners(&ticket.partition, &ticket.rows)?;
+        if let Some(source) = ticket.source()? {
+            self.unmark(&source, ticket.write_id()).await?;
+            owners.push(source);
+        }
+        let mut states = States::new(owners);
         for touched in &ticket.reserved {
             self.settle(&touched.location()?, By::Release(ticket.write_id()), &mut states).await?;
         }
@@ -130,7 +135,7 @@ impl Journal {
     pub(super) async fn finish(&self, row: JournalRow) -> Result<Progress> {
         let lease = Lease::start(self.timing);
         let Some(row) = self.claim(row).await? else { return Ok(self.later()) };
-        let mut states = States::new(owners(row.key.partition(), &row.rows)?);
+        let mut states = States::new(row.owners()?);
         states.read_all_again(self).await?;
         match self.apply(&row, states, &Known::new(), lease).await? {
             Entries::Applied => Ok(Progress::Done),
@@ -157,8 +162,4 @@ impl Journal {
             Err(e) => Err(e),
         }
     }
-}
-
-fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
-    rows.iter().map(|row| Key::new(partition, row)).collect()
 }

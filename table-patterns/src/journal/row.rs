@@ -12,6 +12,7 @@ const PREFIX: &str = "j_";
 const KIND: &str = "JournalKind";
 const ROWS: &str = "JournalRows";
 const TOUCHED: &str = "JournalTouched";
+const SOURCE: &str = "JournalSource";
 const LEASE: &str = "JournalLease";
 const CLAIM: &str = "JournalClaim";
 const WRITTEN: &str = "JournalWritten";
@@ -70,6 +71,8 @@ pub(super) struct JournalRow {
     pub(super) rows: Vec<String>,
     /// The remote keys of their old and new states.
     pub(super) touched: Vec<Touched>,
+    /// The entity that goes, with all that it has, since the write has moved it here.
+    pub(super) source: Option<Key>,
     /// Who applies it now, if a worker has claimed it.
     pub(super) claim: Option<Uuid>,
     /// For how long who wrote this version may apply it: others watch it for as long. Zero where the writer has left
@@ -78,12 +81,21 @@ pub(super) struct JournalRow {
 }
 
 impl JournalRow {
+    /// The entities that entries must agree with.
+    pub(super) fn owners(&self) -> Result<Vec<Key>> {
+        let mut owners = owners(self.key.partition(), &self.rows)?;
+        owners.extend(self.source.clone());
+        Ok(owners)
+    }
+
     pub(super) fn to_entity(&self) -> Result<Entity> {
         let mut entity = Entity::from(self.key.clone())
             .with(KIND, WRITE)
             .with(LEASE, millis(self.lease))
             .with(WRITTEN, Ticks::now());
-        for (name, bytes) in [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.touched)?)] {
+        let source = self.source.as_ref().map(|key| encode(&(key.partition(), key.row()))).transpose()?;
+        let lists = [(ROWS, encode(&self.rows)?), (TOUCHED, encode(&self.touched)?)];
+        for (name, bytes) in lists.into_iter().chain(source.map(|source| (SOURCE, source))) {
             for (n, chunk) in bytes.chunks(CHUNK).enumerate() {
                 entity.properties_mut().set(&format!("{name}{n}"), chunk);
             }
@@ -93,6 +105,11 @@ impl JournalRow {
         }
         Ok(entity)
     }
+}
+
+/// The keys of a partition's entities.
+pub(super) fn owners(partition: &str, rows: &[String]) -> Result<Vec<Key>> {
+    rows.iter().map(|row| Key::new(partition, row)).collect()
 }
 
 /// Bytes in one binary property.
@@ -121,6 +138,7 @@ pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
                 etag: entity.etag().cloned(),
                 rows: decode(&joined(entity, ROWS)).ok_or_else(|| damaged(ROWS))?,
                 touched: decode(&joined(entity, TOUCHED)).ok_or_else(|| damaged(TOUCHED))?,
+                source: source(entity).ok_or_else(|| damaged(SOURCE))?,
                 claim,
                 lease: lease(entity).ok_or_else(|| damaged(LEASE))?,
             }))
@@ -139,6 +157,16 @@ fn lease(entity: &Entity) -> Option<Duration> {
         Some(ValueRef::Int64(millis)) => Some(Duration::from_millis(millis.try_into().ok()?)),
         _ => None,
     }
+}
+
+/// The source of a move: there is none, or one, or it cannot be read.
+fn source(entity: &Entity) -> Option<Option<Key>> {
+    let bytes = joined(entity, SOURCE);
+    if bytes.is_empty() {
+        return Some(None);
+    }
+    let (partition, row): (String, String) = decode(&bytes)?;
+    Key::new(partition, row).ok().map(Some)
 }
 
 fn joined(entity: &Entity, name: &str) -> Vec<u8> {

@@ -14,7 +14,7 @@ use crate::index::{Entry, Location};
 use crate::took_effect::took_effect;
 
 /// Whose a row is that stands where an entry is to go.
-pub(super) enum Own {
+enum Own {
     /// The entity's own, or nobody's any more: this writes the entry.
     Write(Operation),
     /// Another entity's.
@@ -31,6 +31,17 @@ impl Journal {
         &self,
         to: &(TableName, PartitionKey),
         operations: &mut Vec<Operation>,
+        may_send: impl FnMut() -> bool + Send,
+    ) -> Result<bool> {
+        self.put_rows(to, operations, &States::default(), may_send).await
+    }
+
+    /// The same for entities of one write: the row of one that is gone may become another's.
+    pub(super) async fn put_rows(
+        &self,
+        to: &(TableName, PartitionKey),
+        operations: &mut Vec<Operation>,
+        states: &States,
         mut may_send: impl FnMut() -> bool + Send,
     ) -> Result<bool> {
         while !operations.is_empty() {
@@ -41,7 +52,7 @@ impl Journal {
             }
             match took_effect(self.store().transact(&to.0, group).await) {
                 Ok(_) => drop(operations.drain(..taken)),
-                Err(e) => self.correct_row(&to.0, operations, e).await?,
+                Err(e) => self.correct_row(&to.0, operations, states, e).await?,
             }
         }
         Ok(true)
@@ -64,15 +75,18 @@ impl Journal {
         &self,
         table: &TableName,
         operations: &mut Vec<Operation>,
+        states: &States,
         error: Error,
     ) -> Result<()> {
         let Some(failed) = error.failed_index().filter(|_| !error.is_ambiguous()) else { return Err(error) };
         match &operations[failed] {
             Operation::Delete(..) if error.is_entity_not_found() => drop(operations.remove(failed)),
-            Operation::Insert(row) if error.is_already_exists() => match self.own_row(table, row).await? {
-                Own::Write(own) => operations[failed] = own,
-                Own::Other(owner) => return Err(collision(row, &owner)),
-            },
+            Operation::Insert(row) if error.is_already_exists() => {
+                match self.own_row(table, row, states).await? {
+                    Own::Write(own) => operations[failed] = own,
+                    Own::Other(owner) => return Err(collision(row, &owner)),
+                }
+            }
             // Written by another applier since it was looked at.
             Operation::Replace(row, _) if error.is_precondition_failed() || error.is_entity_not_found() => {
                 operations[failed] = Operation::Insert(row.clone());
@@ -83,13 +97,14 @@ impl Journal {
     }
 
     /// Looks at the row that keeps an entry from being inserted. One request.
-    pub(super) async fn own_row(&self, table: &TableName, wanted: &Entity) -> Result<Own> {
+    async fn own_row(&self, table: &TableName, wanted: &Entity, states: &States) -> Result<Own> {
         let Some(row) = self.store.get(table, wanted.key(), None).await? else {
             return Ok(Own::Write(Operation::Insert(wanted.clone())));
         };
         // A row without an owner is an entity.
         let owner = Entry::owner_of(&row).unwrap_or_else(|_| row.key().clone());
-        if owner != Entry::owner_of(wanted)? {
+        let is_gone = states.contains(&owner) && states.get(&owner).is_none();
+        if owner != Entry::owner_of(wanted)? && !is_gone {
             return Ok(Own::Other(owner));
         }
         let condition = row.etag().map_or(IfMatch::Any, IfMatch::from);

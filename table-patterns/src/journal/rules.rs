@@ -44,6 +44,12 @@ pub(crate) enum Rule {
     AbortBeforeTakeOver,
     /// A reservation of another write of the same entity is adopted only after that was given up.
     AbortBeforeAdopting,
+    /// The source of a move is marked before its values are kept for it.
+    MarkSource,
+    /// A value that an entity keeps while it is moved is paired before the move commits.
+    PairValue,
+    /// A writer of a marked entity gives the move up, or finishes it, first.
+    GiveUpMoves,
     /// A write that timed out is looked for only while nobody else may have finished it.
     FindOutInLease,
     /// The abort row by which it is looked for is dropped before the lease ends.

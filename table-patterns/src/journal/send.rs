@@ -170,7 +170,7 @@ impl Journal {
     /// Whether the group rests on what others may take away when the lease is over: blobs, reservations, and the
     /// ticket that leads to its journal row.
     fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
-        draft.has_blobs() || (!plan.touched.is_empty() && self.keeps(Rule::CommitInLease))
+        draft.has_blobs() || (plan.has_journal() && self.keeps(Rule::CommitInLease))
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {
@@ -178,7 +178,7 @@ impl Journal {
         for operation in draft.operations() {
             group.push(operation.clone())?;
         }
-        if !plan.touched.is_empty() {
+        if plan.has_journal() {
             group.push(Operation::Insert(self.journal_row(plan, None)?.to_entity()?))?;
         }
         let sent = self.store.transact(&self.table, group);
@@ -216,7 +216,7 @@ impl Journal {
     /// writer's lease lasts, however long the abort row is on its way: afterwards a worker may have finished
     /// the write and cleared the row.
     async fn find_out(&self, plan: &Plan, error: Error, lease: Lease) -> Sent {
-        if plan.touched.is_empty() {
+        if !plan.has_journal() {
             return Sent::Failed(error);
         }
         let abort = self.abort(plan.id, plan.partition.as_str());

@@ -15,7 +15,7 @@ pub(super) struct Wanted {
 }
 
 /// The entities of a write as they were last read: what entries must agree with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct States(BTreeMap<Key, Option<Entity>>);
 
 impl States {
@@ -27,6 +27,11 @@ impl States {
     /// Takes over what a write has just made.
     pub(super) fn set(&mut self, key: Key, entity: Option<Entity>) {
         self.0.insert(key, entity);
+    }
+
+    /// What is known of an entity.
+    pub(super) fn get(&self, key: &Key) -> Option<&Entity> {
+        self.0.get(key)?.as_ref()
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::Journal;
+use super::mark::Mark;
 use super::recover::Progress;
 use super::row::{Evidence, JournalRow, WriteId, read};
 use super::rules::Rule;
@@ -31,6 +32,8 @@ pub struct SweepReport {
     pub aborts_removed: usize,
     /// Reservations of writes that never committed, which it released.
     pub released: usize,
+    /// Entities that were marked by moves that never committed, and are not any more.
+    pub moves_given_up: usize,
 }
 
 impl SweepReport {
@@ -46,10 +49,12 @@ impl SweepReport {
 }
 
 impl Journal {
-    /// Finishes every write that a crash left, releases reservations of given-up writes in the tables
-    /// of unique entries named here, and removes abort rows older than `keep_aborts`, by the clocks of the
+    /// Finishes every write that a crash left, gives up the moves that never committed, releases reservations of given-up writes
+    /// in the tables of unique entries named here, and removes abort rows older than `keep_aborts`, by the clocks of the
     /// store and of this machine. Whatever these say, an abort row stays until this process has watched it
     /// for the longest lease of any process: it must outlive the writer that it stopped.
+    ///
+    /// A move that goes on while it is swept may be given up, and starts over.
     ///
     /// Cost: a scan of the journal's table and of each unique table (requests per 1,000 entities), a wait of
     /// the longest lease found, another where there are abort rows to remove, and 4 + remote partitions
@@ -60,11 +65,16 @@ impl Journal {
     /// counted as left: the others go on.
     pub async fn sweep(&self, unique_tables: &[TableName], keep_aborts: Duration) -> Result<SweepReport> {
         let mut report = SweepReport::default();
-        let (journal, mut aborts) = self.journal_rows(&mut report).await?;
+        let (journal, mut aborts, marked) = self.journal_rows(&mut report).await?;
         aborts
             .retain(|row| row.timestamp().is_some_and(|written| after(written, keep_aborts) <= Ticks::now()));
         let watched_since = Instant::now();
         self.sweep_journal(journal, &mut report).await?;
+        for entity in marked {
+            let unmarked = self.sweep_mark(&entity).await;
+            let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
+            report.moves_given_up += usize::from(unmarked);
+        }
         self.maintainer.prepare(self.store()).await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
@@ -82,20 +92,26 @@ impl Journal {
         Ok(report)
     }
 
-    /// The journal rows, and the abort rows.
-    async fn journal_rows(&self, report: &mut SweepReport) -> Result<(Vec<JournalRow>, Vec<Entity>)> {
-        let filter = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_"));
+    /// The journal rows, the abort rows, and the entities that are being moved.
+    async fn journal_rows(
+        &self,
+        report: &mut SweepReport,
+    ) -> Result<(Vec<JournalRow>, Vec<Entity>, Vec<Entity>)> {
+        let filter = Filter::starts_with(Filter::ROW_KEY, &format!("{SYSTEM_PREFIX}j_")).or(Mark::filter());
         let rows = self.store.query_all(&self.table, &Query::new().with_filter(filter)).await?;
-        let (mut journal, mut aborts) = (Vec::new(), Vec::new());
+        let (mut journal, mut aborts, mut marked) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
-            let Some(id) = id_of(&row) else { continue };
+            let Some(id) = id_of(&row) else {
+                marked.push(row);
+                continue;
+            };
             match report.unless_failed(row.key(), read(id, &row)) {
                 Some(Evidence::Journal(row)) => journal.push(row),
                 Some(Evidence::Abort) => aborts.push(row),
                 None => {}
             }
         }
-        Ok((journal, aborts))
+        Ok((journal, aborts, marked))
     }
 
     async fn pending_rows(&self, table: &TableName) -> Result<Vec<Entity>> {
@@ -129,10 +145,19 @@ impl Journal {
         }
     }
 
+    /// Whether the mark of an entity was removed: its move has not committed and now never will.
+    async fn sweep_mark(&self, entity: &Entity) -> Result<bool> {
+        let Some(mark) = Mark::of(entity) else { return Ok(false) };
+        match self.abort(mark.write, &mark.partition).await? {
+            Some(Evidence::Abort) => self.unmark(entity.key(), mark.write).await,
+            _ => Ok(false),
+        }
+    }
+
     /// Whether a pending row was released: its write has not committed and now never will.
     async fn sweep_reservation(&self, table: &TableName, entity: &Entity) -> Result<bool> {
         let row = UniqueRow::read(entity)?;
-        let Some(Evidence::Abort) = self.abort(row.ticket, row.owner.partition()).await? else {
+        let Some(Evidence::Abort) = self.abort(row.ticket, row.partition()).await? else {
             return Ok(false);
         };
         let at = Location { table: table.clone(), key: entity.key().clone() };

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use table_core::model::Key;
 use table_core::queue::MESSAGE_BYTES;
 use table_core::store::{Error, Result};
 use uuid::Uuid;
@@ -16,6 +17,9 @@ pub(super) struct Ticket {
     pub(super) partition: String,
     /// The entities' row keys: the owners of what is reserved.
     pub(super) rows: Vec<String>,
+    /// The key of the entity that the write moves, and marks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<(String, String)>,
     /// The unique keys to release if the write is given up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) reserved: Vec<Touched>,
@@ -32,6 +36,10 @@ const fn is_zero(count: &u32) -> bool {
 impl Ticket {
     pub(super) const fn write_id(&self) -> WriteId {
         WriteId::from_uuid(self.write)
+    }
+
+    pub(super) fn source(&self) -> Result<Option<Key>> {
+        self.source.as_ref().map(|(partition, row)| Key::new(partition, row)).transpose()
     }
 
     /// The message. What would not fit names the write alone, which is all that a committed one needs; the

@@ -39,6 +39,13 @@ impl Touched {
         Self { table: table.to_string(), partition, row, unique: false, added: false, shared }
     }
 
+    /// Whether both are of one row: of its whole, or of the same index.
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        let index = |touched: &Self| touched.shared.as_ref().map(|(index, _)| index.clone());
+        (&self.table, &self.partition, &self.row) == (&other.table, &other.partition, &other.row)
+            && index(self) == index(other)
+    }
+
     pub(super) fn location(&self) -> Result<Location> {
         let table = TableName::new(self.table.as_str())?;
         Ok(Location { table, key: Key::new(&self.partition, &self.row)? })

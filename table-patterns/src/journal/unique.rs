@@ -1,5 +1,6 @@
 //! Rule U: unique rows. A unique row holds its owner, the write that put it, and whether it is
-//! settled. It is inserted by a reservation and never otherwise.
+//! settled. It is inserted by a reservation and never otherwise. The row of a value that an entity keeps while it is moved is a
+//! *pair*: it names the heir, too, the entity that the move writes.
 
 use table_core::model::{ETag, Entity, IfMatch, Key, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result};
@@ -14,11 +15,15 @@ use crate::took_effect::took_effect;
 
 const TICKET: &str = "OwnerWrite";
 pub(super) const PENDING: &str = "OwnerPending";
+const HEIR_PARTITION: &str = "HeirPartition";
+const HEIR_ROW: &str = "HeirRow";
 
 /// A unique row as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct UniqueRow {
     pub(super) owner: Key,
+    /// Who owns the value when the write, a move, has been applied.
+    pub(super) heir: Option<Key>,
     pub(super) ticket: WriteId,
     pub(super) pending: bool,
     pub(super) etag: ETag,
@@ -32,7 +37,23 @@ impl UniqueRow {
         let Some(ValueRef::Guid(ticket)) = entity.get(TICKET) else { return Err(damaged(TICKET)) };
         let Some(ValueRef::Boolean(pending)) = entity.get(PENDING) else { return Err(damaged(PENDING)) };
         let etag = entity.etag().cloned().ok_or_else(|| damaged("ETag"))?;
-        Ok(Self { owner: Entry::owner_of(entity)?, ticket: WriteId::from_uuid(ticket), pending, etag })
+        let (owner, heir) = (Entry::owner_of(entity)?, heir_of(entity)?);
+        Ok(Self { owner, heir, ticket: WriteId::from_uuid(ticket), pending, etag })
+    }
+
+    /// The partition that has the journal row of its write.
+    pub(super) fn partition(&self) -> &str {
+        self.heir.as_ref().unwrap_or(&self.owner).partition()
+    }
+
+    /// Whether an entity of a write is its owner or its heir.
+    fn concerns(&self, states: &States) -> bool {
+        states.contains(&self.owner) || self.heir.as_ref().is_some_and(|heir| states.contains(heir))
+    }
+
+    /// Who has the value once it is known whether its write was committed.
+    fn holder(&self, committed: bool) -> &Key {
+        self.heir.as_ref().filter(|_| committed).unwrap_or(&self.owner)
     }
 
     /// Settles the row if its owner holds the entry, and removes it otherwise, under the row's ETag.
@@ -48,6 +69,25 @@ impl UniqueRow {
 /// The row of a unique entry in a state.
 pub(super) fn row(entry: &Entry, write: WriteId, pending: bool) -> Entity {
     entry.to_entity().with(TICKET, write.uuid()).with(PENDING, pending)
+}
+
+/// The row of a value that an entity keeps while it is moved.
+pub(super) fn pair_row(entry: &Entry, heir: &Key, write: WriteId) -> Entity {
+    row(entry, write, true).with(HEIR_PARTITION, heir.partition()).with(HEIR_ROW, heir.row())
+}
+
+fn heir_of(row: &Entity) -> Result<Option<Key>> {
+    match (row.get(HEIR_PARTITION), row.get(HEIR_ROW)) {
+        (Some(ValueRef::String(partition)), Some(ValueRef::String(row))) => {
+            Key::new(partition, row).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The entities of which one has an entry: its owner, and the heir of a value that is being moved.
+pub(crate) fn holders(row: &Entity) -> Result<Vec<Key>> {
+    Ok(std::iter::once(Entry::owner_of(row)?).chain(heir_of(row)?).collect())
 }
 
 /// Who settles a key.
@@ -82,48 +122,97 @@ const ROUNDS: usize = 16;
 impl Journal {
     /// Reserves a unique key for a write of `entry.owner`. One request where the key is free.
     pub(super) async fn reserve(&self, entry: &Entry, write: WriteId) -> Result<Reservation> {
-        let at = &entry.location;
+        let (at, wanted) = (&entry.location, row(entry, write, true));
         for _ in 0..ROUNDS {
-            match self.put(at, Operation::Insert(row(entry, write, true))).await {
+            match self.put(at, Operation::Insert(wanted.clone())).await {
                 Ok(etag) => return Ok(Reservation::Mine(etag)),
                 Err(e) if e.is_already_exists() && !e.is_ambiguous() => {}
                 Err(e) => return Err(e),
             }
-            let Some(row) = self.unique_row(at).await? else { continue };
-            if row.owner == entry.owner {
-                if let Some(mine) = self.adopt(entry, write, row).await? {
-                    return Ok(mine);
-                }
-            } else if self.is_taken(at, &row).await? {
-                return Ok(Reservation::Taken(row.owner));
+            let Some(found) = self.unique_row(at).await? else { continue };
+            if let Some(reservation) = self.claim_row(&entry.owner, at, &wanted, write, found).await? {
+                return Ok(reservation);
             }
         }
         Err(contended(at))
     }
 
+    /// Makes the row of a value that `entry.owner` keeps a pair of it and of the entity that it is moved to; `None` if there
+    /// is no row. Two requests.
+    pub(super) async fn pair(
+        &self,
+        entry: &Entry,
+        heir: &Key,
+        write: WriteId,
+    ) -> Result<Option<Reservation>> {
+        let (at, wanted) = (&entry.location, pair_row(entry, heir, write));
+        for _ in 0..ROUNDS {
+            let Some(found) = self.settled_row(at).await? else { return Ok(None) };
+            let claimed = self.claim_row(&entry.owner, at, &wanted, write, found).await?;
+            if claimed.is_some() {
+                return Ok(claimed);
+            }
+        }
+        Err(contended(at))
+    }
+
+    /// Puts what is wanted in the place of a row, if that is the entity's own; `None` if the row is to be read again.
+    async fn claim_row(
+        &self,
+        owner: &Key,
+        at: &Location,
+        wanted: &Entity,
+        write: WriteId,
+        found: UniqueRow,
+    ) -> Result<Option<Reservation>> {
+        if found.owner == *owner && (found.heir.is_none() || found.ticket == write) {
+            return self.adopt(at, wanted, write, found).await;
+        }
+        let Some(committed) = self.is_committed(&found).await? else { return Ok(None) };
+        let holder = found.holder(committed);
+        if committed && holder == owner {
+            return self.replace_row(at, wanted, &found).await;
+        }
+        let is_held = self.is_held(at, &found, holder, committed).await?;
+        Ok((is_held && holder != owner).then(|| Reservation::Taken(holder.clone())))
+    }
+
     /// Makes the entity's own row this write's; `None` if it has changed. The write that it was reserved
     /// for is given up first: it must not commit on a row that this write may delete.
-    async fn adopt(&self, entry: &Entry, write: WriteId, found: UniqueRow) -> Result<Option<Reservation>> {
+    async fn adopt(
+        &self,
+        at: &Location,
+        wanted: &Entity,
+        write: WriteId,
+        found: UniqueRow,
+    ) -> Result<Option<Reservation>> {
         if found.pending && found.ticket != write && self.keeps(Rule::AbortBeforeAdopting) {
-            self.abort(found.ticket, found.owner.partition()).await?;
+            self.abort(found.ticket, found.partition()).await?;
         }
-        let pending = row(entry, write, true);
-        match self.put(&entry.location, Operation::Replace(pending, found.etag.into())).await {
+        self.replace_row(at, wanted, &found).await
+    }
+
+    async fn replace_row(
+        &self,
+        at: &Location,
+        wanted: &Entity,
+        found: &UniqueRow,
+    ) -> Result<Option<Reservation>> {
+        match self.put(at, Operation::Replace(wanted.clone(), IfMatch::from(&found.etag))).await {
             Err(e) if changed(&e) => Ok(None),
-            adopted => adopted.map(|etag| Some(Reservation::Mine(etag))),
+            replaced => replaced.map(|etag| Some(Reservation::Mine(etag))),
         }
     }
 
-    /// Whether the owner of a row holds the key. Otherwise the row is gone, or is to be read again. The write of a
-    /// pending row is given up first, unless it has committed; whether it has or not, the entity tells: its owner may have
+    /// Whether the holder of a row holds the key. Otherwise the row is gone, or is to be read again. The write of a
+    /// pending row was given up before, unless it has committed; whether it has or not, the entity tells: its holder may have
     /// given the key up again, and may hold it although this write never commits. What it does not hold it can only come
     /// to hold by a reservation, which changes the row.
-    async fn is_taken(&self, at: &Location, found: &UniqueRow) -> Result<bool> {
-        let Some(left_to_its_write) = self.is_committed(found).await? else { return Ok(false) };
-        let mut states = States::new(vec![found.owner.clone()]);
-        states.read_again(self, &found.owner).await?;
-        let held = states.entry_at(self, &found.owner, at)?;
-        if held.is_some() && (left_to_its_write || !found.pending) {
+    async fn is_held(&self, at: &Location, found: &UniqueRow, holder: &Key, committed: bool) -> Result<bool> {
+        let mut states = States::new(vec![holder.clone()]);
+        states.read_again(self, holder).await?;
+        let held = states.entry_at(self, holder, at)?;
+        if held.is_some() && (committed || !found.pending) {
             return Ok(true);
         }
         match self.put(at, found.agreeing_with(at, held.as_ref())).await {
@@ -139,7 +228,7 @@ impl Journal {
         if !row.pending {
             return Ok(Some(false));
         }
-        let (id, partition) = (row.ticket, row.owner.partition());
+        let (id, partition) = (row.ticket, row.partition());
         let evidence = if self.keeps(Rule::AbortBeforeTakeOver) {
             self.abort(id, partition).await?
         } else {
@@ -164,16 +253,13 @@ impl Journal {
                 return Ok(());
             }
             let found = found.as_ref().map(UniqueRow::read).transpose()?;
-            let Some(row) = found.as_ref().filter(|row| states.contains(&row.owner)) else {
+            let Some(row) = found.as_ref().filter(|row| row.concerns(states)) else {
                 if self.is_without(at, found.as_ref(), by, states).await? {
                     return Ok(());
                 }
                 continue;
             };
-            if self.keeps(Rule::RowThenEntity) {
-                states.read_again(self, &row.owner).await?;
-            }
-            let held = states.entry_at(self, &row.owner, at)?;
+            let held = self.holder_of(at, row, by, states).await?;
             match self.may_settle(row, held.as_ref(), by).await? {
                 Some(true) => {}
                 Some(false) => return Ok(()),
@@ -185,6 +271,37 @@ impl Journal {
             }
         }
         Err(contended(at))
+    }
+
+    /// The entry of the entity that is to own a row which was just read. Only the applier of a committed move gives the value to
+    /// the heir: that of a move which was given up may be the source of an earlier move, which has the value until it is deleted.
+    async fn holder_of(
+        &self,
+        at: &Location,
+        row: &UniqueRow,
+        by: By,
+        states: &mut States,
+    ) -> Result<Option<Entry>> {
+        let applies = matches!(by, By::Applier(write) if write == row.ticket);
+        let heir = row.heir.iter().filter(|_| applies);
+        let mut others = States::default();
+        for key in heir.chain([&row.owner]) {
+            let is_own = states.contains(key);
+            let known = if is_own { &mut *states } else { &mut others };
+            if self.keeps(Rule::RowThenEntity) || !is_own {
+                known.read_again(self, key).await?;
+            }
+            if let Some(entry) = known.entry_at(self, key, at)? {
+                return Ok(Some(entry));
+            }
+        }
+        // Another entity of the write has it, as far as is known: that one is read after the row, too.
+        let By::Applier(_) = by else { return Ok(None) };
+        let Some(entry) = states.held_at(self, at)?.filter(|entry| entry.owner != row.owner) else {
+            return Ok(None);
+        };
+        states.read_again(self, &entry.owner).await?;
+        states.entry_at(self, &entry.owner, at)
     }
 
     /// Whether a row may be settled or removed. That of another write is left to it by who only lets go what it had
@@ -291,5 +408,5 @@ pub(crate) fn is_unique_row(row: &Entity) -> bool {
 
 /// Whether a property is of the unique row, not of its payload.
 pub(crate) fn is_unique_row_property(name: &str) -> bool {
-    name == PENDING || name == TICKET
+    [PENDING, TICKET, HEIR_PARTITION, HEIR_ROW].contains(&name)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use table_core::model::ETag;
+use table_core::model::{ETag, Entity};
 use table_core::queue::Receipt;
 use table_core::store::{Error, Outcome, Result, Written};
 use tokio::time::sleep;
@@ -20,9 +20,10 @@ use super::ticket::Ticket;
 use super::touched::Touched;
 use super::turns::Turn;
 use super::unique::{By, Reservation};
+use crate::index::Entry;
 
 /// How often a write that others gave up starts over.
-const ATTEMPTS: u32 = 10;
+pub(super) const ATTEMPTS: u32 = 10;
 
 /// When a write answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub enum Acknowledge {
 }
 
 /// What one attempt came to.
-enum Attempt {
+pub(super) enum Attempt {
     Committed(Committed),
     GivenUp(Cause),
 }
@@ -51,6 +52,15 @@ pub struct Committed {
     pub written: Vec<Written>,
     /// Whether remote entries are in step.
     pub entries: Entries,
+}
+
+/// What a write has before its commit.
+#[derive(Default)]
+pub(super) struct Reserved {
+    /// The versions of unique rows.
+    known: Known,
+    /// The source of a move, with its mark.
+    source: Option<Entity>,
 }
 
 impl Committed {
@@ -69,18 +79,19 @@ impl Committed {
 impl Journal {
     /// Writes changes of entities of one partition, atomically, and their entries.
     ///
-    /// Within one write a unique value elsewhere cannot go from one entity to another: it is taken until
-    /// the first has given it up.
+    /// A unique value elsewhere may go from one entity of the write to another: 3 requests for each. An entity that was read while it was being moved: the move is given up before it is written,
+    /// one request more.
     ///
     /// # Errors
     /// A precondition failed, a unique value is taken, a limit; nothing was applied then, nor where what comes
     /// before the commit took too long ten times, as the error says. An ambiguous
     /// error where it could not be found out whether the write was committed.
     pub async fn write(&self, changes: &[Change], acknowledge: Acknowledge) -> Result<Committed> {
+        let changes = self.without_moves(changes).await?;
         let mut attempt = 0;
         loop {
-            let (plan, turn) = self.plan_in_turn(changes).await?;
-            match self.attempt(&plan, turn, changes, acknowledge).await? {
+            let (plan, turn) = self.plan_in_turn(&changes).await?;
+            match self.attempt(&plan, turn, &changes, acknowledge).await? {
                 Attempt::Committed(committed) => return Ok(committed),
                 Attempt::GivenUp(cause) if attempt + 1 == ATTEMPTS => {
                     return Err(self.always_given_up(&plan, cause));
@@ -105,7 +116,7 @@ impl Journal {
     }
 
     /// One attempt under one id. The turn ends with the commit.
-    async fn attempt(
+    pub(super) async fn attempt(
         &self,
         plan: &Plan,
         turn: Option<Turn>,
@@ -117,8 +128,8 @@ impl Journal {
         if self.keeps(Rule::TicketFirst) {
             ticket = self.put_ticket(plan).await?;
         }
-        let known = match self.reserve_in_lease(plan, lease).await {
-            Ok(Some(known)) => known,
+        let reserved = match self.reserve_in_lease(plan, lease).await {
+            Ok(Some(reserved)) => reserved,
             Ok(None) => {
                 // A reservation may still be on its way: the ticket stays.
                 self.release(plan, None).await;
@@ -142,7 +153,7 @@ impl Journal {
                 if !self.keeps(Rule::RowBeforeTicket) {
                     self.drop_ticket(ticket.as_ref()).await;
                 }
-                let entries = self.follow(plan, changes, &written, &known, lease, acknowledge).await?;
+                let entries = self.follow(plan, changes, &written, reserved, lease, acknowledge).await?;
                 if entries == Entries::Applied {
                     self.drop_ticket(ticket.as_ref()).await;
                 } else if acknowledge == Acknowledge::Committed {
@@ -155,14 +166,17 @@ impl Journal {
     }
 
     async fn put_ticket(&self, plan: &Plan) -> Result<Option<Receipt>> {
-        let Some(queue) = self.queue.as_ref().filter(|_| !plan.touched.is_empty()) else { return Ok(None) };
+        let Some(queue) = self.queue.as_ref().filter(|_| plan.has_journal()) else { return Ok(None) };
+        let source = plan.source.as_ref().map(Entity::key);
+        let passed = plan.passed.iter().map(|(entry, _)| entry);
         let ticket = Ticket {
             write: plan.id.uuid(),
             store: self.store_name.clone(),
             table: self.table.to_string(),
             partition: plan.partition.to_string(),
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
-            reserved: plan.gained.iter().map(|e| Touched::of(e, true)).collect(),
+            source: source.map(|k| (k.partition().to_owned(), k.row().to_owned())),
+            reserved: plan.gained.iter().chain(passed).map(|e| Touched::of(e, true)).collect(),
             seen: 0,
         };
         // The queue's errors are those of nothing applied: no reservation stands yet.
@@ -172,7 +186,7 @@ impl Journal {
 
     /// Reserves while the ticket is certainly there: nobody would find what is reserved later. `None` if the lease was
     /// over before all was.
-    async fn reserve_in_lease(&self, plan: &Plan, lease: Lease) -> Result<Option<Known>> {
+    async fn reserve_in_lease(&self, plan: &Plan, lease: Lease) -> Result<Option<Reserved>> {
         if !self.keeps(Rule::ReserveInLease) {
             return self.reserve_all(plan, || true).await;
         }
@@ -180,10 +194,16 @@ impl Journal {
         before(lease.cut_off(), reserved).await.unwrap_or(Ok(None))
     }
 
-    /// Reserves what the new states gain, and reads the rows of what they lose: a version from before
-    /// the commit lets the row be settled or removed without reading it again.
-    async fn reserve_all(&self, plan: &Plan, may_send: impl Fn() -> bool + Send) -> Result<Option<Known>> {
-        let mut known = Known::new();
+    /// Marks the source of a move and keeps its values for it, reserves what the new states gain, and reads the rows of what
+    /// they lose: a version from before the commit lets the row be settled or removed without reading it again.
+    async fn reserve_all(
+        &self,
+        plan: &Plan,
+        may_send: impl Fn() -> bool + Send + Sync,
+    ) -> Result<Option<Reserved>> {
+        let Some(Reserved { mut known, source }) = self.freeze(plan, &may_send).await? else {
+            return Ok(None);
+        };
         for entry in &plan.gained {
             if !may_send() {
                 return Ok(None);
@@ -197,12 +217,42 @@ impl Journal {
         for at in &plan.lost {
             if let Some(row) = self.settled_row(at).await?
                 && !row.pending
-                && plan.owners.contains(&row.owner)
+                && plan.entities().contains(&row.owner)
             {
                 known.insert(at.clone(), row.etag);
             }
         }
-        Ok(Some(known))
+        Ok(Some(Reserved { known, source }))
+    }
+
+    /// Marks the source of a move and makes pairs of the rows of values that go from one entity to another: one request, and
+    /// two for each.
+    async fn freeze(
+        &self,
+        plan: &Plan,
+        may_send: &(impl Fn() -> bool + Send + Sync),
+    ) -> Result<Option<Reserved>> {
+        let mut reserved = Reserved::default();
+        if let Some(source) = &plan.source {
+            if !may_send() {
+                return Ok(None);
+            }
+            reserved.source = Some(self.mark(plan, source).await?);
+        }
+        for (entry, heir) in plan.passed.iter().filter(|_| self.keeps(Rule::PairValue)) {
+            if !may_send() {
+                return Ok(None);
+            }
+            match self.pair(entry, heir, plan.id).await? {
+                Some(Reservation::Mine(Some(etag))) => {
+                    reserved.known.insert(entry.location.clone(), etag);
+                }
+                Some(Reservation::Mine(None)) => {}
+                Some(Reservation::Taken(owner)) => return Err(violation(entry, &owner)),
+                None => return Err(without_row(entry)),
+            }
+        }
+        Ok(Some(reserved))
     }
 
     /// Releases what a write that was never committed holds, and hands its error on. After an answer in
@@ -214,8 +264,15 @@ impl Journal {
     }
 
     async fn release(&self, plan: &Plan, ticket: Option<&Receipt>) {
-        let mut states = States::new(plan.owners.clone());
-        for entry in &plan.gained {
+        let mut states = States::new(plan.entities());
+        if let Some(source) = &plan.source
+            && let Err(error) = self.unmark(source.key(), plan.id).await
+        {
+            tracing::debug!(%error, "a mark stays for a worker or a sweep");
+            return;
+        }
+        let passed = plan.passed.iter().map(|(entry, _)| entry);
+        for entry in passed.chain(&plan.gained) {
             if let Err(error) = self.settle(&entry.location, By::Release(plan.id), &mut states).await {
                 tracing::debug!(%error, "a reservation stays for a worker or a sweep");
                 return;
@@ -231,18 +288,21 @@ impl Journal {
         plan: &Plan,
         changes: &[Change],
         written: &[Written],
-        known: &Known,
+        reserved: Reserved,
         lease: Lease,
         acknowledge: Acknowledge,
     ) -> Result<Entries> {
-        if plan.touched.is_empty() {
+        if !plan.has_journal() {
             return Ok(Entries::Applied);
         }
         let Some(row) = self.appliable(plan, written).filter(|_| acknowledge == Acknowledge::Applied) else {
             return Ok(Entries::Pending);
         };
-        let states = new_states(plan, changes, written);
-        match self.apply(&row, states, known, lease).await {
+        let mut states = new_states(plan, changes, written);
+        if let Some(source) = reserved.source {
+            states.set(source.key().clone(), Some(source));
+        }
+        match self.apply(&row, states, &reserved.known, lease).await {
             Err(error) if error.is_key_collision() || error.is_unique_violation() => {
                 Err(error.with_outcome(Outcome::Applied))
             }
@@ -281,6 +341,7 @@ impl Journal {
             etag,
             rows: plan.owners.iter().map(|k| k.row().to_owned()).collect(),
             touched: plan.touched.clone(),
+            source: plan.source.as_ref().map(|source| source.key().clone()),
             claim: None,
             lease: self.timing.lease(),
         })
@@ -296,7 +357,7 @@ impl Journal {
     }
 
     /// No conflict: read again and written again, it would end as it did.
-    fn always_given_up(&self, plan: &Plan, cause: Cause) -> Error {
+    pub(super) fn always_given_up(&self, plan: &Plan, cause: Cause) -> Error {
         let key = plan.owners.first().map_or_else(String::new, ToString::to_string);
         let why = match cause {
             Cause::Others => "another process gave it up: sweeps and workers come before it can commit, or who \
@@ -326,7 +387,17 @@ fn new_states(plan: &Plan, changes: &[Change], written: &[Written]) -> States {
     states
 }
 
+/// The error of a unique value without a row, as only a foreign write can leave it.
+fn without_row(entry: &Entry) -> Error {
+    let Entry { index, location, owner, .. } = entry;
+    Error::invalid_request(format!(
+        "the unique index '{index}' has no entry {} of {owner}, so nobody can tell whether another entity has the value: repair the \
+         index by a scrub first",
+        location.key
+    ))
+}
+
 /// The pause before the next attempt, jittered: two writers that give each other up must part.
-fn pause(attempt: u32) -> Duration {
+pub(super) fn pause(attempt: u32) -> Duration {
     Duration::from_millis(5).mul_f64(f64::from(1 << attempt.min(8)) * fastrand::f64())
 }

@@ -11,6 +11,8 @@ mod interleavings;
 mod judge;
 mod keepers;
 mod library;
+mod lineage;
+mod movers;
 mod mutations;
 mod office;
 mod openers;

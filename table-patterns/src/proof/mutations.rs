@@ -43,8 +43,19 @@ const FORGOTTEN: Scene =
 /// A worker gives a write up whose writer is slow to reserve, and dies.
 const NAMED: Scene = Scene::new(UNIQUE, &[], &[("x", Some("b"))]).with_workers(1);
 
+/// An entity is moved and changed.
+const MOVED_AWAY: Scene = Scene::new(UNIQUE, &[("x", "a")], &[("x", Some("b"))])
+    .without_queue()
+    .moving(&[("x", "d")])
+    .with_sweepers(1);
+/// An entity is moved whose change is being applied, and another one claims its value.
+const CLAIMED: Scene = Scene::new(UNIQUE, &[("x", "b")], &[("x", Some("a")), ("y", Some("a"))])
+    .without_queue()
+    .moving(&[("x", "d")])
+    .with_sweepers(1);
+
 /// Which scene shows that a rule is needed, and a seed not long before the first that does.
-const NEEDED: [(Rule, Scene, u64); 19] = [
+const NEEDED: [(Rule, Scene, u64); 22] = [
     (Rule::TicketFirst, MOVED, 1),
     (Rule::Recheck, MOVED, 1),
     (Rule::ApplyBeforeClear, MOVED, 1),
@@ -64,6 +75,9 @@ const NEEDED: [(Rule, Scene, u64); 19] = [
     (Rule::AbortRowsStay, SWEPT, 2330),
     (Rule::KnownVersions, RETRIED, 1950),
     (Rule::ByDefinition, REDEFINED, 1),
+    (Rule::MarkSource, MOVED_AWAY, 1),
+    (Rule::GiveUpMoves, MOVED_AWAY, 1),
+    (Rule::PairValue, CLAIMED, 1),
 ];
 
 const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
@@ -158,6 +172,8 @@ fn with_all_rules_the_same_scenes_end_right() {
         ("one value for two, and a sweep", SWEPT),
         ("a write that is given up and forgotten", FORGOTTEN),
         ("a write that is given up before it reserves", NAMED),
+        ("an entity that is moved and changed", MOVED_AWAY),
+        ("an entity that is moved while another claims its value", CLAIMED),
     ] {
         scene.explore(Random::new(BOUNDS, 1, 300)).assert_right(name);
     }

@@ -10,7 +10,7 @@ use table_core::store::{Result, TableStoreExt};
 use super::queue::Messages;
 use crate::index::shared::{SharedRows, is_chunk};
 use crate::index::{Entry, Location};
-use crate::journal::{is_pending, is_unique_row};
+use crate::journal::{is_pending, is_unique_row, journal_key};
 
 /// What is wrong, if anything is.
 pub(super) type Verdict = Result<(), String>;
@@ -71,7 +71,7 @@ impl Rest {
         }
     }
 
-    /// No ticket is left, no journal row, no reservation, and in the end no abort row either.
+    /// No ticket is left, no journal row, no mark, no reservation, and in the end no abort row either.
     pub(super) fn check_evidence(&self) -> Verdict {
         if self.tickets > 0 {
             return Err(format!("{} tickets are left", self.tickets));
@@ -79,6 +79,9 @@ impl Rest {
         let is_abort = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("abort"));
         if let Some(row) = self.journal.iter().find(|row| !is_abort(row) || self.phase == Phase::Swept) {
             return Err(format!("the journal row {} is left", row.key()));
+        }
+        if let Some(entity) = self.entities.iter().find(|entity| journal_key(entity).is_some()) {
+            return Err(format!("the mark of {} is left", entity.key()));
         }
         let left = self.entries.iter().find(|(_, row)| is_pending(row));
         left.map_or(Ok(()), |(_, row)| Err(format!("the reservation {} is left", row.key())))

@@ -25,6 +25,10 @@ pub(super) struct Scene {
     /// Whether what is there was first written under another definition of the index, whose journal rows are left.
     pub(super) redefined: bool,
     pub(super) broken: Option<Rule>,
+    /// Which entities are moved, and where to.
+    pub(super) moves: &'static [(&'static str, &'static str)],
+    /// Whether a move replaces what is at its target.
+    pub(super) replaces: bool,
 }
 
 impl Scene {
@@ -44,11 +48,21 @@ impl Scene {
             retried: false,
             redefined: false,
             broken: None,
+            moves: &[],
+            replaces: false,
         }
     }
 
     pub(super) const fn trying(self, attempts: usize) -> Self {
         Self { attempts, ..self }
+    }
+
+    pub(super) const fn moving(self, moves: &'static [(&'static str, &'static str)]) -> Self {
+        Self { moves, ..self }
+    }
+
+    pub(super) const fn replacing(self) -> Self {
+        Self { replaces: true, ..self }
     }
 
     pub(super) const fn with_workers(self, workers: usize) -> Self {
@@ -82,6 +96,9 @@ impl Scene {
                 false => World::new(stage, self.people, self.start).await?,
             };
             let mut world = world.breaking(self.broken);
+            if !self.moves.is_empty() && !self.replaces {
+                world = world.with_lineage(self.start);
+            }
             if !self.queued {
                 world = world.without_queue();
             }
@@ -91,6 +108,9 @@ impl Scene {
             let numbered = self.writes.iter().enumerate();
             let mut tasks: Vec<_> =
                 numbered.map(|(n, (id, value))| world.writer(n, id, *value, self.attempts)).collect();
+            for (from, to) in self.moves {
+                tasks.push(world.mover(tasks.len(), from, to, self.replaces));
+            }
             for _ in 0..self.workers {
                 tasks.push(world.worker(tasks.len(), 2));
             }

@@ -14,6 +14,7 @@ use table_core::store::{
 
 use super::footprint::Footprint;
 use super::stage::Stage;
+use crate::journal::journal_key;
 
 /// The property by which a write is recognized in what was committed.
 pub(super) const MARK: &str = "By";
@@ -123,11 +124,11 @@ impl TableStore for StagedStore {
             let named = group.operations().iter().map(|o| format!("{} {}", o.kind().name(), o.key()));
             named.collect::<Vec<_>>().join(", ")
         };
-        let sent = group.clone();
+        let (sent, task) = (group.clone(), self.task);
         let (store, table) = (self.store.clone(), table.clone());
         let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
         let run = Box::pin(async move {
-            let marks = if table == watch.watched.0 { marks(&sent) } else { Vec::new() };
+            let marks = if table == watch.watched.0 { marks(&sent, task) } else { Vec::new() };
             let written = store.transact(&table, sent).await?;
             marks.iter().for_each(|mark| watch.stage.committed(mark));
             watch.took_effect(&store).await?;
@@ -137,13 +138,19 @@ impl TableStore for StagedStore {
     }
 }
 
-fn marks(group: &GroupTransaction) -> Vec<String> {
+fn marks(group: &GroupTransaction, task: usize) -> Vec<String> {
     let entities = group.operations().iter().filter_map(Operation::entity);
     let marks = entities.filter_map(|e| match e.get(MARK) {
+        _ if e.get("JournalSource0").is_some() => Some(mark_of_move(task)),
         Some(ValueRef::String(mark)) if crate::index::Entry::index_of(e).is_none() => Some(mark.to_owned()),
         _ => None,
     });
     marks.collect()
+}
+
+/// The mark of the move of a task.
+pub(super) fn mark_of_move(task: usize) -> String {
+    format!("move {task}")
 }
 
 /// Looks at what there is after every effect.
@@ -160,9 +167,15 @@ impl Watch {
             return Ok(());
         }
         let mut seen = std::collections::BTreeSet::new();
-        for entity in store.query_all(table, &Query::new()).await? {
+        let rows = store.query_all(table, &Query::new()).await?;
+        // What a committed move has left and is yet to delete is not the entity any more.
+        let is_left = |entity: &Entity| {
+            let moved = journal_key(entity).and_then(|key| rows.iter().find(|row| *row.key() == key));
+            moved.is_some_and(|row| row.get("JournalKind") == Some(ValueRef::String("write")))
+        };
+        for entity in rows.iter().filter(|entity| !is_left(entity)) {
             if let Some(ValueRef::String(value)) = entity.get(property)
-                && crate::index::Entry::index_of(&entity).is_none()
+                && crate::index::Entry::index_of(entity).is_none()
                 && !seen.insert(value.to_owned())
             {
                 self.stage.accuse(format!("two entities hold {value:?}"));

@@ -6,7 +6,7 @@ use table_core::store::{Outcome, Result};
 
 use super::rest::Verdict;
 use super::stage::Stage;
-use crate::journal::Committed;
+use crate::journal::{Committed, Moved};
 
 /// What writers were told, by the marks of their writes.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,16 @@ impl Told {
     pub(super) fn add(&self, stage: &Stage, mark: String, answer: &Result<Committed>) {
         stage.note(|| format!("{mark} is told {:?}", answer.as_ref().map(|c| c.entries)));
         self.0.lock().unwrap().push((mark, answer.as_ref().err().map(|e| e.outcome())));
+    }
+
+    pub(super) fn add_move(&self, stage: &Stage, mark: String, answer: &Result<Moved>) {
+        stage.note(|| format!("{mark} is told {answer:?}"));
+        let outcome = match answer {
+            Ok(Moved::Done) => None,
+            Ok(_) => Some(Outcome::NotApplied),
+            Err(error) => Some(error.outcome()),
+        };
+        self.0.lock().unwrap().push((mark, outcome));
     }
 
     /// What was said not to be written was not, and no error comes after a commit.

@@ -9,13 +9,14 @@ use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, Properties, TableName, ValueRef};
 use table_core::query::Query;
-use table_core::store::{Operation, Result, TableStore, TableStoreExt};
+use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt};
 use tokio::time::sleep;
 
+use super::lineage::Lineage;
 use super::queue::{Messages, StagedQueue};
 use super::rest::{Phase, Rest, Verdict};
 use super::stage::Stage;
-use super::store::{MARK, StagedStore};
+use super::store::{MARK, StagedStore, mark_of_move};
 use super::told::Told;
 use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing};
@@ -104,6 +105,8 @@ pub(super) struct World {
     people: People,
     broken: Option<Rule>,
     told: Told,
+    /// What was made of what, where that is looked at.
+    lineage: Option<Lineage>,
     queued: bool,
     retried: bool,
 }
@@ -115,14 +118,15 @@ impl World {
             store.create_table(&TableName::new(table)?).await?;
         }
         let (stage, messages, told) = (stage.clone(), Messages::default(), Told::default());
-        Ok(Self { stage, store, messages, people, broken: None, told, queued: true, retried: false })
+        let (broken, lineage) = (None, None);
+        Ok(Self { stage, store, messages, people, broken, told, lineage, queued: true, retried: false })
     }
 
     /// A world with these entities and values.
     pub(super) async fn new(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
         let world = Self::empty(stage, people).await?;
         for (id, value) in start {
-            let entity = Entity::from(key(id)?).with(VALUE, *value);
+            let entity = Entity::from(key(id)?).with(VALUE, *value).with(MARK, format!("start {id}"));
             world.undisturbed().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
         }
         Ok(world)
@@ -154,6 +158,12 @@ impl World {
     /// The same world, in which nobody keeps a rule.
     pub(super) const fn breaking(mut self, rule: Option<Rule>) -> Self {
         self.broken = rule;
+        self
+    }
+
+    /// The same world, in which every committed write is in exactly one entity in the end.
+    pub(super) fn with_lineage(mut self, start: &[(&str, &str)]) -> Self {
+        self.lineage = Some(Lineage::new(start.iter().map(|(id, _)| format!("start {id}"))));
         self
     }
 
@@ -222,12 +232,35 @@ impl World {
                     (Some(old), None) => Change::delete(old),
                     (Some(old), Some(new)) => Change::replace(old, new),
                 };
+                let step = world.lineage.as_ref().map(|lineage| lineage.begin(&change, &mark));
                 let result = journal.write(&[change], Acknowledge::Applied).await;
+                if let (Some(lineage), Some(step)) = (&world.lineage, step) {
+                    lineage.end(step, result.as_ref().err().map(|error| error.outcome()));
+                }
                 world.told.add(&world.stage, mark, &result);
                 if result.is_ok() {
                     return;
                 }
             }
+        })
+    }
+
+    /// Moves an entity, unless another one is at the target and is not to be replaced.
+    pub(super) fn mover(
+        &self,
+        task: usize,
+        from: &'static str,
+        to: &'static str,
+        replaces: bool,
+    ) -> BoxFuture<'static, ()> {
+        let (world, journal) = (self.clone(), self.journal(task));
+        Box::pin(async move {
+            let check = |there: &Entity| match replaces {
+                true => Ok(()),
+                false => Err(Error::invalid_request(format!("{} is there", there.key()))),
+            };
+            let moved = journal.move_entity(&key(from).unwrap(), &key(to).unwrap(), &check).await;
+            world.told.add_move(&world.stage, mark_of_move(task), &moved);
         })
     }
 
@@ -288,6 +321,12 @@ impl World {
             self.undisturbed().sweep(&unique_tables(), Duration::ZERO).await?;
         }
         let swept = self.check(Phase::Swept).await?.map_err(|wrong| format!("after the sweep: {wrong}"));
+        if let (Ok(()), Some(lineage)) = (&swept, &self.lineage) {
+            let rows = self.store.query_all(&people(), &Query::new()).await?;
+            if let Err(wrong) = lineage.check(&self.stage, &rows) {
+                return Ok(Err(wrong));
+            }
+        }
         Ok(swept.and_then(|()| self.told.check(&self.stage)))
     }
 

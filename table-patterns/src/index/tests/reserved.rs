@@ -1,4 +1,4 @@
-//! Names of properties that entries have for themselves.
+//! Names of properties that entries have for themselves, and those of the marks of moves.
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Operation, Result};
@@ -6,7 +6,17 @@ use table_core::store::{Operation, Result};
 use super::world::{World, by_city, person, placements};
 use crate::index::{IndexQuery, IndexState, Payload, Placement, ScrubMode, Shape, Trust};
 
-const NAMES: [&str; 5] = ["IndexName", "OwnerPartition", "OwnerRow", "OwnerWrite", "OwnerPending"];
+const NAMES: [&str; 9] = [
+    "IndexName",
+    "OwnerPartition",
+    "OwnerRow",
+    "OwnerWrite",
+    "OwnerPending",
+    "HeirPartition",
+    "HeirRow",
+    "EntityMoveWrite",
+    "EntityMoveTo",
+];
 
 /// An entry's owner is in its properties: an entity's of that name would be lost in a full copy.
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
 
 use super::table::IndexedTable;
 use crate::index::stored::Stored;
-use crate::journal::{Change, Committed, Entries};
+use crate::journal::{Change, Committed, Entries, is_marked};
 
 impl<T: IndexedEntity> IndexedTable<T> {
     /// The same table with another bound on the requests that one call has in flight; at least 1. See
@@ -189,6 +189,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// [`IfMatch::Any`] asks for any. The patch has no field that a declared index holds, so the entries stay
     /// as they are. As many requests as [`Table::merge`](table_core::typed::Table::merge).
     ///
+    /// Where entries are in other partitions, a move may be under way: for [`IfMatch::Any`] the entity is read and replaced then,
+    /// and so it is in a version that was read while it was moved.
+    ///
     /// Of other indexes ([`open_with`](Self::open_with)) a patch cannot know what they hold: with them the
     /// entity is read and replaced, and their entries follow. One request more than the write's.
     ///
@@ -228,7 +231,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
         // Indexes that another version of the program has declared may hold fields of the patch.
         let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
         self.entities.prepare().await?;
-        if has_others() {
+        // What is written whatever is there may be an entity that is being moved, and so may what was read as one.
+        let may_be_moved = match &version {
+            IfMatch::Any => self.entities.has_entries_elsewhere(),
+            IfMatch::Exactly(version) => is_marked(version),
+        };
+        if has_others() || may_be_moved {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
         let table = self.table().clone().ignoring_indexes();

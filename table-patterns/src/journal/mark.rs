@@ -1,0 +1,155 @@
+//! The mark of an entity that is being moved: it names the move, so that a writer of the entity gives the move up first.
+//!
+//! A mark is two properties of the stored entity. Readers get the entity without them, and with the mark in its ETag: a version
+//! that the writes of the journal understand, and that any other write is refused by.
+
+use std::borrow::Cow;
+
+use table_core::model::{ETag, Entity, ValueRef};
+use table_core::query::Filter;
+use uuid::Uuid;
+
+use super::row::WriteId;
+
+const WRITE: &str = "EntityMoveWrite";
+const TO: &str = "EntityMoveTo";
+const PREFIX: &str = "moving-";
+
+/// The move that an entity is the source of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) write: WriteId,
+    /// The partition that the entity is moved to: the one that has the move's journal row, or its abort row.
+    pub(super) partition: String,
+}
+
+impl Mark {
+    /// The mark in the properties of an entity as it is stored.
+    pub(super) fn of(entity: &Entity) -> Option<Self> {
+        match (entity.get(WRITE), entity.get(TO)) {
+            (Some(ValueRef::Guid(write)), Some(ValueRef::String(to))) => {
+                Some(Self { write: WriteId::from_uuid(write), partition: to.to_owned() })
+            }
+            _ => None,
+        }
+    }
+
+    /// The entity with the mark, instead of any other.
+    pub(super) fn on(&self, entity: &Entity) -> Entity {
+        entity.clone().with(WRITE, self.write.uuid()).with(TO, self.partition.as_str())
+    }
+
+    /// The entities that have one.
+    pub(super) fn filter() -> Filter {
+        Filter::ge(TO, "")
+    }
+
+    /// A version that tells the mark, too.
+    fn in_version(&self, etag: &ETag) -> ETag {
+        let partition: String = self.partition.bytes().map(|byte| format!("{byte:02x}")).collect();
+        ETag::from(format!("{PREFIX}{}-{partition}-{etag}", self.write.uuid().simple()).as_str())
+    }
+
+    /// The mark that a version tells, and the version that is stored.
+    fn from_version(etag: &ETag) -> Option<(Self, ETag)> {
+        if etag.version().is_some() {
+            return None;
+        }
+        let text = etag.to_string();
+        let mut parts = text.strip_prefix(PREFIX)?.splitn(3, '-');
+        let write = Uuid::try_parse(parts.next()?).ok()?;
+        let digits = parts.next()?;
+        let bytes = (0..digits.len()).step_by(2).map(|n| u8::from_str_radix(digits.get(n..n + 2)?, 16).ok());
+        let partition = String::from_utf8(bytes.collect::<Option<_>>()?).ok()?;
+        Some((Self { write: WriteId::from_uuid(write), partition }, ETag::from(parts.next()?)))
+    }
+}
+
+/// Whether a property is of a mark.
+pub(crate) fn is_mark_property(name: &str) -> bool {
+    name == WRITE || name == TO
+}
+
+/// The key of the journal row of the move that has marked an entity.
+#[cfg(test)]
+pub(crate) fn journal_key(entity: &Entity) -> Option<table_core::model::Key> {
+    Mark::of(entity).map(|mark| mark.write.key(&mark.partition).unwrap())
+}
+
+/// Whether readers got a version of an entity that is being moved.
+pub(crate) fn is_marked(version: &ETag) -> bool {
+    Mark::from_version(version).is_some()
+}
+
+/// An entity without the properties of its mark, in the version that is stored.
+pub(crate) fn without_mark(entity: &Entity) -> Cow<'_, Entity> {
+    if Mark::of(entity).is_none() {
+        return Cow::Borrowed(entity);
+    }
+    let mut entity = entity.clone();
+    entity.properties_mut().retain(|p| !is_mark_property(p.name()));
+    Cow::Owned(entity)
+}
+
+/// An entity as readers get it: its mark is in the version alone.
+pub(crate) fn as_read(entity: Entity) -> Entity {
+    let (Some(mark), Some(etag)) = (Mark::of(&entity), entity.etag()) else { return entity };
+    let (etag, timestamp) = (mark.in_version(etag), entity.timestamp());
+    without_mark(&entity).into_owned().with_system(Some(etag), timestamp)
+}
+
+/// An entity as it is stored or as readers get it: without its mark and in the version that is stored, and the mark.
+pub(super) fn taken_off(entity: &Entity) -> Option<(Entity, Mark)> {
+    if let Some(mark) = Mark::of(entity) {
+        return Some((without_mark(entity).into_owned(), mark));
+    }
+    let (mark, etag) = Mark::from_version(entity.etag()?)?;
+    Some((entity.clone().with_system(Some(etag), entity.timestamp()), mark))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marked() -> (Entity, Mark) {
+        let mark = Mark { write: WriteId::from_uuid(Uuid::from_u128(7)), partition: "a-b/ü".to_owned() };
+        let entity = Entity::new("p", "r").unwrap().with("Name", "ken");
+        (mark.on(&entity).with_system(Some(ETag::from("W/\"a-b\"")), None), mark)
+    }
+
+    #[test]
+    fn readers_get_the_mark_in_the_version_alone() {
+        let (stored, mark) = marked();
+        assert_eq!(Mark::of(&stored), Some(mark.clone()));
+        let read = as_read(stored.clone());
+        assert!(!read.properties().iter().any(|p| is_mark_property(p.name())));
+        assert_eq!(read.get("Name"), Some(ValueRef::String("ken")));
+        assert_ne!(read.etag(), stored.etag());
+        assert_eq!(as_read(read.clone()), read);
+
+        let expected = (without_mark(&stored).into_owned(), mark);
+        assert_eq!(expected.0.etag(), stored.etag());
+        assert_eq!(taken_off(&stored), Some(expected.clone()));
+        assert_eq!(taken_off(&read), Some(expected));
+    }
+
+    #[test]
+    fn versions_of_stores_are_no_marks() {
+        for etag in ["W/\"datetime'2026-11-22'\"", "moving", "moving-", "moving-x-y-z", ""] {
+            let entity = Entity::new("p", "r").unwrap().with_system(Some(ETag::from(etag)), None);
+            assert_eq!(taken_off(&entity), None, "{etag}");
+        }
+        let number = Entity::new("p", "r").unwrap().with_system(Some(ETag::from_version(7)), None);
+        assert_eq!(taken_off(&number), None);
+        assert_eq!(as_read(number.clone()), number);
+    }
+
+    /// Numbers of local stores stay numbers.
+    #[test]
+    fn local_versions_come_back() {
+        let (stored, mark) = marked();
+        let stored = stored.with_system(Some(ETag::from_version(7)), None);
+        let (back, found) = taken_off(&as_read(stored)).unwrap();
+        assert_eq!((back.etag().and_then(ETag::version), found), (Some(7), mark));
+    }
+}
