@@ -7,7 +7,7 @@ use table_core::engine;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;
@@ -208,5 +208,10 @@ impl TableStore for EmbeddedStore {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&PROFILE, &group)?;
         self.request(Request::Write(table.clone(), Work::Group(group.into_operations()))).await
+    }
+
+    /// The directory is locked: while this process may write it, no other can.
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        Some(Arc::clone(self.inner.queue.writers()))
     }
 }

@@ -115,6 +115,7 @@ fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {
     send(entities.scrub(any(), any()));
     send(entities.scrub_page(any(), any(), any(), any()));
     send(entities.drop_index(any()));
+    send(entities.drop_index_with(any(), |_| ()));
     send(entities.rebuild(any()));
     send(build.run());
     send(InsertSummary::of(futures_util::stream::empty()));

@@ -21,6 +21,10 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     pub(crate) fn new(account: Account, store: Arc<dyn TableStore>) -> Self {
+        // Clients write it from now on, which tell nobody here.
+        if let Some(writers) = store.local_writers() {
+            writers.serve();
+        }
         Self { account, settings: Settings::new(Arc::clone(&store)), store, tables: Mutex::new(()) }
     }
 }
@@ -46,5 +50,22 @@ impl Tenants {
     /// Whether an account has the emulator's key.
     pub(crate) fn public_key(&self) -> Option<&str> {
         self.0.iter().map(|tenant| &tenant.account).find(|a| a.has_public_key()).map(Account::name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use table_core::memory::MemoryStore;
+
+    use super::*;
+
+    /// Its clients write it from other processes: changes of indexes' states go by durations from now on.
+    #[test]
+    fn a_store_with_an_account_is_known_to_be_served() {
+        let store = MemoryStore::new();
+        let is_served = || store.local_writers().is_some_and(|writers| writers.is_served());
+        assert!(!is_served());
+        Tenant::new(Account::emulator(), Arc::new(store.clone()));
+        assert!(is_served());
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
@@ -101,5 +101,9 @@ impl TableStore for Elsewhere {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.0.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.0.local_writers()
     }
 }

@@ -111,6 +111,10 @@ macro_rules! impl_around {
             fn encrypted_names(&self, table: &TableName) -> $crate::store::EncryptedNames {
                 self.store.encrypted_names(table)
             }
+
+            fn local_writers(&self) -> Option<std::sync::Arc<$crate::store::LocalWriters>> {
+                self.store.local_writers()
+            }
         }
     };
 }

@@ -8,7 +8,9 @@ use super::table::MemoryTable;
 use crate::engine::{self, Stamp};
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
-use crate::store::{ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written};
+use crate::store::{
+    ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
+};
 
 /// A store in memory with the semantics of the service: for tests, caches and programs whose data
 /// may end with them.
@@ -42,6 +44,7 @@ struct Shared {
     profile: ServiceProfile,
     tables: RwLock<BTreeMap<String, Arc<MemoryTable>>>,
     version: AtomicU64,
+    writers: Arc<LocalWriters>,
 }
 
 impl Default for MemoryStore {
@@ -58,7 +61,12 @@ impl MemoryStore {
 
     /// An empty store with other limits. It always sorts.
     pub fn with_profile(profile: ServiceProfile) -> Self {
-        let shared = Shared { profile, tables: RwLock::default(), version: AtomicU64::new(0) };
+        let shared = Shared {
+            profile,
+            tables: RwLock::default(),
+            version: AtomicU64::new(0),
+            writers: Arc::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -134,5 +142,9 @@ impl TableStore for MemoryStore {
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.shared.profile, &group)?;
         self.table(table)?.transact(&self.shared.profile, group.into_operations(), || self.stamp())
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        Some(Arc::clone(&self.shared.writers))
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, Written};
+use super::{EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 
@@ -99,6 +99,14 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     fn encrypted_names(&self, _table: &TableName) -> EncryptedNames {
         EncryptedNames::default()
     }
+
+    /// What the handles of this process tell each other about the store, where no other process can write it: a change that
+    /// all writers must know of waits for those that are under way, instead of for as long as any could be. No request. The store
+    /// answers the same to all its handles, and keeps a [permit](LocalWriters::enter) for what it goes on with after its
+    /// future was dropped. `None` where others may write, as they may on every service.
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        None
+    }
 }
 
 #[async_trait]
@@ -160,5 +168,9 @@ impl<S: TableStore + ?Sized> TableStore for Arc<S> {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         (**self).encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        (**self).local_writers()
     }
 }

@@ -4,7 +4,7 @@ use std::thread::panicking;
 
 use table_core::Result;
 use table_core::model::TableName;
-use table_core::store::{Operation, Written};
+use table_core::store::{LocalPermit, LocalWriters, Operation, Written};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;
@@ -61,8 +61,9 @@ pub(super) struct Job {
     room: Room,
 }
 
-/// The room that a job takes in the queue, until it is answered.
-pub(super) type Room = Option<OwnedSemaphorePermit>;
+/// The room that a job takes in the queue, until it is answered, and that it is under way until then: also when nobody waits any
+/// more for one that was begun.
+pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit);
 
 impl Job {
     /// Whether somebody still waits for it. What nobody waits for is not begun: who gave it up may have done
@@ -110,13 +111,14 @@ const QUEUE_ROOM: usize = QUEUE_BYTES / ROOM;
 pub(crate) struct Queue {
     messages: Sender<Message>,
     room: Arc<Semaphore>,
+    writers: Arc<LocalWriters>,
 }
 
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
         let room = Arc::new(Semaphore::new(QUEUE_ROOM));
-        (Self { messages, room }, Requests(receiver))
+        (Self { messages, room, writers: Arc::default() }, Requests(receiver))
     }
 
     /// Has a change made. A future that is dropped before the writer begins with the change leaves it undone;
@@ -125,7 +127,13 @@ impl Queue {
         let bytes = request.bytes();
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
+        let room = (room, self.writers.enter());
         self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await
+    }
+
+    /// What is under way.
+    pub(crate) const fn writers(&self) -> &Arc<LocalWriters> {
+        &self.writers
     }
 
     /// Has the file compacted, while the guard keeps others from it.

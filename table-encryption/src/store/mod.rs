@@ -24,8 +24,8 @@ use rules::Rules;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written, check_entity,
-    check_page,
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
+    check_entity, check_page,
 };
 
 use crate::data_key::DataKeys;
@@ -298,6 +298,10 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         let names = self.shared.rules.names(&self.table_id(table));
         // The wrapped store may encrypt as well.
         names.with_all_of(&self.inner.encrypted_names(table))
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.inner.local_writers()
     }
 }
 

@@ -1,13 +1,15 @@
 //! Removing indexes: those of this program, and those that only the manifest knows.
 
 use table_core::manifest::{IndexState, StoredIndex};
-use table_core::store::{Error, Result};
-use tokio::time::{Instant, sleep};
+use table_core::store::{Error, LocalPermit, Result};
+use tokio::time::Instant;
 
 use super::build::IndexBuild;
 use super::definition::Index;
 use super::indexed::IndexedEntities;
+use super::set::Asked;
 use super::shared::is_conflict;
+use super::waiting::{Waiting, WaitingFor};
 
 impl IndexedEntities {
     /// Removes an index: its entries, then its row in the manifest. By a name, the generation that this program defines, or the
@@ -19,11 +21,20 @@ impl IndexedEntities {
     /// Cost: the pages of the index (of the whole table, if its entries are in the entities' table: a page holds
     /// what is found, and a service may answer in more of them) and one group per 100 entries of a partition in each (a request per row
     /// of lists, summaries and copies), three per change of state, and one for each
-    /// [`IndexOptions::cache`](super::IndexOptions::cache) that it takes.
+    /// [`IndexOptions::cache`](super::IndexOptions::cache) that it takes. It waits at each change of state as a
+    /// [build](IndexBuild) does, and for a builder that is at work.
     ///
     /// # Errors
     /// The index is unknown, or several of this name are not this program's; the storage's.
     pub async fn drop_index(&self, index: &str) -> Result<()> {
+        self.drop_index_with(index, |_| ()).await
+    }
+
+    /// The same, and says what it is waiting for, and until when at most.
+    ///
+    /// # Errors
+    /// As for [`drop_index`](Self::drop_index).
+    pub async fn drop_index_with(&self, index: &str, mut on_wait: impl FnMut(Waiting) + Send) -> Result<()> {
         self.set.check_writes()?;
         self.refresh().await?;
         let id = match self.set.find(index) {
@@ -34,7 +45,7 @@ impl IndexedEntities {
                 None => return Err(error),
             },
         };
-        self.remove(&id).await?;
+        self.remove(&id, &mut on_wait).await?;
         self.refresh().await
     }
 
@@ -74,16 +85,16 @@ impl IndexedEntities {
     }
 
     /// Removes a generation of an index by what the manifest says of it.
-    async fn remove(&self, id: &str) -> Result<()> {
+    async fn remove(&self, id: &str, on_wait: &mut (dyn FnMut(Waiting) + Send)) -> Result<()> {
         let mut settled = false;
         while let Some(mut stored) = self.rows().index(id).await? {
             if let Some(next) = before(stored.state) {
-                settled = self.step_down(&mut stored, next).await?;
+                settled = self.step_down(&mut stored, next, on_wait).await?;
                 continue;
             }
             if !settled {
                 // Whoever has set the state may have died before writers knew of it.
-                self.let_states_settle().await?;
+                self.let_states_settle(WaitingFor::State(stored.state), on_wait).await?;
                 settled = true;
                 continue;
             }
@@ -97,15 +108,21 @@ impl IndexedEntities {
     }
 
     /// Whether the state was changed by this program, and every writer knows.
-    async fn step_down(&self, stored: &mut StoredIndex, next: IndexState) -> Result<bool> {
+    async fn step_down(
+        &self,
+        stored: &mut StoredIndex,
+        next: IndexState,
+        on_wait: &mut (dyn FnMut(Waiting) + Send),
+    ) -> Result<bool> {
         let was_building = stored.state == IndexState::Building;
         match self.rows().advance(stored, next, None).await {
             Err(error) if is_conflict(&error) => return Ok(false),
             other => other?,
         }
-        let (loaded, _) = self.let_states_settle().await?;
+        let (loaded, _) = self.let_states_settle(WaitingFor::State(next), on_wait).await?;
         if was_building {
-            sleep(self.slowest().with(&loaded.table).lease).await;
+            let lease = self.slowest().with(&loaded.table).lease;
+            self.let_builder_end(&stored.id(), lease, on_wait).await;
         }
         Ok(true)
     }
@@ -118,7 +135,9 @@ impl IndexedEntities {
             ))
         })?;
         let index = Index::of_rows(&id, stored.table.as_ref(), shape);
-        let mut removal = Removal { entities: self, index, stored, until: Instant::now() };
+        let (set, until) = (&self.set, Instant::now());
+        let mut removal =
+            Removal { entities: self, index, stored, asked: set.asked(), until, permit: set.permit() };
         if removal.index.shape().is_shared() { removal.shared().await } else { removal.entries().await }
     }
 }
@@ -129,8 +148,12 @@ pub(super) struct Removal<'a> {
     /// Where the rows are and how they are told, without their keys.
     pub(super) index: Index,
     pub(super) stored: &'a StoredIndex,
-    /// Until when nobody can have built the index again.
+    /// When the manifest was last asked.
+    pub(super) asked: Asked,
+    /// Until when nobody can have built the index again, if no state has changed in this process since it was asked.
     pub(super) until: Instant,
+    /// What who builds the index again in this process waits for.
+    pub(super) permit: Option<LocalPermit>,
 }
 
 const fn before(state: IndexState) -> Option<IndexState> {

@@ -78,6 +78,7 @@ impl Removal<'_> {
             removals.buffer_unordered(at_once).try_collect::<Vec<()>>().await?;
             // A row that was written meanwhile is still there.
             if next.is_none() && !std::mem::take(&mut left) {
+                self.permit = None;
                 return entities.collect_blobs_of(index).await.map(drop);
             }
             from = next;
@@ -92,11 +93,15 @@ impl Removal<'_> {
 
     /// Whether the manifest still has the index as it is to be removed: what was read before is of that index
     /// then. Once it has not, another program may
-    /// build it again: its entries come later than the time for which states are cached.
+    /// build it again: its entries come later than the time for which states are cached, and in this process after what is
+    /// done under the permit.
     async fn is_in_place(&mut self) -> Result<bool> {
-        if Instant::now() < self.until {
+        let set = &self.entities.set;
+        self.permit = set.permit();
+        if Instant::now() < self.until && set.is_of_last_change(self.asked) {
             return Ok(true);
         }
+        self.asked = set.asked();
         let asked = Instant::now();
         let now = self.entities.rows().index(self.index.id()).await?;
         self.until = asked + self.entities.options.cache;

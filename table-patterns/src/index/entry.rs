@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::manifest::{IndexState, index_name};
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
-use table_core::store::{Error, Result, TableStore};
+use table_core::store::{Error, LocalPermit, Result, TableStore};
 use tokio::time::Instant;
 
 use super::shape::Shape;
@@ -117,6 +117,16 @@ pub(super) fn is_entrys(name: &str) -> bool {
     Entry::OWN.contains(&name) || is_unique_row_property(name)
 }
 
+/// The right to act upon what a [`Maintainer`] says: keep it until the last request is done that rests on it.
+#[derive(Debug, Default)]
+#[must_use = "what it allows may be done only while it is kept"]
+pub struct Permission {
+    /// Until when requests may be sent that rest on it; `None` where the answers never change.
+    pub valid_until: Option<Instant>,
+    /// What a change of the answers waits for, in a store that only this process writes.
+    pub permit: Option<LocalPermit>,
+}
+
 /// Derives index entries from entities.
 #[async_trait]
 pub trait Maintainer: Debug + Send + Sync + 'static {
@@ -175,13 +185,13 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Makes sure that the answers of the other methods may be acted upon, and says until when; `None`
-    /// where they never change. Asked before every step that writes entries.
+    /// Makes sure that the answers of the other methods may be acted upon, and says for how long. Asked before every step
+    /// that writes entries.
     ///
     /// # Errors
     /// What they depend on cannot be read.
-    async fn prepare(&self, _store: &dyn TableStore) -> Result<Option<Instant>> {
-        Ok(None)
+    async fn prepare(&self, _store: &dyn TableStore) -> Result<Permission> {
+        Ok(Permission::default())
     }
 }
 

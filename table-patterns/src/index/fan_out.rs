@@ -14,6 +14,7 @@ use super::definition::Index;
 use super::indexed::IndexedEntities;
 use super::lookup::Trust;
 use super::query::IndexQuery;
+use super::resolve::Readable;
 
 /// A partition that is being read.
 struct Part {
@@ -107,7 +108,7 @@ impl IndexedEntities {
     }
 
     /// A readable index that keeps rows.
-    async fn rows_index(&self, index: &str) -> Result<Arc<Index>> {
+    async fn rows_index(&self, index: &str) -> Result<Readable> {
         let index = self.readable(index).await?;
         if index.shape().is_shared() {
             let reason = format!("the index '{}' is a {}, not rows", index.name(), index.shape());

@@ -72,9 +72,10 @@ impl IndexedEntities {
         write: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let timing = self.options.timing;
-        let valid_until = self.set.prepare(&*self.store).await?;
+        // Kept until the write is done.
+        let permission = self.set.prepare(&*self.store).await?;
         check()?;
-        match valid_until {
+        match permission.valid_until {
             None => write.await,
             Some(until) => {
                 before(until + timing.client(), write).await.unwrap_or_else(|| Err(timing.cut_off()))

@@ -1,7 +1,6 @@
 //! Lookups in lists and summaries.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
@@ -12,6 +11,7 @@ use super::definition::Index;
 use super::entry::Location;
 use super::indexed::IndexedEntities;
 use super::query::IndexQuery;
+use super::resolve::Readable;
 use super::shape::Shape;
 use super::shared::Summary;
 
@@ -158,14 +158,14 @@ impl IndexedEntities {
         }
     }
 
-    pub(super) async fn list_index(&self, name: &str) -> Result<Arc<Index>> {
+    pub(super) async fn list_index(&self, name: &str) -> Result<Readable> {
         let index = self.readable(name).await?;
         let shape = index.shape().clone();
         let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a list"));
         if shape.is_list() { Ok(index) } else { Err(refused()) }
     }
 
-    async fn summary_index(&self, name: &str) -> Result<Arc<Index>> {
+    async fn summary_index(&self, name: &str) -> Result<Readable> {
         let index = self.readable(name).await?;
         let shape = index.shape().clone();
         let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a summary"));

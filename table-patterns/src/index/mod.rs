@@ -50,6 +50,10 @@
 //! refused, and those that keep or remove one go on. A build over entities that share values lists all of them
 //! ([`DuplicateValues`](table_core::store::ErrorKind::DuplicateValues)), and begins there when it is run again.
 //!
+//! A change of state waits until every writer knows it: in a store that only this process writes, until what was under way is done, else
+//! for the longest cache and request of any process that has ever opened the table ([`IndexOptions::cache`]; they only grow). [`Waiting`] says for what,
+//! and until when at most.
+//!
 //! # Failure windows
 //! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
 //! An entity that copies go into and that is added after its source has none until a scrub. Nor has one of another
@@ -105,12 +109,13 @@ mod stored;
 mod table_row;
 mod totals;
 mod typed;
+mod waiting;
 mod writes;
 
 pub use build::{BuildProgress, IndexBuild};
 pub use bulk::{BulkInsert, InsertSummary, Inserted};
 pub use definition::{Index, Payload, Placement, Uniqueness};
-pub use entry::{Entry, EntryDiff, Location, Maintainer};
+pub use entry::{Entry, EntryDiff, Location, Maintainer, Permission};
 pub use indexed::IndexedEntities;
 pub use lookup::Trust;
 pub use options::IndexOptions;
@@ -122,6 +127,7 @@ pub use stored::Stored;
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;
 pub use typed::{Found, IndexedGroup, IndexedTable, Lookup, StoredQuery};
+pub use waiting::{Waiting, WaitingFor};
 
 #[cfg(test)]
 mod tests;

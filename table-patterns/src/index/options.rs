@@ -14,7 +14,9 @@ pub struct IndexOptions {
     /// The durations of the cross-partition protocol.
     pub timing: Timing,
     /// For how long the states of indexes may be cached; a change of state waits this long, and the
-    /// longest life of a request: the longest of any process that has opened the table. A write reads states that
+    /// longest life of a request: the longest of any process that has opened the table, also of one that is gone since. In a
+    /// store that only this process writes ([`local_writers`](table_core::store::TableStore::local_writers)) it waits for what is under way instead, and
+    /// those who have read older states read them again. A write reads states that
     /// hold for less than a quarter of it anew, and sends its tickets and reservations before it commits by them: at
     /// least a quarter of the time that a request is given, and a dozen times what one takes.
     pub cache: Duration,
@@ -54,7 +56,7 @@ impl Default for IndexOptions {
 
 impl IndexOptions {
     /// Short durations, for a store in this process: what is dropped there is done before anything that is
-    /// asked for later, or never, so that state changes and recovery need not wait minutes. Leases of a
+    /// asked for later, or never, so that recovery need not wait minutes (changes of state do not in any case). Leases of a
     /// second, a quarter of it for a request, states cached for a tenth. Not for a service, where a write takes longer
     /// than states are cached: it is refused then, with what to do.
     ///

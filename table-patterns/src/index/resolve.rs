@@ -1,5 +1,6 @@
 //! From entries to the entities that they are of.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -9,19 +10,33 @@ use table_core::query::{Continuation, Page, Query};
 use table_core::store::{Error, KeyOrder, Result};
 
 use super::definition::{Index, Payload, Placement};
-use super::entry::{Entry, Location, is_entrys};
+use super::entry::{Entry, Location, Permission, is_entrys};
 use super::indexed::IndexedEntities;
 use super::lookup::Trust;
 use super::query::IndexQuery;
 use super::shape::Shape;
 use crate::journal::{holders, is_pending};
 
+/// An index that may be read by: whoever drops it in this process waits until a lookup is done.
+pub(super) struct Readable {
+    index: Arc<Index>,
+    _permission: Permission,
+}
+
+impl Deref for Readable {
+    type Target = Index;
+
+    fn deref(&self) -> &Index {
+        &self.index
+    }
+}
+
 impl IndexedEntities {
-    pub(super) async fn readable(&self, name: &str) -> Result<Arc<Index>> {
-        self.set.fresh(&**self.store()).await?;
+    pub(super) async fn readable(&self, name: &str) -> Result<Readable> {
+        let permission = self.set.permission(&**self.store()).await?;
         let index = self.set.find(name)?;
         match self.state(index.id()) {
-            IndexState::Readable => Ok(index),
+            IndexState::Readable => Ok(Readable { index, _permission: permission }),
             state => Err(Error::invalid_request(format!(
                 "the index '{name}' of the table '{}' is {state}, not readable: build it first",
                 self.table()

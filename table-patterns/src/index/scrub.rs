@@ -156,7 +156,7 @@ impl IndexedEntities {
         if mode == ScrubMode::Repair {
             self.set.check_writes()?;
         }
-        self.set.fresh(&**self.store()).await?;
+        drop(self.set.permission(&**self.store()).await?);
         let index = self.set.find(name)?;
         self.check_complete(&index).map(|()| index)
     }

@@ -1,11 +1,13 @@
 //! Scrubbing of rows that hold the entries of several entities.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, ErrorKind, Operation, Result};
+use tokio::time::sleep;
 
 use super::definition::Index;
 use super::entry::{Entry, Location};
@@ -14,6 +16,9 @@ use super::scrub::{ScrubMode, ScrubReport};
 use super::shape::Shape;
 use super::shared::{ListRow, Members, Merge, copy_owner, is_chunk, is_conflict, list_of};
 use crate::journal::Lease;
+
+/// How often a row that others write at the same time is read again.
+const ROUNDS: u32 = 30;
 
 /// Whether a list cannot be read, now or later.
 fn is_damage(error: &Error) -> bool {
@@ -94,18 +99,27 @@ impl IndexedEntities {
     }
 
     /// Takes entries out of a row: the row is read, **then** the entities, then the row is written under its
-    /// ETag. How many there were.
-    async fn take_out_now(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
-        let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
-        merge.gone = owners;
-        let prepared = self.journal.shared().prepare(&merge).await?;
-        let still = self.not_at(index, at, merge.gone.clone()).await?;
-        if still.len() < merge.gone.len() || prepared.operations.is_empty() {
-            // Rewritten since it was read: not ours to judge.
-            self.journal.shared().refused([prepared]).await;
-            return Ok(0);
+    /// ETag; again where others write the row, since they know nothing of what dangles in it. How many there were.
+    async fn take_out_now(&self, index: &Index, at: &Location, mut owners: Vec<Key>) -> Result<usize> {
+        for round in 0..ROUNDS {
+            let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
+            merge.gone = owners;
+            let prepared = self.journal.shared().prepare(&merge).await?;
+            owners = self.not_at(index, at, merge.gone.clone()).await?;
+            if owners.len() < merge.gone.len() || prepared.operations.is_empty() {
+                // An entity has come back, or an entry has gone, since the row was read.
+                let is_gone = prepared.operations.is_empty();
+                self.journal.shared().refused([prepared]).await;
+                if is_gone || owners.is_empty() {
+                    return Ok(0);
+                }
+            } else if self.journal.shared().send(at, prepared).await? {
+                return Ok(owners.len());
+            }
+            let most = Duration::from_millis(5 << round.min(4));
+            sleep(most.mul_f64(fastrand::f64())).await;
         }
-        Ok(if self.journal.shared().send(at, prepared).await? { still.len() } else { 0 })
+        Ok(0)
     }
 
     /// A list that cannot be read goes, and its references are missing then; unless it has just changed.

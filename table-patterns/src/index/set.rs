@@ -1,16 +1,17 @@
 use std::fmt;
+use std::future::pending;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::manifest::{EntityType, IndexState, StoredIndex};
 use table_core::model::{Entity, TableName};
-use table_core::store::{Error, Result, TableStore};
+use table_core::store::{Error, LocalChange, LocalPermit, LocalWork, LocalWriters, Result, TableStore};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::definition::{Index, Placement, Uniqueness};
-use super::entry::{Entry, Maintainer};
+use super::entry::{Entry, Maintainer, Permission};
 use super::manifest::{Loaded, ManifestRows};
 use super::shape::Shape;
 use super::shared::copied_names;
@@ -25,6 +26,10 @@ pub(super) struct IndexSet {
     /// Those that this program defines.
     own: Vec<Index>,
     cache: Duration,
+    /// Where only this process writes the store: through it every other set of the table is told that a state has changed.
+    local: Option<Arc<LocalWriters>>,
+    /// What the table is called there.
+    identity: String,
     /// Whether nothing is written by it: then it need not know every index.
     reads_only: bool,
     known: RwLock<Arc<Known>>,
@@ -42,7 +47,14 @@ struct Known {
     /// The properties of entities that copy indexes write.
     copied: Arc<[String]>,
     table: TableRow,
-    loaded: Option<Instant>,
+    loaded: Option<Asked>,
+}
+
+/// When the manifest was asked: by the changes of states before that this process made, and by its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Asked {
+    change: u64,
+    at: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +115,9 @@ impl IndexSet {
     ) -> Self {
         let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
         let known = RwLock::new(Arc::new(Known::of_program(&table, &own)));
-        Self { store, table, own, cache, reads_only: false, known, reading: Mutex::default() }
+        let (local, identity) = (store.local_writers(), store.profile().table_identity(&table));
+        let reading = Mutex::default();
+        Self { store, table, own, cache, local, identity, reads_only: false, known, reading }
     }
 
     /// The same for a process that only reads.
@@ -122,7 +136,7 @@ impl IndexSet {
 
     /// Reads states that are too old: a writer with those could be two states behind. What is answered lasts
     /// for a quarter of the time at least, so that there is time to act upon it.
-    pub(super) async fn fresh(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+    async fn fresh(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
         if self.are_old() {
             // One of those who need them reads for all; one whose future nobody polls holds up nobody for long.
             let _turn = timeout(self.cache, self.reading.lock()).await;
@@ -131,6 +145,51 @@ impl IndexSet {
             }
         }
         Ok(self.valid_until())
+    }
+
+    /// The right to act upon the states as they are known then. It is counted before they are read: a change waits for it, or it
+    /// knows the change.
+    pub(super) async fn permission(&self, store: &dyn TableStore) -> Result<Permission> {
+        let permit = self.permit();
+        Ok(Permission { valid_until: self.fresh(store).await?, permit })
+    }
+
+    /// What a change of a state waits for, where only this process writes the store.
+    pub(super) fn permit(&self) -> Option<LocalPermit> {
+        self.local.as_ref().map(LocalWriters::enter)
+    }
+
+    /// Tells all of this process that the manifest has another state; `None` where other processes may write the store.
+    pub(super) fn tell_change(&self) -> Option<LocalChange> {
+        self.local.as_ref().map(|local| local.change(&self.identity))
+    }
+
+    /// Says that an index is built here, until the answer is dropped.
+    pub(super) fn build_of(&self, index: &Index) -> Option<LocalWork> {
+        self.local.as_ref().map(|local| local.work_on(self.builder_of(index.id())))
+    }
+
+    /// Where only this process writes the store, waits until nobody builds the index.
+    pub(super) async fn until_not_built(&self, id: &str) {
+        match &self.local {
+            Some(local) => local.until_idle(&self.builder_of(id)).await,
+            None => pending().await,
+        }
+    }
+
+    fn builder_of(&self, id: &str) -> String {
+        format!("{}/{id}", self.identity)
+    }
+
+    /// Whether no other set of this process has changed a state since the manifest was asked.
+    pub(super) fn is_of_last_change(&self, asked: Asked) -> bool {
+        self.local.as_ref().is_none_or(|local| local.changed(&self.identity) <= asked.change)
+    }
+
+    /// What a request that is sent now is asked at.
+    pub(super) fn asked(&self) -> Asked {
+        let change = self.local.as_ref().map_or(0, |local| local.last());
+        Asked { change, at: Instant::now() }
     }
 
     /// Those that this program defines.
@@ -193,7 +252,7 @@ impl IndexSet {
 
     /// Reads the manifest. One request.
     pub(super) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
-        let asked = Instant::now();
+        let asked = self.asked();
         let loaded = ManifestRows { store, table: &self.table }.load().await?;
         self.load(&loaded, asked)
     }
@@ -205,18 +264,21 @@ impl IndexSet {
 
     /// Until when the states that were read last may be used.
     fn valid_until(&self) -> Option<Instant> {
-        self.known().loaded.map(|loaded| loaded + self.cache)
+        self.known().loaded.map(|loaded| loaded.at + self.cache)
     }
 
     fn are_old(&self) -> bool {
-        self.valid_until().is_none_or(|until| Instant::now() + self.cache / 4 > until)
+        let is_fresh = |loaded: Asked| {
+            Instant::now() + self.cache / 4 <= loaded.at + self.cache && self.is_of_last_change(loaded)
+        };
+        !self.known().loaded.is_some_and(is_fresh)
     }
 
     /// Takes over what the manifest said when it was asked at `asked`.
     ///
     /// # Errors
     /// It has another definition with the id of one that this program has.
-    pub(super) fn load(&self, loaded: &Loaded, asked: Instant) -> Result<()> {
+    pub(super) fn load(&self, loaded: &Loaded, asked: Asked) -> Result<()> {
         let mut next = Known { table: loaded.table.clone(), loaded: Some(asked), ..Known::default() };
         for index in &self.own {
             let stored = loaded.index(index.id());
@@ -329,9 +391,9 @@ impl Maintainer for IndexSet {
         self.refresh(store).await
     }
 
-    async fn prepare(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+    async fn prepare(&self, store: &dyn TableStore) -> Result<Permission> {
         self.check_writes()?;
-        self.fresh(store).await
+        self.permission(store).await
     }
 }
 

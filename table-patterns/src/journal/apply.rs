@@ -163,7 +163,9 @@ impl Journal {
         let mut known = Some(known);
         let (mut used, mut progress) = (states.versions(), Progress::default());
         loop {
-            let valid_until = self.prepare().await?;
+            // Kept until the round is over.
+            let permission = self.prepare().await?;
+            let valid_until = permission.valid_until;
             let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
             let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
             let round = match valid_until {

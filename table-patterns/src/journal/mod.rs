@@ -130,15 +130,13 @@ pub(crate) use unique::{holders, is_pending, is_unique_row_property};
 pub use worker::{PoisonedTicket, Recovery};
 pub use write::{Acknowledge, Committed};
 
+use crate::encrypted::marked;
+use crate::index::shared::{Blobs, SharedRows};
+use crate::index::{Entry, Maintainer, Permission};
 use object_store::ObjectStore;
 use table_core::model::{Entity, TableName};
 use table_core::queue::WorkQueue;
 use table_core::store::{Result, TableStore};
-use tokio::time::Instant;
-
-use crate::encrypted::marked;
-use crate::index::shared::{Blobs, SharedRows};
-use crate::index::{Entry, Maintainer};
 
 /// Writes entities of one table together with their index entries. See the [module](self).
 #[derive(Clone, Debug)]
@@ -226,10 +224,12 @@ impl Journal {
         SharedRows { store: &*self.store, blobs: self.blobs.as_ref() }
     }
 
-    /// Until when what the maintainer says may be acted upon.
-    async fn prepare(&self) -> Result<Option<Instant>> {
+    /// For how long what the maintainer says may be acted upon.
+    async fn prepare(&self) -> Result<Permission> {
         self.store.profile().check_reads("a journal")?;
-        Ok(self.maintainer.prepare(self.store()).await?.filter(|_| self.keeps(Rule::FreshStates)))
+        let permission = self.maintainer.prepare(self.store()).await?;
+        let valid_until = permission.valid_until.filter(|_| self.keeps(Rule::FreshStates));
+        Ok(Permission { valid_until, ..permission })
     }
 
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {

@@ -177,8 +177,8 @@ impl Journal {
     /// The group that deletes the source of a committed move, with its entries in its partition, and the entries elsewhere that
     /// the journal row does not name: of an index that came after the commit.
     async fn plan_removal(&self, row: &JournalRow, entity: &Entity) -> Result<(Plan, Vec<Touched>)> {
-        let valid_until = self.prepare().await?;
-        let mut removal = self.plan(&[Change::delete(entity.clone())], valid_until)?;
+        let permission = self.prepare().await?;
+        let mut removal = self.plan(&[Change::delete(entity.clone())], permission)?;
         let mut uncovered = std::mem::take(&mut removal.touched);
         uncovered.retain(|touched| !row.touched.iter().any(|known| known.is_at(touched)));
         removal.lost.clear();

@@ -15,7 +15,7 @@ use super::touched::Touched;
 use super::{Journal, unique};
 use crate::encrypted::marked;
 use crate::index::shared::{Merge, apply_copy, without_copies};
-use crate::index::{Entry, EntryDiff, IndexState, Location, Shape};
+use crate::index::{Entry, EntryDiff, IndexState, Location, Permission, Shape};
 
 /// A write before it is sent.
 pub(super) struct Plan {
@@ -39,14 +39,14 @@ pub(super) struct Plan {
     pub(super) lost: Vec<Location>,
     /// Which operations are on entries of the partition whose rows may be another entity's, in ascending order.
     pub(super) unsure: Vec<usize>,
-    /// Until when the states of indexes that it was made from may be used.
-    pub(super) valid_until: Option<Instant>,
+    /// For how long the states of indexes that it was made from may be used.
+    pub(super) permission: Permission,
     pub(super) made: Instant,
 }
 
 impl Plan {
     pub(super) fn is_valid(&self) -> bool {
-        self.valid_until.is_none_or(|until| Instant::now() <= until)
+        self.permission.valid_until.is_none_or(|until| Instant::now() <= until)
     }
 
     /// Whether something is left to do after the group: a journal row tells what.
@@ -61,7 +61,7 @@ impl Plan {
 }
 
 impl Journal {
-    pub(super) fn plan(&self, changes: &[Change], valid_until: Option<Instant>) -> Result<Plan> {
+    pub(super) fn plan(&self, changes: &[Change], permission: Permission) -> Result<Plan> {
         let id = WriteId::fresh();
         changes.iter().filter_map(|change| change.new.as_ref()).try_for_each(Entry::check_owner)?;
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
@@ -97,7 +97,7 @@ impl Journal {
             gained,
             lost,
             unsure,
-            valid_until,
+            permission,
             made,
         };
         self.check_passed(&plan)?;
@@ -109,10 +109,11 @@ impl Journal {
         &self,
         source: &Entity,
         change: &Change,
-        valid_until: Option<Instant>,
+        permission: Permission,
     ) -> Result<Option<Plan>> {
-        let mut plan = self.plan(std::slice::from_ref(change), valid_until)?;
-        let gone = self.plan(&[Change::delete(source.clone())], valid_until)?;
+        let while_planned = Permission { valid_until: permission.valid_until, permit: None };
+        let mut plan = self.plan(std::slice::from_ref(change), permission)?;
+        let gone = self.plan(&[Change::delete(source.clone())], while_planned)?;
         if plan.touched.is_empty() && gone.touched.is_empty() {
             return Ok(None);
         }

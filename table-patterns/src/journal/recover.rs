@@ -95,7 +95,7 @@ impl Journal {
         {
             return self.take_over_row(row, places).await;
         }
-        self.maintainer.prepare(self.store()).await?;
+        let _permission = self.maintainer.prepare(self.store()).await?;
         let mut owners = owners(&ticket.partition, &ticket.rows)?;
         if let Some(source) = ticket.source()? {
             self.unmark(&source, ticket.write_id()).await?;

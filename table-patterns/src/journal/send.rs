@@ -162,7 +162,7 @@ impl Journal {
 
     /// From when on the group may not leave any more: what it was made from is too old then.
     fn last_moment(&self, plan: &Plan, draft: &Draft, lease: Lease) -> Option<Instant> {
-        let states = plan.valid_until.map(|until| until + self.timing.client());
+        let states = plan.permission.valid_until.map(|until| until + self.timing.client());
         let leased = self.is_leased(plan, draft).then(|| lease.cut_off());
         states.into_iter().chain(leased).min()
     }

@@ -75,13 +75,14 @@ impl Journal {
             let unmarked = report.unless_failed(entity.key(), unmarked).unwrap_or(false);
             report.moves_given_up += usize::from(unmarked);
         }
-        self.maintainer.prepare(self.store()).await?;
+        let permission = self.maintainer.prepare(self.store()).await?;
         for table in unique_tables.iter().collect::<BTreeSet<_>>() {
             for row in self.pending_rows(table).await? {
                 let released = self.sweep_reservation(table, &row).await;
                 report.released += usize::from(report.unless_failed(row.key(), released).unwrap_or(false));
             }
         }
+        drop(permission);
         if !aborts.is_empty() && self.keeps(Rule::AbortRowsStay) {
             sleep_until(watched_since + self.timing.lease().max(self.maintainer.longest_lease())).await;
         }

@@ -110,8 +110,9 @@ impl Journal {
             return Ok((plan, None));
         }
         let turn = self.turns.take(&plan.partition, self.timing.lease() / 4).await;
-        let valid_until = self.prepare().await?;
-        let plan = if valid_until == plan.valid_until { plan } else { self.plan(changes, valid_until)? };
+        let permission = self.prepare().await?;
+        let is_as_before = permission.valid_until == plan.permission.valid_until;
+        let plan = if is_as_before { plan } else { self.plan(changes, permission)? };
         Ok((plan, turn))
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use table_core::model::{ETag, Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };
 
 use super::shows;
@@ -138,5 +138,9 @@ impl TableStore for Between {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.store.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.store.local_writers()
     }
 }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, Operation, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };
 
 /// A store around another, which does something else before one of its requests.
@@ -144,5 +144,9 @@ impl TableStore for Before {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.store.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.store.local_writers()
     }
 }

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
 use table_core::store::{
-    EncryptedNames, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, KeyOrder, LocalWriters, Operation, Result, ServiceProfile, TableStore,
+    Written,
 };
 
 /// A store behind such a service.
@@ -104,5 +105,9 @@ impl TableStore for Bent {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.store.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.store.local_writers()
     }
 }

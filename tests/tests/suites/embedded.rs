@@ -53,3 +53,71 @@ mod relaxed {
 
     conformance_tests!(Embedded::relaxed());
 }
+
+mod indexes {
+    use std::time::{Duration, Instant};
+
+    use table_core::model::{Entity, TableName};
+    use table_core::query::Query;
+    use table_core::store::{Operation, TableStoreExt as _};
+    use table_patterns::index::{Entry, Index, IndexOptions, IndexState, IndexedEntities, Placement};
+
+    use super::*;
+
+    /// Nobody else can write the directory: a change of an index's state waits for the writes under way, by real time, and no
+    /// write of another task is left without its entry or with one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn are_built_and_dropped_under_default_options_while_tasks_write() -> table_core::Result<()> {
+        let backend = Embedded::durable();
+        let (store, table) = (backend.store().await, TableName::new("People")?);
+        store.create_table(&table).await?;
+        let person = |id: u32| Entity::new("p", format!("{id:04}")).map(|e| e.with("City", "oslo"));
+        for id in 0..5 {
+            store.write(&table, Operation::Insert(person(id)?)).await?;
+        }
+        let index = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
+        let open = || {
+            let indexes = vec![index.clone()];
+            IndexedEntities::open(store.clone(), table.clone(), indexes, IndexOptions::default())
+        };
+        let people = open().await?;
+        let entries = async || {
+            let rows = store.query_all(&table, &Query::new()).await?;
+            Ok::<_, table_core::Error>(
+                rows.iter().filter(|row| Entry::index_of(row) == Some(index.id())).count(),
+            )
+        };
+        let begun = Instant::now();
+        for round in 0..3 {
+            let mut tasks = Vec::new();
+            for task in 0..4 {
+                let (writer, first) = (open().await?, 100 + round * 100 + task * 10);
+                tasks.push(tokio::spawn(async move {
+                    for id in first..first + 10 {
+                        writer.insert(person(id)?).await?;
+                    }
+                    Ok::<_, table_core::Error>(())
+                }));
+            }
+            let built = people.build("city")?.run().await?;
+            assert_eq!(built.state, IndexState::Readable);
+            for task in tasks {
+                task.await.expect("no panic")?;
+            }
+            assert_eq!(entries().await?, 5 + (round as usize + 1) * 40, "each person has an entry");
+            let writer = open().await?;
+            let write = async {
+                for id in 0..10 {
+                    writer.upsert(person(id % 5)?.with("Round", round as i32)).await?;
+                }
+                Ok::<_, table_core::Error>(())
+            };
+            let (dropped, written) = tokio::join!(people.drop_index("city"), write);
+            dropped?;
+            written?;
+            assert_eq!(entries().await?, 0, "no person has an entry");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        Ok(())
+    }
+}

@@ -1,7 +1,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::model::TableName;
-use crate::store::{GroupTransaction, Operation, TableStore};
+use crate::store::{GroupTransaction, LocalPermit, Operation, TableStore};
 
 /// A write that was held up on its way.
 #[derive(Debug)]
@@ -10,19 +10,22 @@ pub(super) enum LateWrite {
     Group(TableName, GroupTransaction),
 }
 
-/// Writes that are still on their way, with the number of the request they precede.
+/// A write, with the number of the request it precedes, and what says that it is under way.
+type Due = (u64, LateWrite, Option<LocalPermit>);
+
+/// Writes that are still on their way.
 #[derive(Debug, Default)]
-pub(super) struct LateWrites(Mutex<Vec<(u64, LateWrite)>>);
+pub(super) struct LateWrites(Mutex<Vec<Due>>);
 
 impl LateWrites {
-    pub(super) fn push(&self, due: u64, write: LateWrite) {
-        self.lock().push((due, write));
+    pub(super) fn push(&self, due: u64, write: LateWrite, permit: Option<LocalPermit>) {
+        self.lock().push((due, write, permit));
     }
 
     /// Lets the writes that are due by `request` arrive; nobody waits for their answers.
     pub(super) async fn arrive(&self, request: u64, store: &impl TableStore) {
-        let due: Vec<_> = self.lock().extract_if(.., |(due, _)| *due <= request).collect();
-        for (_, write) in due {
+        let due: Vec<_> = self.lock().extract_if(.., |(due, ..)| *due <= request).collect();
+        for (_, write, _permit) in due {
             let _unseen = match write {
                 LateWrite::One(table, operation) => store.write(&table, operation).await.map(drop),
                 LateWrite::Group(table, group) => store.transact(&table, group).await.map(drop),
@@ -30,7 +33,7 @@ impl LateWrites {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, LateWrite)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Due>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

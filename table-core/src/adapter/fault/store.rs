@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::late::{LateWrite, LateWrites};
@@ -6,7 +8,8 @@ use crate::adapter::call::Call;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
-    EncryptedNames, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, OperationKind, Result, ServiceProfile,
+    TableStore, Written,
 };
 
 /// A store whose requests go wrong as its [`FaultInjector`] says.
@@ -156,7 +159,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
         let call = Call::new(operation.kind(), table);
         let (request, fault) = self.next(&call).await;
         if let Some(Fault::LateEffect { requests }) = fault {
-            self.late.push(request + requests, LateWrite::One(table.clone(), operation.clone()));
+            let late = LateWrite::One(table.clone(), operation.clone());
+            self.late.push(request + requests, late, self.store.local_writers().map(|all| all.enter()));
         }
         self.run(call, fault, self.store.write(table, operation)).await
     }
@@ -165,7 +169,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
         let call = Call::new(OperationKind::Transact, table);
         let (request, fault) = self.next(&call).await;
         if let Some(Fault::LateEffect { requests }) = fault {
-            self.late.push(request + requests, LateWrite::Group(table.clone(), group.clone()));
+            let late = LateWrite::Group(table.clone(), group.clone());
+            self.late.push(request + requests, late, self.store.local_writers().map(|all| all.enter()));
         }
         self.run(call, fault, self.store.transact(table, group)).await
     }
@@ -176,5 +181,9 @@ impl<S: TableStore> TableStore for Faulty<S> {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.store.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.store.local_writers()
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -10,7 +10,8 @@ use super::write_id::{profile_beside_id, strip, strip_page};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
-    EncryptedNames, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+    EncryptedNames, GroupTransaction, LocalWriters, Operation, OperationKind, Result, ServiceProfile,
+    TableStore, Written,
 };
 
 /// A store that tries again what failed in passing, where that is safe.
@@ -183,5 +184,9 @@ impl<S: TableStore> TableStore for Retrying<S> {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.store.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.store.local_writers()
     }
 }

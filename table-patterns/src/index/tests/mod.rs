@@ -4,6 +4,7 @@ mod copies;
 mod declared;
 mod entities;
 mod lists;
+mod local;
 mod moving;
 mod others;
 mod owners;

@@ -151,6 +151,8 @@ async fn a_list_of_another_format_is_left_to_who_wrote_it() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn of_two_builders_one_is_told_of_the_other() -> Result<()> {
     let world = World::new().await?;
+    // As two processes: within one the first is done before the second has begun.
+    world.store.local_writers().unwrap().serve();
     world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
     let open = || world.open(vec![by_city(Placement::OtherPartition, Shape::Row)]);
     let (one, two) = (open().await?, open().await?);

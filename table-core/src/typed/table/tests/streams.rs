@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 
@@ -7,8 +9,8 @@ use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 use crate::store::{
-    EncryptedNames, ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile,
-    TableStore, TableStoreExt, Written,
+    EncryptedNames, ErrorKind, GroupTransaction, LocalWriters, Operation, OperationKind, Result,
+    ServiceProfile, TableStore, TableStoreExt, Written,
 };
 use crate::typed::{Table, TableQuery};
 
@@ -197,6 +199,10 @@ impl TableStore for Reversing {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         self.0.encrypted_names(table)
+    }
+
+    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
+        self.0.local_writers()
     }
 }
 
