@@ -10,6 +10,7 @@ pub mod clock;
 pub mod compound;
 mod conflict;
 mod encrypted;
+mod entity_writer;
 pub mod eventual;
 pub mod heterogeneous;
 pub mod index;

@@ -23,7 +23,7 @@ use table_patterns::index::{
     StoredQuery,
 };
 use table_patterns::journal::{Journal, Recovery};
-use table_patterns::large::{LargeRewrite, LargeTable};
+use table_patterns::large::{LargeLookup, LargeRewrite, LargeTable};
 use table_patterns::log_blobs::LogWriter;
 use table_patterns::log_tail::LogTail;
 use table_patterns::queue::TableQueue;
@@ -154,6 +154,22 @@ fn lookups(lookup: &Lookup<'_, Row>, one: &Lookup<'_, Row, Row, OneEntry>, store
     send(stored.all());
     send(stored.first());
     send(stored.count());
+}
+
+fn large_lookups(
+    table: &LargeTable<Row>,
+    lookup: &LargeLookup<'_, Row>,
+    one: &LargeLookup<'_, Row, OneEntry>,
+) {
+    let (store, name) = (any::<MemoryStore>, any::<TableName>);
+    send(LargeTable::<Row>::open(store(), name(), any(), any(), any()));
+    send(LargeTable::<Row>::open_to_read(store(), name(), any(), any(), any()));
+    send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
+    send(lookup.page(any()));
+    send(lookup.all());
+    send(lookup.first());
+    send(lookup.count());
+    send(one.get());
 }
 
 fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {

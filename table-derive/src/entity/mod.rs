@@ -8,6 +8,7 @@ mod fallback;
 mod generics;
 mod in_order;
 mod keys;
+mod layout;
 mod model;
 mod patch;
 mod prefix;

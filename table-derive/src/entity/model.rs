@@ -3,6 +3,7 @@ use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
 use super::discriminator::{Discriminator, discriminator, version};
 use super::generics::{check_key_generics, check_lifetimes, generics};
+use super::layout;
 use super::spread::{Spread, spread};
 use super::templates::{key_fields, template};
 use crate::attr::{Container, ENTITY, FieldAttrs, IndexAttr};
@@ -138,7 +139,9 @@ fn entity<'a>(
         discriminator: discriminator.as_ref(),
         generics: &input.generics,
     };
-    let indexes = index::build(&IndexAttr::parse_all(&input.attrs, errors), &known, errors);
+    let declared = IndexAttr::parse_all(&input.attrs, errors);
+    layout::check(container, sources, &declared, errors);
+    let indexes = index::build(&declared, &known, errors);
     let (partition, row, discriminator) = (partition?, row?, discriminator?);
     Some(Entity {
         input,

@@ -182,7 +182,18 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
+/// Which blob holds a large value the entity's row alone decides: an entry that names one would go on naming it when it is gone.
 fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
+    if matches!(index.payload, PayloadAttr::Full)
+        && let Some(large) = cx.fields.iter().find(|f| f.property().is_some_and(|p| p.large.is_some()))
+    {
+        let message = format!(
+            "`{}` is large, and no entry can hold it, since its value may be in a blob: name the others, `payload = fields(…)`, or \
+             remove `payload`",
+            plain(&large.ident)
+        );
+        errors.push(&index.payload_at, message);
+    }
     let PayloadAttr::Fields(names) = &index.payload else { return };
     if names.is_empty() {
         errors.push(&index.payload_at, "an entry without fields is `payload = reference`");
@@ -199,6 +210,11 @@ fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
                 format!("`{name}` is in the entity's key, which every entry holds; remove it here")
             }
             Some(Role::Property(_)) if names[..n].contains(name) => format!("`{name}` is listed twice"),
+            Some(Role::Property(property)) if property.large.is_some() => {
+                format!(
+                    "`{name}` is large, and no entry can hold it, since its value may be in a blob: leave it out"
+                )
+            }
             Some(Role::Property(_)) => continue,
             Some(_) => format!("`{name}` is not one stored property; name a field that is"),
         };

@@ -14,6 +14,7 @@ use super::shape::Shape;
 use super::shared::{contribution, without_copies};
 use crate::encrypted::marked;
 use crate::journal::without_mark;
+use crate::large::names_in_blobs;
 
 /// Makes the keys of an entity's entries.
 type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
@@ -321,6 +322,10 @@ impl Index {
 
     fn entries_of(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
         let evaluator = self.evaluator()?;
+        let in_blobs = names_in_blobs(entity);
+        if !in_blobs.is_empty() {
+            self.check_in_row(entity, &self.definition.properties_read()?, &in_blobs)?;
+        }
         let keys = match &self.function {
             None => evaluator.entry_keys(entity)?,
             Some(keys) if evaluator.admits(entity)? => keys(entity)?,
@@ -334,6 +339,10 @@ impl Index {
             _ => table,
         };
         let held = self.held(entity)?;
+        if !in_blobs.is_empty() {
+            let names: Vec<_> = held.iter().map(|property| property.name().to_owned()).collect();
+            self.check_in_row(entity, &names, &in_blobs)?;
+        }
         let entry = |key: Key| {
             self.check(entity.key(), &key)?;
             Ok(Entry {
@@ -346,6 +355,18 @@ impl Index {
             })
         };
         keys.into_iter().map(entry).collect()
+    }
+
+    /// Refuses to make an entry of what is in a blob: the row alone says in which one, and an entry would go on naming one that
+    /// is gone.
+    fn check_in_row(&self, entity: &Entity, names: &[String], in_blobs: &[String]) -> Result<()> {
+        let Some(name) = names.iter().find(|name| in_blobs.contains(name)) else { return Ok(()) };
+        Err(Error::invalid_request(format!(
+            "the index '{}' is of '{name}', which {} has in a blob: no entry can follow a large value; leave it out of keys, condition \
+             and payload",
+            self.name(),
+            entity.key()
+        )))
     }
 
     /// Whether an entity of `table` has an entry at a location.

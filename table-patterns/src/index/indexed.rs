@@ -4,6 +4,7 @@ use table_core::manifest::{IndexState, StoredIndex};
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 
+use super::definition::Placement;
 use super::entry::Maintainer as _;
 use super::manifest::ManifestRows;
 use super::options::IndexOptions;
@@ -52,6 +53,14 @@ impl IndexedEntities {
     /// As for [`open`](Self::open).
     pub async fn refresh(&self) -> Result<()> {
         self.set.refresh(&*self.store).await
+    }
+
+    /// Another table that entries of the indexes are in.
+    pub(crate) fn other_table(&self) -> Option<TableName> {
+        self.set.indexes().iter().find_map(|index| match index.placement() {
+            Placement::OtherTable(table) => Some(table.clone()),
+            Placement::SamePartition | Placement::OtherPartition => None,
+        })
     }
 
     /// Makes sure that the states of indexes may be acted upon.

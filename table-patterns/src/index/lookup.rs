@@ -1,6 +1,6 @@
 use futures_util::{Stream, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
-use table_core::query::{Continuation, Page};
+use table_core::query::{Continuation, Page, Range};
 use table_core::store::{Error, Result};
 
 use super::definition::Index;
@@ -134,6 +134,21 @@ impl IndexedEntities {
     /// As for [`page`](Self::page).
     pub async fn all(&self, index: &str, query: &IndexQuery, trust: Trust) -> Result<Vec<Entity>> {
         self.stream(index, query, trust).try_collect().await
+    }
+}
+
+impl IndexedEntities {
+    /// Whether an entity has an entry of an index among those of a partition and a range.
+    pub(crate) fn has_entry_among(
+        &self,
+        index: &str,
+        entity: &Entity,
+        partition: &str,
+        rows: &Range,
+    ) -> Result<bool> {
+        let entries = self.set.find(index)?.entries(self.table(), entity)?;
+        let mut keys = entries.iter().map(|entry| &entry.location.key);
+        Ok(keys.any(|key| key.partition() == partition && rows.contains(key.row())))
     }
 }
 

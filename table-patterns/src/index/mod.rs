@@ -118,6 +118,7 @@ pub use definition::{Index, Payload, Placement, Uniqueness};
 pub use entry::{Entry, EntryDiff, Location, Maintainer, Permission};
 pub use indexed::IndexedEntities;
 pub use lookup::Trust;
+pub(crate) use moves::check_no_blob;
 pub use options::IndexOptions;
 pub use query::IndexQuery;
 pub use scrub::{ScrubCursor, ScrubMode, ScrubReport};
@@ -127,6 +128,7 @@ pub use stored::Stored;
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;
 pub use typed::{Found, IndexedGroup, IndexedTable, Lookup, StoredQuery};
+pub(crate) use typed::{all_indexes, open_entities};
 pub use waiting::{Waiting, WaitingFor};
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use table_core::model::{Entity, Key};
 use table_core::store::{Error, Result};
 use table_core::typed::{IndexedEntity, KeyOf};
 
-use super::definition::Placement;
+use super::definition::{Placement, Uniqueness};
 use super::indexed::IndexedEntities;
 use super::typed::IndexedTable;
 use crate::conflict::{Conflicts, is_lost};
 use crate::journal::{Change, Moved};
+use crate::large::in_a_blob;
 
 impl IndexedEntities {
     /// Moves an entity with its entries to a key of this or another table, whatever is there; whether there was one. A change
@@ -32,7 +33,7 @@ impl IndexedEntities {
     ///
     /// # Errors
     /// A unique value is taken at the target; still in conflict after all attempts; the place is the same; of an entity that is
-    /// marked while it is moved also two properties more than a store takes.
+    /// marked while it is moved also two properties more than a store takes; it has a value in a blob.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.move_if(key, target, to, |_| Ok(())).await
     }
@@ -59,6 +60,7 @@ impl IndexedEntities {
                 }
             }
             let Some(old) = self.read(key).await? else { return Ok(false) };
+            check_no_blob(&old)?;
             let new = old.clone().with_system(None, None).with_key(to.clone());
             let moved = if is_same && key.partition() == to.partition() {
                 let there = self.read(to).await?;
@@ -87,6 +89,33 @@ impl IndexedEntities {
     pub(super) fn has_entries_elsewhere(&self) -> bool {
         self.set.indexes().iter().any(|index| *index.placement() != Placement::SamePartition)
     }
+
+    /// Refuses an entity with a unique value whose entry is in another partition than the entity.
+    pub(crate) fn check_unique_elsewhere(&self, entity: &Entity) -> Result<()> {
+        for index in self.set.indexes() {
+            let elsewhere = *index.placement() != Placement::SamePartition;
+            if elsewhere
+                && index.uniqueness() != Uniqueness::No
+                && !index.entries(self.table(), entity)?.is_empty()
+            {
+                let (key, name) = (entity.key(), index.name());
+                return Err(Error::invalid_request(format!(
+                    "{key} has a value of the unique index '{name}', whose entries are in other partitions: moved, the value would \
+                     have two owners for a while. Remove the entity and insert it anew, or clear the value first"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a row that is not all of its entity.
+pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
+    let Some(property) = in_a_blob(row) else { return Ok(()) };
+    Err(Error::invalid_request(format!(
+        "{} has the value of '{property}' in a blob, which would be lost: move it by its `LargeTable`, with the blob",
+        row.key()
+    )))
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {

@@ -38,8 +38,7 @@ impl Change {
         Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
     }
 
-    /// What it was.
-    #[cfg(test)]
+    /// What it was, as it was read.
     pub(crate) const fn old(&self) -> Option<&Entity> {
         self.old.as_ref()
     }
@@ -50,7 +49,7 @@ impl Change {
         entity.map(Entity::key).ok_or_else(|| Error::invalid_request("a change of nothing to nothing"))
     }
 
-    pub(super) fn operation(&self) -> Result<Operation> {
+    pub(crate) fn operation(&self) -> Result<Operation> {
         match (&self.old, &self.new) {
             (None, Some(new)) => Ok(Operation::Insert(new.clone())),
             (Some(old), Some(new)) if old.key() == new.key() => {

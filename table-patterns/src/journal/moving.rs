@@ -73,6 +73,7 @@ impl Journal {
         let Some(source) = self.store.get(&self.table, from, None).await? else {
             return Ok(Ok(Moved::Nothing));
         };
+        check_no_blob(&source)?;
         let there = self.store.get(&self.table, to, None).await?;
         if let Some(there) = &there {
             check(&mark::as_read(there.clone()))?;

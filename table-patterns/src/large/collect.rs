@@ -16,6 +16,7 @@ use super::reference::{Told, told};
 use super::staging::Uploads;
 use super::{BlobContext, LargeTable};
 use crate::blob::{self, blob_error};
+use crate::index::IndexedEntities;
 
 /// Older than any blob.
 const CENTURY: TimeDelta = TimeDelta::days(36_500);
@@ -158,8 +159,15 @@ impl<T: TableEntity> LargeTable<T> {
     /// One request, one per page of names and one per blob, so many at once as the options say.
     ///
     /// # Errors
-    /// The stores'.
+    /// The stores'. An index has its entries in another table, where they would stay: drop it first.
     pub async fn delete_table(&self) -> Result<u64> {
+        if let Some(other) = self.entities().and_then(IndexedEntities::other_table) {
+            let name = self.name();
+            return Err(Error::invalid_request(format!(
+                "entries of '{name}' are in the table '{other}', and would stay there: drop their index first (`drop_index` of the \
+                 table's `entities`)"
+            )));
+        }
         match self.store().delete_table(self.name()).await {
             Err(error) if error.is_table_not_found() && !error.is_ambiguous() => {}
             Err(error) if matches!(error.kind(), ErrorKind::TableBeingDeleted { .. }) => {}

@@ -24,6 +24,13 @@
 //! - Streams in and out ([`LargeTable::put_stream`], [`LargeTable::read_stream`]) hold two parts of 8 MiB
 //!   in memory at most.
 //!
+//! # Indexes
+//! A type with `#[index(…)]` is opened by [`LargeTable::open`]: every write, of whatever method, keeps the entries in step by the
+//! [`journal`](crate::journal), and [`LargeTable::by`] looks whole entities up. No key, condition or payload of an index has a large
+//! field, which does not compile: an entry never names a blob, so that the row alone goes on deciding which one counts, and a
+//! collection asks no index. Blobs come before the write of row and entries, and those of the old row go after it; a write that is refused,
+//! for a unique value that is taken for example, removes what it has put.
+//!
 //! # Failure windows
 //! A process that dies, or an answer that is lost, can leave blobs without a row: never a row without its
 //! blob. [`LargeTable::collect`] removes them. It leaves blobs alone that are younger than a grace period, by the clock
@@ -33,7 +40,7 @@
 //! be longer than that deadline** and than the longest time a request to the table can be under way.
 //!
 //! [`LargeTable::delete_table`] drops a table with its blobs; one that dies is run again. Dropped by the store alone, a
-//! table leaves all of its blobs, which it removes, too.
+//! table leaves all of its blobs, which it removes, too. An index whose entries are in another table is dropped first.
 //!
 //! The same holds for a machine that dies if the blob store has on disk what it acknowledged, as services have. **Local
 //! files do not by themselves**: open them as `LocalFileSystem::new_with_prefix(…)?.with_fsync(true)`, or a loss of
@@ -52,7 +59,10 @@
 //! | put_stream, read_stream | 2, 1 | as above |
 //! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
 //! | delete_table | 1 | 1 per page of names, 1 per blob |
-//! | move_to | 4 | as insert, a read of each large value, 1 delete per value here and replaced there |
+//! | merge | 2 | none |
+//! | move_to | 4, within a partition 3 | as insert, a read of each large value, 1 delete per value here and replaced there |
+//! | any write of a type with indexes | as above, and what the [`journal`](crate::journal#cost-in-requests) adds | as above |
+//! | by | 1 per page of entries, 1 per entity | 1 per large value |
 //! | scrub | 1 per page of rows | 1 per large value |
 //! | rewrite | 1 per page of rows, 1 merge per row with a blob that is rewritten | 1 per large value; 1 read, 1 write as for insert, 1 delete for each that is rewritten |
 //!
@@ -63,7 +73,7 @@
 //! # Limits, and when not to use it
 //! A key, escaped, has at most 199 bytes in each part (upper-case letters and signs count three). One directory
 //! of blobs belongs to one table of one store: another store with the same table would take its blobs for orphans.
-//! Large fields cannot be compared in filters, patched or projected. Keep their names and types from one schema
+//! Large fields cannot be compared in filters, patched, projected or indexed. A type with them is neither wide nor spread. Keep their names and types from one schema
 //! version to the next: an older entity could not be read otherwise, though its blobs stay. Several types of one table
 //! share its directory: [`LargeTable::collect`] of any of them looks after the blobs of all, [`LargeTable::scrub`]
 //! only after its own. Copies and deletions in [`bulk`](crate::bulk) know rows, no blobs: see there. A marked (`#[encrypt]`) large field needs a [`BlobCodec`] that encrypts. Values of some
@@ -73,10 +83,11 @@ mod codec;
 mod collect;
 mod commit;
 mod elsewhere;
+mod indexed;
+mod lookup;
 mod moves;
 mod options;
 mod place;
-mod prepare;
 mod read;
 mod reference;
 mod rewrite;
@@ -86,18 +97,22 @@ mod scrub;
 mod staging;
 mod stream;
 mod table;
+mod values;
 
 pub use crate::blob::ByteStream;
 pub use codec::{BlobCodec, BlobContext, BlobKey, PlainBlobs};
 pub use collect::{CollectMode, Collected};
 pub(crate) use elsewhere::BlobStores;
+pub use lookup::LargeLookup;
 pub use options::LargeOptions;
-pub(crate) use reference::in_a_blob;
+pub(crate) use reference::{in_a_blob, names_in_blobs};
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use row::LargeRow;
+pub(crate) use row::filled;
 pub use scrub::{LargeScrub, MissingBlob};
 pub use stream::LargeContent;
 pub use table::LargeTable;
+pub(crate) use values::{LargeValues, NewBlobs};
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,9 @@ use table_core::model::{Entity, Key};
 use table_core::store::{Error, Result, TableStore as _};
 use table_core::typed::{KeyOf, TableEntity};
 
-use super::prepare::value;
 use super::reference::Reference;
 use super::row::references;
+use super::values::value;
 use super::{BlobCodec as _, BlobContext, LargeRow, LargeTable, PlainBlobs};
 use crate::blob::{self, ByteStream};
 

@@ -46,11 +46,18 @@ pub(super) fn told(value: ValueRef<'_>) -> Option<Told> {
 
 /// The property of a row whose value is in a blob, if one is.
 pub(crate) fn in_a_blob(row: &Entity) -> Option<String> {
+    in_blobs(row).next()
+}
+
+/// The properties of a row whose values are in blobs.
+pub(crate) fn names_in_blobs(row: &Entity) -> Vec<String> {
+    in_blobs(row).collect()
+}
+
+fn in_blobs(row: &Entity) -> impl Iterator<Item = String> {
     let refers = |value| matches!(told(value), Some(Told::Blob(_)));
-    row.properties()
-        .iter()
-        .find(|property| refers(property.value()))
-        .map(|property| property.name().to_owned())
+    let properties = row.properties().iter().filter(move |property| refers(property.value()));
+    properties.map(|property| property.name().to_owned())
 }
 
 impl Reference {

@@ -1,16 +1,16 @@
 //! The blobs of one row under the key that counts now.
 
 use table_core::model::{EdmType, Entity, PropertyRef, ValueRef};
-use table_core::store::{Error, ErrorKind, Operation, Result};
+use table_core::store::{Error, ErrorKind, Result};
 use table_core::typed::TableEntity;
 
 use super::codec::BlobKey;
-use super::prepare::{Prepared, Started};
 use super::reference::{Reference, Told, told};
 use super::rewrite::{LargeRewritten, UnreadableBlob};
+use super::values::NewBlobs;
 use super::{BlobContext, LargeTable};
 use crate::blob;
-use crate::conflict::{Conflicts, version_of};
+use crate::conflict::Conflicts;
 
 /// Bytes that tell the key of most blobs, and of every one.
 const STARTS: [u64; 2] = [1024, 256 * 1024];
@@ -39,32 +39,28 @@ impl<T: TableEntity> LargeTable<T> {
     /// One attempt at a row that was read.
     async fn rewrite_read(&self, row: &Entity, active: &str, counts: bool) -> Result<LargeRewritten> {
         let mut found = LargeRewritten { rows: 1, ..LargeRewritten::default() };
-        let entity = Entity::from(row.key().clone());
-        let mut new = Prepared { entity, blobs: Vec::new(), started: Started::now() };
-        let mut old = Vec::new();
+        let (mut patch, mut new) = (Entity::from(row.key().clone()), NewBlobs::none());
         for (property, reference) in references(row) {
             found.blobs += 1;
-            match self.renew(row, &property, &reference, counts, &mut new).await {
+            match self.renew(row, &property, &reference, counts, &mut patch, &mut new).await {
                 Ok(Renewed::Left(id)) => found.count(id),
                 Ok(Renewed::LeftInPlaintext) => found.plaintext += 1,
                 Ok(Renewed::Rewritten) => {
                     found.rewritten += 1;
                     found.count(active.to_owned());
-                    old.push(self.blob(row, &property, &reference));
                 }
                 Err(error) if is_unreadable(&error) => {
                     let (key, property) = (row.key().clone(), property.name().to_owned());
                     found.unreadable.push(UnreadableBlob { key, property, error });
                 }
                 Err(error) => {
-                    self.remove(&new.blobs).await;
+                    self.values().withdraw(&new).await;
                     return Err(error);
                 }
             }
         }
-        if !old.is_empty() {
-            self.commit(&new, Operation::Merge(new.entity.clone(), version_of(row)?)).await?;
-            self.remove(&old).await;
+        if found.rewritten > 0 {
+            self.writer().merge(&new, row, patch).await?;
         }
         Ok(found)
     }
@@ -76,7 +72,8 @@ impl<T: TableEntity> LargeTable<T> {
         property: &PropertyRef<'_>,
         reference: &Reference,
         counts: bool,
-        new: &mut Prepared,
+        patch: &mut Entity,
+        new: &mut NewBlobs,
     ) -> Result<Renewed> {
         if self.is_accepted_plaintext(reference) {
             if counts {
@@ -90,14 +87,14 @@ impl<T: TableEntity> LargeTable<T> {
         }
         let content = self.content(row, property.name(), reference).await?;
         let content = content.ok_or_else(|| self.changed(row))?;
-        let context = BlobContext::new(self.name(), row.key(), property.name(), uuid::Uuid::new_v4());
-        let reference = self.put(&context, content).await?;
-        new.blobs.push(context);
+        let context = self.values().context(row.key(), property.name());
+        let reference = self.values().put(&context, content).await?;
+        new.push(context);
         // A reference is of the other type than its property.
         let declared =
             if matches!(property.value(), ValueRef::Binary(_)) { EdmType::String } else { EdmType::Binary };
         let value = reference.to_value(declared);
-        new.entity.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
+        patch.properties_mut().put(property.name(), value.as_ref(), property.is_encrypted());
         Ok(Renewed::Rewritten)
     }
 

@@ -1,12 +1,12 @@
 use std::marker::PhantomData;
 
 use table_core::manifest::IndexDefinition;
-use table_core::model::Entity;
+use table_core::model::{EdmType, Entity, ValueRef};
 use table_core::query::{Filter, Select};
 use table_core::store::Result;
 use table_core::typed::{FromEntity, PropertySchema, Spread, TableEntity};
 
-use super::reference::Reference;
+use super::reference::{Reference, Told, told};
 
 /// A row of a [`LargeTable`](super::LargeTable) as it is stored: its large values may be in blobs. Load it
 /// with [`LargeTable::load`](super::LargeTable::load).
@@ -59,6 +59,31 @@ impl<T: TableEntity> FromEntity for LargeRow<T> {
 /// The large properties of a type.
 pub(super) fn large<T: TableEntity>() -> impl Iterator<Item = &'static PropertySchema> {
     T::SCHEMA.properties.iter().filter(|property| property.large.is_some())
+}
+
+/// A row with `text` in place of every large value that is in a blob, for what depends on the others alone; `None` for one
+/// that has all of its values.
+pub(crate) fn filled<T: TableEntity>(row: &Entity, text: &str) -> Option<Entity> {
+    large::<T>().next()?;
+    let mut filled: Option<Entity> = None;
+    let mut schema = Some(T::SCHEMA);
+    while let Some(version) = schema {
+        for property in version.properties.iter().filter(|property| property.large.is_some()) {
+            let Some(stored) = row.properties().find(property.name) else { continue };
+            if stored.value().edm_type() != property.edm_type
+                && matches!(told(stored.value()), Some(Told::Blob(_)))
+            {
+                let value = match property.edm_type {
+                    EdmType::String => ValueRef::String(text),
+                    _ => ValueRef::Binary(text.as_bytes()),
+                };
+                let entity = filled.get_or_insert_with(|| row.clone());
+                entity.properties_mut().put(property.name, value, stored.is_encrypted());
+            }
+        }
+        schema = version.previous;
+    }
+    filled
 }
 
 /// The values of an entity that are in blobs.

@@ -3,15 +3,14 @@ use std::fmt;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use table_core::model::{EdmValue, Entity, IfMatch, ValueRef};
-use table_core::store::{Error, Operation, Result, Written};
+use table_core::store::{Error, Result, Written};
 use table_core::typed::{KeyOf, LargeField, PropertySchema, TableEntity};
 
-use super::prepare::{Prepared, Started};
+use super::LargeTable;
 use super::reference::Reference;
 use super::row::large;
-use super::{BlobContext, LargeTable};
+use super::values::NewBlobs;
 use crate::blob::ByteStream;
-use crate::conflict::version_of;
 
 /// One large value, to be read piece by piece.
 pub struct LargeContent {
@@ -45,26 +44,17 @@ impl<T: TableEntity> LargeTable<T> {
         let old = self.existing(&key.into_key()).await?;
         self.check_version(&old, &version)?;
         T::SCHEMA.check_patchable(&old)?;
-        self.check_codec(old.key(), [property])?;
-        let (started, context) = (Started::now(), self.context(&old, property));
-        let reference = self.put(&context, content.boxed()).await?;
+        self.values().check_codec(old.key(), [property])?;
+        let (mut new, context) = (NewBlobs::none(), self.values().context(old.key(), property.name));
+        let reference = self.values().put(&context, content.boxed()).await?;
+        new.push(context);
         let mut entity = Entity::from(old.key().clone());
         entity.properties_mut().put(
             property.name,
             reference.to_value(property.edm_type).as_ref(),
             property.encrypted,
         );
-        let prepared = Prepared { entity, blobs: vec![context], started };
-        let merge = Operation::Merge(prepared.entity.clone(), version_of(&old)?);
-        let written = self.commit(&prepared, merge).await?;
-        self.remove(&self.replaced(&old, property)).await;
-        Ok(written)
-    }
-
-    /// The blob that a property referred to.
-    fn replaced(&self, old: &Entity, property: &PropertySchema) -> Vec<BlobContext> {
-        let all = self.blobs_of(old).into_iter();
-        all.filter(|context| context.property == property.name).collect()
+        self.writer().merge(&new, &old, entity).await
     }
 
     /// One large value of an entity as a stream; `None` if there is no such entity or value. One request, and

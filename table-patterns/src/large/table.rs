@@ -3,13 +3,16 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use table_core::model::{IfMatch, Key, TableName};
-use table_core::store::{Error, Operation, Outcome, Result, TableStore, Written};
-use table_core::typed::{KeyOf, Table, TableEntity, TableQuery};
+use table_core::store::{Error, Outcome, Result, TableStore, Written};
+use table_core::typed::{EntityPatch as _, KeyOf, Table, TableEntity, TableQuery};
 
 use super::commit::is_lost;
-use super::prepare::not_encrypted;
 use super::row::large;
+use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeOptions, LargeRow};
+use crate::entity_writer::EntityWriter;
+use crate::index::IndexedEntities;
+use crate::journal::Change;
 
 /// A table of entities whose large fields are in blobs. See the [module](super).
 ///
@@ -47,8 +50,7 @@ use super::{LargeOptions, LargeRow};
 /// ```
 pub struct LargeTable<T> {
     table: Table<LargeRow<T>>,
-    blobs: Arc<dyn ObjectStore>,
-    options: LargeOptions,
+    writer: EntityWriter,
 }
 
 impl<T: TableEntity> LargeTable<T> {
@@ -68,7 +70,7 @@ impl<T: TableEntity> LargeTable<T> {
     ///
     /// # Errors
     /// The name is not legal; `T` has encrypted fields and the store does not encrypt, or an encrypted large
-    /// field and the codec does not; `T` declares indexes, which this table would not maintain.
+    /// field and the codec does not; `T` declares indexes: see [`open`](Self::open).
     pub fn new_with<S, N>(
         store: S,
         name: N,
@@ -79,18 +81,39 @@ impl<T: TableEntity> LargeTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        let table = Table::new(store, name)?;
-        if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
-            return Err(not_encrypted(open.name));
-        }
         if let Some(index) = T::indexes().first() {
             let (name, index) = (T::SCHEMA.rust_name, &index.name);
             return Err(Error::invalid_request(format!(
-                "{name} declares the index '{index}', which a table of large entities does not maintain: keep the \
-                 large fields in a type of their own"
+                "{name} declares the index '{index}', whose entries are to follow its writes: open the table by \
+                 `LargeTable::open`"
             )));
         }
-        Ok(Self { table, blobs, options })
+        Self::unindexed(store, name, blobs, options)
+    }
+
+    /// Without the indexes of the type.
+    pub(super) fn unindexed<S, N>(
+        store: S,
+        name: N,
+        blobs: Arc<dyn ObjectStore>,
+        options: LargeOptions,
+    ) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let table: Table<LargeRow<T>> = Table::new(store, name)?;
+        if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
+            return Err(not_encrypted(open.name));
+        }
+        let (store, name, schema) = (Arc::clone(table.store()), table.name().clone(), T::SCHEMA);
+        let values = LargeValues { store: Arc::clone(&store), table: name.clone(), schema, blobs, options };
+        Ok(Self { table, writer: EntityWriter::new(store, name, values) })
+    }
+
+    /// The same with indexes whose entries follow every write.
+    pub(super) fn with_indexes(self, indexes: IndexedEntities) -> Self {
+        Self { writer: self.writer.with_indexes(indexes), ..self }
     }
 
     /// Creates the table unless it is there; whether it was created. One request.
@@ -132,8 +155,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// # Errors
     /// The entity exists; a value or a key cannot be stored; the blob store's.
     pub async fn insert(&self, value: &T) -> Result<Written> {
-        let prepared = self.prepare(value.to_entity()?).await?;
-        self.commit(&prepared, Operation::Insert(prepared.entity.clone())).await
+        self.writer.write(Change::insert(value.to_entity()?)).await
     }
 
     /// Replaces the entity in the version it was read in: that of its `#[etag]` field. Two requests, and
@@ -152,7 +174,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (new, version) = (value.to_entity()?, version.into());
-        let mut left = self.options.attempts;
+        let mut left = self.options().attempts;
         loop {
             let old = self.existing(new.key()).await?;
             self.check_version(&old, &version)?;
@@ -172,7 +194,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// later version of the schema.
     pub async fn upsert(&self, value: &T) -> Result<Written> {
         let new = value.to_entity()?;
-        let mut left = self.options.attempts;
+        let mut left = self.options().attempts;
         loop {
             let attempt = match self.row(new.key()).await? {
                 Some(old) => {
@@ -201,7 +223,7 @@ impl<T: TableEntity> LargeTable<T> {
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<T> {
         let key: Key = key.into_key();
-        let mut left = self.options.attempts;
+        let mut left = self.options().attempts;
         loop {
             let old = self.existing(&key).await?;
             let Some(mut value) = self.hydrate_or_again(old.clone()).await? else { continue };
@@ -223,6 +245,31 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
+    /// Writes the fields that the patch sets over those of the entity, if it is in this version; [`IfMatch::Any`] asks for any.
+    /// The patch has no large field. Two requests; with any version, from the start for each writer that comes in between.
+    ///
+    /// # Errors
+    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing. The entity is stored in another
+    /// version of the schema.
+    pub async fn merge(
+        &self,
+        key: impl KeyOf<T>,
+        patch: &T::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<Written> {
+        let (patch, version) = (patch.to_entity(key.into_key())?, version.into());
+        let mut left = self.options().attempts;
+        loop {
+            let old = self.existing(patch.key()).await?;
+            self.check_version(&old, &version)?;
+            T::SCHEMA.check_patchable(&old)?;
+            match self.writer.merge(&NewBlobs::none(), &old, patch.clone()).await {
+                Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                done => return done,
+            }
+        }
+    }
+
     /// Removes the entity if it is in this version, with its blobs; [`IfMatch::Any`] asks for any. Two
     /// requests, and one for each blob.
     ///
@@ -230,7 +277,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// Precondition failed: another writer was faster. Entity not found.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version): (Key, IfMatch) = (key.into_key(), version.into());
-        let mut left = self.options.attempts;
+        let mut left = self.options().attempts;
         loop {
             let old = self.existing(&key).await?;
             self.check_version(&old, &version)?;
@@ -264,24 +311,39 @@ impl<T: TableEntity> LargeTable<T> {
 
     /// The store of the large values.
     pub fn blobs(&self) -> &Arc<dyn ObjectStore> {
-        &self.blobs
+        &self.values().blobs
+    }
+
+    /// The entities with their indexes, to build, scrub and recover; `None` of a type that declares none.
+    ///
+    /// What it writes are rows: it moves none that has a value in a blob, and leaves the blobs of those that it replaces or
+    /// removes to a [collection](Self::collect).
+    pub const fn entities(&self) -> Option<&IndexedEntities> {
+        self.writer.indexes()
     }
 
     pub(super) const fn options(&self) -> &LargeOptions {
-        &self.options
+        &self.values().options
+    }
+
+    pub(super) const fn values(&self) -> &LargeValues {
+        self.writer.values()
+    }
+
+    pub(super) const fn writer(&self) -> &EntityWriter {
+        &self.writer
     }
 }
 
 impl<T> Clone for LargeTable<T> {
     fn clone(&self) -> Self {
-        let (table, blobs) = (self.table.clone(), Arc::clone(&self.blobs));
-        Self { table, blobs, options: self.options.clone() }
+        Self { table: self.table.clone(), writer: self.writer.clone() }
     }
 }
 
 impl<T> fmt::Debug for LargeTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LargeTable");
-        debug.field("table", &self.table).field("blobs", &self.blobs).finish_non_exhaustive()
+        debug.field("table", &self.table).field("blobs", &self.writer.values().blobs).finish_non_exhaustive()
     }
 }

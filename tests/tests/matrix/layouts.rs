@@ -9,6 +9,7 @@ use futures_util::stream;
 use table_core::model::{Entity, Ticks};
 use table_core::prelude::*;
 use table_core::store::Result;
+use table_core::typed::{EntriesOf, IndexedEntity};
 use table_encryption::Keys;
 use table_patterns::bulk::{
     BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, operations,
@@ -16,7 +17,7 @@ use table_patterns::bulk::{
 use table_patterns::eventual::{
     Coordinator, EventualTransaction, Mover, Moves as _, Place, Progress, Resources,
 };
-use table_patterns::index::IndexedTable;
+use table_patterns::index::{IndexOptions, IndexedTable};
 use table_patterns::journal::Acknowledge;
 use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::queue::TableQueue;
@@ -26,8 +27,9 @@ use table_patterns::wide::WideTable;
 
 use crate::backends::{Embedded, Emulated, Memory, Served};
 use crate::world::{
-    Backends, Handle, Indexed, Large, OpenBlobs, Plain, SECRET, SealedBlobs, SealedIndexed, SealedLarge,
-    SealedPlain, SealedSpread, SealedUnique, SealedWide, Spread, TABLE, Thing, Unique, Wide, World, kek,
+    Backends, Handle, Indexed, Large, LargeIndexed, OpenBlobs, Plain, SECRET, SealedBlobs, SealedIndexed,
+    SealedLarge, SealedLargeIndexed, SealedPlain, SealedSpread, SealedUnique, SealedWide, Spread, TABLE,
+    Thing, Unique, Upkeep as _, Wide, World, kek,
 };
 
 /// What a cell shows: right, or refused with words that the error has.
@@ -97,6 +99,14 @@ const LARGE: Row = Row {
     copy: Refused("with_blobs"),
     upgrade: Refused("LargeTable"),
     ..PLAIN
+};
+
+const LARGE_INDEXED: Row = Row {
+    layout: "large and indexed",
+    typed_table: Refused("LargeTable"),
+    copy: Refused("with_blobs"),
+    upgrade: Refused("LargeTable"),
+    ..INDEXED
 };
 
 const WIDE: Row = Row {
@@ -177,6 +187,11 @@ macro_rules! matrix {
                     }
 
                     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn large_entities_are_found_by_their_indexes() {
+                        large_lookups(BACKENDS).await;
+                    }
+
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                     async fn copies_without_their_blobs_are_not_equal() {
                         missing_blobs(BACKENDS).await;
                     }
@@ -197,6 +212,7 @@ matrix! {
     unique: UNIQUE, IndexedTable<Unique>, IndexedTable<SealedUnique>;
     large: LARGE, LargeTable<Large>, LargeTable<SealedLarge>;
     large_sealed: LARGE, LargeTable<OpenBlobs>, LargeTable<SealedBlobs>;
+    large_indexed: LARGE_INDEXED, LargeTable<LargeIndexed>, LargeTable<SealedLargeIndexed>;
     wide: WIDE, WideTable<Wide>, WideTable<SealedWide>;
     spread: SPREAD, SpreadTable<Spread>, SpreadTable<SealedSpread>;
 }
@@ -560,6 +576,43 @@ async fn sliced<T: Thing>(backends: Backends, sealed: bool) {
         .await
         .unwrap();
     assert!(slices.query().all().await.unwrap().is_empty());
+}
+
+/// What moved is found by its indexes, whole; a handle that would leave the entries is refused.
+async fn large_lookups(backends: Backends) {
+    for sealed in [false, true] {
+        let world = World::new(backends, sealed).await;
+        if sealed {
+            found_by_index::<SealedLargeIndexed, _>(&world, SealedLargeIndexed::by_elsewhere("name1")).await;
+        } else {
+            found_by_index::<LargeIndexed, _>(&world, LargeIndexed::by_elsewhere("name1")).await;
+        }
+        world.check("large lookups").await;
+    }
+    let world = World::new(backends, false).await;
+    let (store, name) = (|| world.store.clone(), world.table(TABLE));
+    let opened = IndexedTable::<LargeIndexed>::open(store(), name.clone(), IndexOptions::default()).await;
+    assert!(opened.unwrap_err().to_string().contains("LargeTable"));
+    let opened = LargeTable::<LargeIndexed>::new(store(), name, world.blobs.clone());
+    assert!(opened.unwrap_err().to_string().contains("LargeTable::open"));
+    assert!(world.rows().await.0.is_empty());
+}
+
+async fn found_by_index<T, E>(world: &World, entries: E)
+where
+    T: Thing + IndexedEntity,
+    E: EntriesOf<T> + Clone,
+    LargeTable<T>: Handle<Of = T>,
+{
+    let own = <LargeTable<T> as Handle>::open(world).await;
+    own.put(&T::new("p", 1)).await.unwrap();
+    for to in [("p", 2), ("q", 2), ("q", 1), ("p", 1)] {
+        let from = own.by(entries.clone()).all().await.unwrap();
+        let from = from[0].entity_key().unwrap();
+        assert!(own.move_entity(from.key(), &own, &T::key_of(to.0, to.1)).await.unwrap());
+        own.check().await;
+    }
+    assert_eq!(own.by(entries).all().await.unwrap(), [T::new("p", 1)]);
 }
 
 /// A blob that is missing beside a copy is a difference.

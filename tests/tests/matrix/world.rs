@@ -79,6 +79,11 @@ things!(Unique, SealedUnique, [
     index(name, partition_key = "name_{name}", row_key = "x", unique = "table")
 ], partition_key, []);
 things!(Large, SealedLarge, [entity(type = "Thing")], partition_key, [large(over = 16)]);
+things!(LargeIndexed, SealedLargeIndexed, [
+    entity(type = "Thing"),
+    index(name, row_key = "name_{name}_{r}", payload = fields(secret)),
+    index(elsewhere, partition_key = "name_{name}", row_key = "{p}_{r}")
+], partition_key, [large(over = 16)]);
 things!(Spread, SealedSpread, [entity(type = "Thing")], partition_key(spread = 4), []);
 things!(Wide, SealedWide, [entity(type = "Thing", wide)], partition_key, []);
 
@@ -304,6 +309,18 @@ impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
 }
 
 impl<T: TableEntity> Upkeep for LargeTable<T> {
+    fn check(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            assert_eq!(self.scrub().await.unwrap().missing, []);
+            for index in T::indexes() {
+                let entities = self.entities().expect("it is open with its indexes");
+                let found = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
+                assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{}", index.name);
+                assert_eq!(found.entries, found.entities, "{}", index.name);
+            }
+        })
+    }
+
     fn sweep_blobs(&self) -> BoxFuture<'_, u64> {
         Box::pin(async {
             let mut sweep = self.rewrite();
@@ -351,6 +368,14 @@ handle!(Table [Plain SealedPlain], |w, name| opened!(Table::new(w.store.clone(),
 handle!(
     LargeTable [Large SealedLarge OpenBlobs SealedBlobs],
     |w, name| opened!(LargeTable::new_with(w.store.clone(), name, w.blobs.clone(), w.large())),
+    |got| got
+);
+handle!(
+    LargeTable [LargeIndexed SealedLargeIndexed],
+    |w, name| {
+        let (store, blobs, options) = (w.store.clone(), w.blobs.clone(), w.large());
+        LargeTable::open(store, name, blobs, options, IndexOptions::default()).await
+    },
     |got| got
 );
 handle!(

@@ -9,8 +9,9 @@ use table_core::typed::{EntriesOf, FromEntity, IndexEntries, IndexedEntity, Many
 
 use super::found::Found;
 use super::found::sealed::Followed;
-use super::read::{Reading, counting, list_of, query, reading};
+use super::read::{Reading, counting, list_of, query, read, reading};
 use super::table::IndexedTable;
+use crate::index::indexed::IndexedEntities;
 use crate::index::lookup::Trust;
 use crate::index::query::IndexQuery;
 use crate::index::stored::Stored;
@@ -29,7 +30,8 @@ use crate::index::stored::Stored;
 /// otherwise. What entries hold is taken as it is, unless [`verified`](Self::verified).
 #[must_use = "a lookup does nothing until it is run"]
 pub struct Lookup<'a, T, R = T, K = ManyEntries> {
-    table: &'a IndexedTable<T>,
+    /// The entities, where the table is open with indexes.
+    entities: Result<&'a IndexedEntities>,
     entries: Result<IndexEntries<T>>,
     trust: Trust,
     limit: Option<usize>,
@@ -64,9 +66,23 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # }
     /// ```
     pub fn by<E: EntriesOf<T>>(&self, entries: E) -> Lookup<'_, T, T, E::Kind> {
-        let entries = entries.into_entries();
+        Lookup::new(Ok(&self.entities), entries.into_entries())
+    }
+}
+
+impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
+    pub(crate) const fn new(entities: Result<&'a IndexedEntities>, entries: Result<IndexEntries<T>>) -> Self {
         let (trust, limit, page_size, sorts) = (Trust::Entry, None, None, false);
-        Lookup { table: self, entries, trust, limit, page_size, sorts, of: PhantomData }
+        Lookup { entities, entries, trust, limit, page_size, sorts, of: PhantomData }
+    }
+
+    pub(crate) fn entities(&self) -> Result<&'a IndexedEntities> {
+        self.entities.clone()
+    }
+
+    /// The entries that are looked up.
+    pub(crate) fn entries(&self) -> Result<IndexEntries<T>> {
+        self.entries.clone()
     }
 }
 
@@ -80,15 +96,15 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// Returns another type: a projection of `T`. Where the entries hold every property of it, or it has
     /// nothing but parts of the key, no entity is read.
     pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
-        let Self { table, entries, trust, limit, page_size, sorts, .. } = self;
-        Lookup { table, entries, trust, limit, page_size, sorts, of: PhantomData }
+        let Self { entities, entries, trust, limit, page_size, sorts, .. } = self;
+        Lookup { entities, entries, trust, limit, page_size, sorts, of: PhantomData }
     }
 
     /// Returns entities as they are [`Stored`], to be replaced or removed: each is read, and must still have the
     /// entry. One request more for each, and none more where the entries are references.
     pub fn stored(self) -> Lookup<'a, T, Stored<T>, K> {
-        let Self { table, entries, limit, page_size, sorts, .. } = self;
-        Lookup { table, entries, trust: Trust::Entity, limit, page_size, sorts, of: PhantomData }
+        let Self { entities, entries, limit, page_size, sorts, .. } = self;
+        Lookup { entities, entries, trust: Trust::Entity, limit, page_size, sorts, of: PhantomData }
     }
 
     /// Returns at most this many: the first in the order of the entries. Of a list no
@@ -124,7 +140,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// A key part cannot be encoded; the index is not readable; the storage's; the continuation is another lookup's. With a
     /// limit, an answer that comes in one piece was asked for: one that is sorted on the client.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
-        if self.limit.is_some() && self.sorts && !self.table.entities.is_sorted() {
+        if self.limit.is_some() && self.sorts && !self.entities()?.is_sorted() {
             return Err(Error::invalid_request(
                 "a page of a lookup that is sorted on the client and has a limit: use `stream`",
             ));
@@ -179,15 +195,15 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     /// # Errors
     /// As for [`page`](Self::page).
     pub async fn count(&self) -> Result<usize> {
-        let (entries, mut from, mut count) = (self.entries.clone()?, None, 0);
+        let (entities, entries, mut from, mut count) = (self.entities()?, self.entries()?, None, 0);
         if let Some(list) = list_of(&entries)?.filter(|_| self.trust == Trust::Entry) {
-            let count = self.table.entities.references(entries.index(), &list).await?.len();
+            let count = entities.references(entries.index(), &list).await?.len();
             return Ok(self.limit.map_or(count, |limit| count.min(limit)));
         }
         let reading = counting::<T>(entries.index(), self.trust);
         loop {
             let (query, left) = (self.query(&entries, None), self.limit.map_or(usize::MAX, |l| l - count));
-            let page = self.table.read(&entries, reading, &query, from.as_ref(), left).await?;
+            let page = read(entities, &entries, reading, &query, from.as_ref(), left).await?;
             count += page.items.len();
             from = page.continuation;
             if from.is_none() || self.limit.is_some_and(|limit| count >= limit) {
@@ -197,17 +213,17 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
     }
 
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
-        let entries = self.entries.clone()?;
+        let (entities, entries) = (self.entities()?, self.entries()?);
         // A list is in the order of its references, whatever the store does.
         if left.is_some() && list_of(&entries)?.is_none() {
-            self.table.entities.check_order(self.sorts)?;
+            entities.check_order(self.sorts)?;
         }
         let reading = reading::<T, R>(entries.index(), self.trust);
         let (query, limit) = (self.query(&entries, left), left.unwrap_or(usize::MAX));
         if limit == 0 {
             return Ok(Page { items: Vec::new(), continuation: None });
         }
-        let mut page = self.table.read(&entries, reading, &query, from, limit).await?;
+        let mut page = read(entities, &entries, reading, &query, from, limit).await?;
         // Only what is sorted on the client is more than was asked for, and comes in one piece.
         page.items.truncate(limit);
         page.try_map(|entity| R::decode(Followed(entity)))
@@ -230,13 +246,13 @@ impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
     /// # Errors
     /// As for [`page`](Self::page).
     pub async fn get(&self) -> Result<Option<R>> {
-        let entries = self.entries.clone()?;
+        let (entities, entries) = (self.entities()?, self.entries()?);
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
         let found = match reading::<T, R>(entries.index(), self.trust) {
-            Reading::Held => self.table.entities.find_held(entries.index(), &key).await?,
-            Reading::Entry => self.table.entities.find(entries.index(), &key, Trust::Entry).await?,
-            Reading::Entity => self.table.entities.find(entries.index(), &key, Trust::Entity).await?,
+            Reading::Held => entities.find_held(entries.index(), &key).await?,
+            Reading::Entry => entities.find(entries.index(), &key, Trust::Entry).await?,
+            Reading::Entity => entities.find(entries.index(), &key, Trust::Entity).await?,
         };
         found.map(|entity| R::decode(Followed(entity))).transpose()
     }

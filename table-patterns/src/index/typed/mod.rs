@@ -15,3 +15,4 @@ pub use group::IndexedGroup;
 pub use lookup::Lookup;
 pub use stored::StoredQuery;
 pub use table::IndexedTable;
+pub(crate) use table::{all_indexes, open_entities};

@@ -7,7 +7,7 @@ use table_core::store::Result;
 use table_core::typed::{IndexEntries, IndexedEntity, Schema};
 
 use super::found::Found;
-use super::table::IndexedTable;
+use crate::index::indexed::IndexedEntities;
 use crate::index::lookup::Trust;
 use crate::index::query::IndexQuery;
 
@@ -67,27 +67,25 @@ pub(super) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
     IndexQuery::partition(entries.partition().as_str()).rows(entries.rows())
 }
 
-impl<T: IndexedEntity> IndexedTable<T> {
-    /// A page; of lists, references are followed until there are `limit` entities.
-    pub(super) async fn read(
-        &self,
-        entries: &IndexEntries<T>,
-        reading: Reading,
-        query: &IndexQuery,
-        from: Option<&Continuation>,
-        limit: usize,
-    ) -> Result<Page<Entity>> {
-        if entries.rows().is_empty() {
-            return Ok(Page { items: Vec::new(), continuation: None });
-        }
-        let index = entries.index();
-        if let Some(list) = list_of(entries)? {
-            return self.entities.page_of_list(index, &list, query, from, limit).await;
-        }
-        match reading {
-            Reading::Held => self.entities.page_held(index, query, from).await,
-            Reading::Entry => self.entities.page_within(index, query, from, Trust::Entry, limit).await,
-            Reading::Entity => self.entities.page_within(index, query, from, Trust::Entity, limit).await,
-        }
+/// A page; of lists, references are followed until there are `limit` entities.
+pub(super) async fn read<T: IndexedEntity>(
+    entities: &IndexedEntities,
+    entries: &IndexEntries<T>,
+    reading: Reading,
+    query: &IndexQuery,
+    from: Option<&Continuation>,
+    limit: usize,
+) -> Result<Page<Entity>> {
+    if entries.rows().is_empty() {
+        return Ok(Page { items: Vec::new(), continuation: None });
+    }
+    let index = entries.index();
+    if let Some(list) = list_of(entries)? {
+        return entities.page_of_list(index, &list, query, from, limit).await;
+    }
+    match reading {
+        Reading::Held => entities.page_held(index, query, from).await,
+        Reading::Entry => entities.page_within(index, query, from, Trust::Entry, limit).await,
+        Reading::Entity => entities.page_within(index, query, from, Trust::Entity, limit).await,
     }
 }

@@ -86,20 +86,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let table = Table::<T>::new(store, name)?;
-        let store = Arc::clone(table.store());
-        store.profile().check_reads("indexes")?;
-        table.create_if_missing().await?;
         let has_more = !more.is_empty();
-        let indexes = all_indexes::<T>(more);
-        for index in &indexes {
-            if let Placement::OtherTable(other) = index.placement() {
-                store.create_table_if_missing(other).await?;
-            }
-        }
-        let writes =
-            Writes::Type(T::SCHEMA.entity_type(), i32::try_from(T::SCHEMA.version).unwrap_or(i32::MAX));
-        let entities =
-            IndexedEntities::open_for(store, table.name().clone(), indexes, options, writes).await?;
+        let (store, name) = (Arc::clone(table.store()), table.name().clone());
+        let entities = open_entities::<T>(store, name, more, options).await?;
         Ok(Self { table, has_more, entities })
     }
 
@@ -136,8 +125,27 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
+/// Opens the entities of a type with its indexes, and makes the tables that are missing.
+pub(crate) async fn open_entities<T: IndexedEntity>(
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    more: Vec<Index>,
+    options: IndexOptions,
+) -> Result<IndexedEntities> {
+    store.profile().check_reads("indexes")?;
+    store.create_table_if_missing(&table).await?;
+    let indexes = all_indexes::<T>(more);
+    for index in &indexes {
+        if let Placement::OtherTable(other) = index.placement() {
+            store.create_table_if_missing(other).await?;
+        }
+    }
+    let writes = Writes::Type(T::SCHEMA.entity_type(), i32::try_from(T::SCHEMA.version).unwrap_or(i32::MAX));
+    IndexedEntities::open_for(store, table, indexes, options, writes).await
+}
+
 /// The declared indexes, and more.
-fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Vec<Index> {
+pub(crate) fn all_indexes<T: IndexedEntity>(more: Vec<Index>) -> Vec<Index> {
     let declared = T::SCHEMA.indexes.iter().enumerate().map(|(n, definition)| declared::<T>(n, definition));
     declared.chain(more).collect()
 }

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, stream};
-use table_core::adapter::{CrashPoint, Fault};
+use table_core::adapter::{CrashPoint, Fault, FaultInjector};
 use table_core::model::IfMatch;
 use table_core::store::Result;
 use table_core::typed::TableEntity;
 
 use super::{LONG, PICTURE, Report, Rig, report};
+use crate::blob::faulty::FaultyBlobs;
 
 /// What a path leaves when it is done.
 type Expected = Option<Report>;
@@ -75,20 +76,29 @@ pub(super) const FAILURES: [Failure; 9] = [
 
 impl Failure {
     pub(super) fn prepare(self, rig: &Rig, n: u64) {
+        self.prepare_on(&rig.faults, &rig.blobs, n);
+    }
+
+    /// The `n`th request to a store of this process fails.
+    pub(super) fn prepare_on(self, faults: &FaultInjector, blobs: &FaultyBlobs, n: u64) {
         let passes = (1..n).map(|_| None);
         match self {
-            Self::TableCrash(point) => rig.faults.crash_at(n, point),
-            Self::BlobCrash(point) => rig.blobs.fail_at(n, point, true),
-            Self::TableAnswer(fault) => rig.faults.script(passes.chain([Some(fault)])),
-            Self::BlobAnswer(point) => rig.blobs.fail_at(n, point, false),
+            Self::TableCrash(point) => faults.crash_at(n, point),
+            Self::BlobCrash(point) => blobs.fail_at(n, point, true),
+            Self::TableAnswer(fault) => faults.script(passes.chain([Some(fault)])),
+            Self::BlobAnswer(point) => blobs.fail_at(n, point, false),
         }
     }
 
     pub(super) fn has_happened(self, rig: &Rig) -> bool {
+        self.has_happened_on(&rig.faults, &rig.blobs)
+    }
+
+    pub(super) fn has_happened_on(self, faults: &FaultInjector, blobs: &FaultyBlobs) -> bool {
         match self {
-            Self::TableCrash(_) => rig.faults.is_crashed(),
-            Self::TableAnswer(_) => !rig.faults.injected().is_empty(),
-            Self::BlobCrash(_) | Self::BlobAnswer(_) => rig.blobs.has_failed(),
+            Self::TableCrash(_) => faults.is_crashed(),
+            Self::TableAnswer(_) => !faults.injected().is_empty(),
+            Self::BlobCrash(_) | Self::BlobAnswer(_) => blobs.has_failed(),
         }
     }
 }

@@ -1,4 +1,5 @@
 mod crashes;
+mod indexed;
 mod rewrite;
 mod types;
 mod values;

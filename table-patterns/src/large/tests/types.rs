@@ -11,7 +11,8 @@ use table_core::store::{ErrorKind, Operation, Result, TableStore as _};
 use table_core::typed::TableEntity;
 
 use super::{LONG, PICTURE, Report, Rig, report};
-use crate::large::{CollectMode, LargeTable};
+use crate::journal::Change;
+use crate::large::{CollectMode, LargeTable, NewBlobs};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Contract", rename_all = "PascalCase")]
@@ -141,11 +142,10 @@ async fn what_a_row_of_another_type_referred_to_goes_with_it() -> Result<()> {
 #[tokio::test]
 async fn a_write_is_given_up_after_the_machine_slept() -> Result<()> {
     let rig = Rig::new().await?;
-    let whole = report(LONG, None).to_entity()?;
-    let mut prepared = rig.reports.prepare(whole).await?;
-    prepared.started.time = SystemTime::now() - Duration::from_secs(3601);
-    let insert = Operation::Insert(prepared.entity.clone());
-    let error = rig.reports.commit(&prepared, insert).await.unwrap_err();
+    let (mut row, mut new) = (report(LONG, None).to_entity()?, NewBlobs::none());
+    rig.reports.values().move_out(&mut row, &mut new).await?;
+    new.started.time = SystemTime::now() - Duration::from_secs(3601);
+    let error = rig.reports.writer().commit(&new, &[Change::insert(row)]).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Timeout { .. }), "{error}");
     assert_eq!((rig.meter.total(), rig.blob_count().await), (0, 0));
     Ok(())
