@@ -54,6 +54,15 @@ impl EntityWriter {
         self.indexes.as_ref().map_or(Ok(()), |indexes| indexes.check_unique_elsewhere(row))
     }
 
+    /// Replaces a row of an older version of the type by an entity of the present one.
+    pub(crate) async fn upgrade(&self, old: Entity, new: Entity) -> Result<Written> {
+        self.write(match &self.indexes {
+            Some(indexes) => indexes.upgrade(old, new),
+            None => Change::replace(old, new),
+        })
+        .await
+    }
+
     /// Writes a change of an entity as a program knows it. The old state, if there is one, is the row that was read.
     pub(crate) async fn write(&self, mut change: Change) -> Result<Written> {
         let mut new = NewBlobs::none();

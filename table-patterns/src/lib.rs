@@ -24,6 +24,7 @@ pub mod series;
 pub mod spread;
 pub mod time_slices;
 mod took_effect;
+mod upgrade;
 pub mod wide;
 mod work;
 

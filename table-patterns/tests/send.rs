@@ -125,6 +125,7 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(IndexedTable::<Row>::open(any::<MemoryStore>(), any::<TableName>(), any::<IndexOptions>()));
     send(IndexedTable::<Row>::open_with(any::<MemoryStore>(), any::<TableName>(), any(), any()));
     send(IndexedTable::<Row>::open_to_read(any::<MemoryStore>(), any::<TableName>(), any(), any()));
+    send(table.upgrade_all());
     send(table.get(any::<RowKey>()));
     send(table.get_existing(any::<RowKey>()));
     send(table.insert(any()));
@@ -164,6 +165,7 @@ fn large_lookups(
     let (store, name) = (any::<MemoryStore>, any::<TableName>);
     send(LargeTable::<Row>::open(store(), name(), any(), any(), any()));
     send(LargeTable::<Row>::open_to_read(store(), name(), any(), any(), any()));
+    send(table.upgrade_all());
     send(table.merge(any::<RowKey>(), any(), any::<IfMatch>()));
     send(lookup.page(any()));
     send(lookup.all());
@@ -209,6 +211,7 @@ fn wide_entities(entities: &WideEntities, table: &WideTable<Plain>) {
     send(entities.delete_stored(any::<&Wide<Entity>>()));
     send(entities.delete_if_exists(any()));
     send(entities.move_to(any(), any(), any()));
+    send(table.upgrade_all());
     send(table.create_if_missing());
     send(table.get(any::<PlainKey>()));
     send(table.get_existing(any::<PlainKey>()));
@@ -238,6 +241,7 @@ fn partition_queries(spread: &SpreadQuery<Plain>, wide: &WideQuery<Plain>) {
 }
 
 fn spread_tables(table: &SpreadTable<Plain>) {
+    send(table.upgrade_all());
     send(table.create_if_missing());
     send(table.get(any::<PlainKey>()));
     send(table.get_existing(any::<PlainKey>()));
@@ -255,6 +259,7 @@ fn spread_tables(table: &SpreadTable<Plain>) {
 }
 
 fn slices(slices: &TimeSlices<Plain>, query: &SliceQuery<Plain>) {
+    send(slices.upgrade_all());
     send(slices.insert(any()));
     send(slices.upsert(any()));
     send(slices.insert_or_merge(any()));

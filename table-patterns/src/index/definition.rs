@@ -369,6 +369,18 @@ impl Index {
         )))
     }
 
+    /// Whether the keys that Rust code gives are those that the definition gives for what is stored: not for an older row that a
+    /// type converts, of which other programs, that know the definition alone, have kept the entry as it is stored.
+    pub(super) fn is_as_stored(&self, entity: &Entity) -> bool {
+        let Some(keys) = &self.function else { return true };
+        let stored = self.evaluator().and_then(|evaluator| evaluator.entry_keys(entity));
+        let (Ok(mut stored), Ok(mut derived)) = (stored, keys(entity)) else { return false };
+        stored.sort();
+        derived.sort();
+        derived.dedup();
+        stored == derived
+    }
+
     /// Whether an entity of `table` has an entry at a location.
     pub(super) fn has_entry_at(&self, table: &TableName, entity: &Entity, at: &Location) -> Result<bool> {
         Ok(self.entries(table, entity)?.iter().any(|entry| entry.location == *at))

@@ -84,6 +84,15 @@ impl IndexedEntities {
         }
     }
 
+    /// The change of an entity to the present version of its type. Where its entries may be those of the older row, as its
+    /// program or one that knows the definitions alone has kept them, all are written.
+    pub(crate) fn upgrade(&self, old: Entity, new: Entity) -> Change {
+        match self.set.indexes().iter().all(|index| index.is_as_stored(&old)) {
+            true => Change::replace(old, new),
+            false => Change::replace_with_all_entries(old, new),
+        }
+    }
+
     /// What a write has made, as it is stored: with what copy indexes have put into it, which takes a read.
     /// `None` where that is not known.
     pub(super) async fn as_stored(&self, new: Entity) -> Option<Entity> {

@@ -38,6 +38,12 @@ impl Change {
         Self { old: Some(entity.clone()), new: Some(entity), all_entries: true }
     }
 
+    /// An entity instead of the one that was read, with all of its entries: where those of the old one may not be as the
+    /// maintainer says, who reads it as a later version.
+    pub(crate) const fn replace_with_all_entries(old: Entity, new: Entity) -> Self {
+        Self { old: Some(old), new: Some(new), all_entries: true }
+    }
+
     /// What it was, as it was read.
     pub(crate) const fn old(&self) -> Option<&Entity> {
         self.old.as_ref()

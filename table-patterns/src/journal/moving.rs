@@ -19,6 +19,7 @@ use super::state::States;
 use super::touched::Touched;
 use super::write::{ATTEMPTS, Acknowledge, Attempt, pause};
 use crate::conflict::{is_lost, version_of};
+use crate::index::check_no_blob;
 use crate::took_effect::took_effect;
 
 /// What became of a move.

@@ -97,6 +97,7 @@ mod scrub;
 mod staging;
 mod stream;
 mod table;
+mod upgrade;
 mod values;
 
 pub use crate::blob::ByteStream;

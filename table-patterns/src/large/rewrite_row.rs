@@ -131,7 +131,7 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// Another writer has replaced the row.
-    fn changed(&self, row: &Entity) -> Error {
+    pub(super) fn changed(&self, row: &Entity) -> Error {
         let (table, key) = (self.name().to_string(), row.key().to_string());
         ErrorKind::PreconditionFailed { table, key }.into()
     }

@@ -69,6 +69,7 @@ mod moves;
 mod place;
 mod row;
 mod table;
+mod upgrade;
 mod watch;
 mod write;
 

@@ -229,6 +229,26 @@ impl<T: TableEntity> TimeSlices<T> {
         self.write(entity, Verb::InsertOrMerge).await
     }
 
+    /// Rewrites every entity of every slice that is stored in an older version of its schema; how many there were. A slice that is
+    /// dropped meanwhile is passed over. See [`Table::upgrade_all`].
+    ///
+    /// One request to list the tables, one for each page of rows of each slice, one after another, and one for each older entity, as many at
+    /// once as [`with_concurrency`](Self::with_concurrency) allows.
+    ///
+    /// # Errors
+    /// As [`Table::upgrade_all`].
+    pub async fn upgrade_all(&self) -> Result<u64> {
+        let mut upgraded = 0;
+        for slice in self.slices().await? {
+            let table = Table::<T>::new(Arc::clone(&self.shared.store), slice.table)?;
+            match table.with_concurrency(self.shared.concurrency).upgrade_all().await {
+                Err(error) if is_gone(&error) => {}
+                done => upgraded += done?,
+            }
+        }
+        Ok(upgraded)
+    }
+
     /// Writes to a table that may have been dropped since it was made: then makes it again, unless it is dropped as often
     /// as it is made.
     async fn write(&self, entity: &T, verb: Verb) -> Result<Written> {

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
+use futures_util::Stream;
 use table_core::model::{ETag, EdmValue, Entity, IfMatch, Key, Properties, TableName};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Result, ServiceProfile, TableStore, TableStoreExt as _,
+    Error, ErrorKind, GroupTransaction, KeyOrder, Operation, Result, ServiceProfile, TableStore,
+    TableStoreExt as _,
 };
 
 use super::WideQuery;
@@ -129,6 +131,15 @@ impl WideEntities {
     /// Everything of a partition. See [`WideQuery`].
     pub fn query(&self) -> WideQuery<Entity> {
         WideQuery::new(self.reader.clone())
+    }
+
+    /// The entities of all partitions, in the order of their rows.
+    pub(super) fn scan_all(&self) -> Result<impl Stream<Item = Result<Stored>> + Send + use<>> {
+        if self.profile().order == KeyOrder::Unsorted {
+            let what = "a scan of wide entities, whose rows come together only in order";
+            return Err(Error::unsupported(self.profile().name, what));
+        }
+        Ok(self.reader.scan(None, None))
     }
 
     /// Adds an entity that must not exist. One request.

@@ -58,7 +58,7 @@ impl<T: FromEntity> WideQuery<T> {
     /// no partition was given.
     pub fn stream(&self) -> impl Stream<Item = Result<Wide<T>>> + Send + Unpin + use<T> {
         let found = match self.checked() {
-            Ok(of) => self.reader.scan(of.as_str(), None).boxed(),
+            Ok(of) => self.reader.scan(Some(of.as_str()), None).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
         };
         found.map(|stored| decode(stored?)).take(self.limit.unwrap_or(usize::MAX))
@@ -96,10 +96,10 @@ impl<T: FromEntity> WideQuery<T> {
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<Wide<T>>> {
         let of = self.checked()?;
         let Reader { store, table, .. } = &self.reader;
-        let query: Query = query_all(of.as_str(), None).with_select(Select::new([ENTITIES]));
+        let query: Query = query_all(Some(of.as_str()), None).with_select(Select::new([ENTITIES]));
         let after = from.map(|from| from.position(store.profile(), table, &query)).transpose()?;
         let limit = self.limit.unwrap_or(PAGE);
-        let found = self.reader.scan(of.as_str(), after.map(|after| &*after.first));
+        let found = self.reader.scan(Some(of.as_str()), after.map(|after| &*after.first));
         // One more tells whether there are more.
         let mut found: Vec<Stored> = found.take(limit.saturating_add(1)).try_collect().await?;
         let more = found.len() > limit;

@@ -53,10 +53,10 @@ impl Reader {
         }
     }
 
-    /// The entities of a partition in the order of their rows, after the one with this prefix.
+    /// The entities of a partition, or of all, in the order of their rows, after the one with this prefix.
     pub(super) fn scan(
         &self,
-        partition: &str,
+        partition: Option<&str>,
         after: Option<&str>,
     ) -> impl Stream<Item = Result<Stored>> + Send + use<> {
         let pages = self.pages(partition, after);
@@ -75,7 +75,7 @@ impl Reader {
     /// Pages that own what they need.
     fn pages(
         &self,
-        partition: &str,
+        partition: Option<&str>,
         after: Option<&str>,
     ) -> impl Stream<Item = Result<Page<Entity>>> + Send + use<> {
         let query = query_all(partition, after);
@@ -110,7 +110,7 @@ fn cut(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity>> {
     let ends = page.items.is_empty() && page.continuation.is_none();
     let mut groups = Vec::new();
     for row in page.items {
-        let other = open.last().is_some_and(|last| prefix_of(last) != prefix_of(&row));
+        let other = open.last().is_some_and(|last| entity_of(last) != entity_of(&row));
         if other {
             groups.push(std::mem::take(open));
         }
@@ -120,6 +120,11 @@ fn cut(open: &mut Vec<Entity>, page: Page<Entity>) -> Vec<Vec<Entity>> {
         groups.push(std::mem::take(open));
     }
     groups
+}
+
+/// What all rows of an entity have in common.
+fn entity_of(row: &Entity) -> (&str, &str) {
+    (row.key().partition(), prefix_of(row))
 }
 
 fn prefix_of(row: &Entity) -> &str {

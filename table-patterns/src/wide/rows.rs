@@ -90,20 +90,23 @@ pub(super) fn query(partition: &str, prefix: &str) -> Query {
     within(partition, &format!("{prefix}0"), &format!("{prefix}:"))
 }
 
-/// All rows of all entities of a partition, after the one with this prefix.
-pub(super) fn query_all(partition: &str, after: Option<&str>) -> Query {
+/// All rows of all entities, of a partition or of the table, after the one with this prefix.
+pub(super) fn query_all(partition: Option<&str>, after: Option<&str>) -> Query {
     let start = format!("{SYSTEM_PREFIX}w");
     let end = key_order::key_prefix_end(&start).unwrap_or_default();
-    match after {
-        // Behind the digits.
-        Some(after) => within(partition, &format!("{after}:"), &end),
-        None => within(partition, &start, &end),
-    }
+    // Behind the digits.
+    let start = after.map_or(start, |after| format!("{after}:"));
+    let partition = partition.map(|partition| Filter::eq(Filter::PARTITION_KEY, partition));
+    let filter = Filter::and_maybe(partition, Some(rows(&start, &end)));
+    Query { filter, ..Query::new() }
 }
 
 fn within(partition: &str, from: &str, before: &str) -> Query {
-    let rows = Filter::ge(Filter::ROW_KEY, from).and(Filter::lt(Filter::ROW_KEY, before));
-    Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition).and(rows))
+    Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition).and(rows(from, before)))
+}
+
+fn rows(from: &str, before: &str) -> Filter {
+    Filter::ge(Filter::ROW_KEY, from).and(Filter::lt(Filter::ROW_KEY, before))
 }
 
 impl Stored {

@@ -6,6 +6,10 @@ use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, TableEntity};
 
 use super::rows::Stored;
 use super::{Wide, WideEntities, WideQuery};
+use crate::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
+
+/// Entities that are upgraded at once.
+const CONCURRENCY: usize = 16;
 
 /// Structs of any number of properties. See the [module](super).
 ///
@@ -228,6 +232,32 @@ impl<T: TableEntity> WideTable<T> {
             Ok(())
         };
         self.entities.update(&key, change).await?.map(T::from_entity)
+    }
+}
+
+impl<T: TableEntity> WideTable<T> {
+    /// Rewrites every entity of the type that is stored in an older version of its schema; how many there were. Properties that no
+    /// version knows stay. Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    ///
+    /// One request for each page of the table's wide rows, and one for each older entity, 16 at once; two more for each that another
+    /// writes meanwhile. A store without order is refused.
+    ///
+    /// # Errors
+    /// The store's; a conversion fails or changes a key.
+    pub async fn upgrade_all(&self) -> Result<u64> {
+        let found = self.entities.scan_all()?;
+        upgrade_each(found, CONCURRENCY, |stored| self.upgrade(stored)).await
+    }
+
+    /// Whether the entity was rewritten.
+    async fn upgrade(&self, stored: Stored) -> Result<bool> {
+        let old = stored.to_entity();
+        let of_type = T::type_filter().is_none_or(|filter| filter.matches(&old));
+        if !of_type || !is_older::<T>(&old)? {
+            return Ok(false);
+        }
+        let (key, new) = upgraded(&old, &T::from_entity(old.clone())?)?.into_parts();
+        upgrade_one(self.entities.write(Some(&stored), &key, &new), self.update(&key, |_| Ok(()))).await
     }
 }
 

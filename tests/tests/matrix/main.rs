@@ -4,5 +4,6 @@
 #[path = "../suites/backends.rs"]
 mod backends;
 mod layouts;
+mod upgrades;
 mod versions;
 mod world;

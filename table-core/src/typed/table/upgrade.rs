@@ -11,15 +11,15 @@ use crate::typed::TableEntity;
 impl<T: TableEntity> Table<T> {
     /// Rewrites every entity of the type that is stored in an older version of its schema; how many there were.
     ///
-    /// Properties that no version knows, which other programs have stored, stay.
+    /// Properties that no version knows, which other programs have stored, stay. Rows of a newer version are left alone.
     ///
     /// Reads convert older rows as they come, filters and projections cannot: they see what is stored. Run it when no
     /// program writes the older version any more; again, if it was interrupted: what is done stays done. Writes of
     /// others win, as in [`update`](Self::update).
     ///
     /// One request for each page of the type's rows, and one for each older entity, as many at once as
-    /// [`with_concurrency`](Self::with_concurrency) allows; two more for each that another writes meanwhile. Of a type
-    /// with declared indexes, `update` each through its `IndexedTable` instead.
+    /// [`with_concurrency`](Self::with_concurrency) allows; two more for each that another writes meanwhile. Other
+    /// tables of the pattern library, such as `IndexedTable`, have it for the types that they keep.
     ///
     /// ```
     /// # use table_core::memory::MemoryStore;
@@ -59,7 +59,7 @@ impl<T: TableEntity> Table<T> {
     /// ```
     ///
     /// # Errors
-    /// The store's; a row is of a newer version; a conversion fails or changes a key.
+    /// The store's; a conversion fails or changes a key.
     pub async fn upgrade_all(&self) -> Result<u64> {
         self.shared().check_indexes(&T::indexes(), "an upgrade")?;
         let rows = self.query().project::<Entity>().stream();

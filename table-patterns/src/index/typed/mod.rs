@@ -8,6 +8,7 @@ mod lookup;
 mod read;
 mod stored;
 mod table;
+mod upgrade;
 mod write;
 
 pub use found::Found;
