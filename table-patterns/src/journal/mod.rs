@@ -221,7 +221,7 @@ impl Journal {
 
     /// The rows that hold the entries of several entities.
     pub(crate) fn shared(&self) -> SharedRows<'_> {
-        SharedRows { store: &*self.store, blobs: self.blobs.as_ref() }
+        SharedRows { store: &*self.store, blobs: self.blobs.as_ref(), rules: self.rules }
     }
 
     /// For how long what the maintainer says may be acted upon.

@@ -40,6 +40,14 @@ pub(crate) enum Rule {
     ReserveInLease,
     /// A group that changes nothing in a row holds only if the row is as it was read.
     ConditionOnUnchanged,
+    /// A list, summary or copy is written in the version that was read.
+    SharedInVersion,
+    /// A blob stays whose row may still come to name it.
+    DoubtKeepsBlobs,
+    /// The blob that a list named is deleted after the list names another.
+    RowBeforeBlob,
+    /// A group that names a new blob is dropped before the lease ends.
+    BlobInLease,
     /// A reservation is taken over only after its write was given up.
     AbortBeforeTakeOver,
     /// A reservation of another write of the same entity is adopted only after that was given up.

@@ -96,7 +96,7 @@ impl Journal {
         let sent = self.send_draft(plan, &mut draft, lease).await;
         match &sent {
             Sent::Committed(_) => self.shared().applied(draft.take_shared()).await,
-            Sent::Failed(error) if error.is_ambiguous() => {}
+            Sent::Failed(error) if error.is_ambiguous() && self.keeps(Rule::DoubtKeepsBlobs) => {}
             _ => self.shared().refused(draft.take_shared()).await,
         }
         sent
@@ -170,7 +170,8 @@ impl Journal {
     /// Whether the group rests on what others may take away when the lease is over: blobs, reservations, and the
     /// ticket that leads to its journal row.
     fn is_leased(&self, plan: &Plan, draft: &Draft) -> bool {
-        draft.has_blobs() || (plan.has_journal() && self.keeps(Rule::CommitInLease))
+        (draft.has_blobs() && self.keeps(Rule::BlobInLease))
+            || (plan.has_journal() && self.keeps(Rule::CommitInLease))
     }
 
     async fn send_once(&self, plan: &Plan, draft: &Draft, until: Option<Instant>) -> Result<Vec<Written>> {

@@ -194,16 +194,32 @@ impl Actors {
     async fn apply(&mut self, stage: &Stage, choice: Choice) {
         match choice.action {
             Action::Arrive => stage.arrive(choice.request).await,
-            Action::CrashBefore => {
-                stage.note(|| format!("task {} dies", choice.request.task));
-                self.0[choice.request.task].task = None;
-            }
+            Action::CrashBefore => self.die(stage, choice.request.task),
             Action::CrashAfter => {
                 stage.decide(choice);
                 self.go_on(stage);
+                self.die(stage, choice.request.task);
+            }
+            Action::CancelBefore | Action::CancelAfter => {
+                if choice.action == Action::CancelAfter {
+                    stage.decide(choice);
+                    self.go_on(stage);
+                }
+                stage.note(|| format!("task {} is dropped", choice.request.task));
                 self.0[choice.request.task].task = None;
             }
             _ => stage.decide(choice),
+        }
+    }
+
+    /// Ends all tasks of a task's process.
+    fn die(&mut self, stage: &Stage, task: usize) {
+        stage.note(|| format!("the process of task {task} dies"));
+        let process = stage.process_of(task);
+        for (other, actor) in self.0.iter_mut().enumerate() {
+            if stage.process_of(other) == process {
+                actor.task = None;
+            }
         }
     }
 

@@ -31,6 +31,17 @@ pub(super) fn acts(task: usize) {
     });
 }
 
+/// Stands for the task whose turn it is, where several share what sends their requests.
+pub(super) const ACTING: usize = usize::MAX - 1;
+
+/// The task that a request is of.
+pub(super) fn sender(task: usize) -> usize {
+    if task != ACTING {
+        return task;
+    }
+    IDS.with_borrow(|ids| ids.as_ref().map_or(usize::MAX, |ids| ids.task))
+}
+
 /// The next identity of the task whose turn it is; `None` outside of a schedule.
 pub(crate) fn next() -> Option<Uuid> {
     IDS.with_borrow_mut(|ids| {

@@ -10,6 +10,7 @@ use table_core::store::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
 use super::footprint::Footprint;
+use super::ids::sender;
 use super::stage::Stage;
 
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ impl StagedQueue {
         };
         let messages = self.messages.clone();
         let run = Box::pin(async move { run(messages) });
-        stage.request(self.task, footprint, false, || format!("queue {what}"), run).await
+        stage.request(sender(self.task), footprint, false, || format!("queue {what}"), run).await
     }
 }
 
@@ -149,7 +150,7 @@ impl WorkQueue for StagedQueue {
             *sent += 1;
             *sent
         };
-        let (id, body) = (format!("{}-{number}", self.task), body.to_owned());
+        let (id, body) = (format!("{}-{number}", sender(self.task)), body.to_owned());
         let delay = if self.eager { Duration::ZERO } else { delay };
         self.step(Some(id.clone()), "send", move |m| Ok(m.send(id, body, delay))).await
     }

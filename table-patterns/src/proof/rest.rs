@@ -10,7 +10,7 @@ use table_core::store::{Result, TableStoreExt};
 use super::queue::Messages;
 use crate::index::shared::{SharedRows, is_chunk};
 use crate::index::{Entry, Location};
-use crate::journal::{is_pending, is_unique_row, journal_key};
+use crate::journal::{Rules, is_pending, is_unique_row, journal_key};
 
 /// What is wrong, if anything is.
 pub(super) type Verdict = Result<(), String>;
@@ -69,6 +69,11 @@ impl Rest {
         } else {
             self.entities.push(row);
         }
+    }
+
+    /// The rows of entries, lists, chunks and summaries.
+    pub(super) fn rows(&self) -> &[(Location, Entity)] {
+        &self.entries
     }
 
     /// No ticket is left, no journal row, no mark, no reservation, and in the end no abort row either.
@@ -131,7 +136,7 @@ async fn members_of(
     at: &Location,
     row: &Entity,
 ) -> Result<BTreeSet<table_core::model::Key>> {
-    let members = SharedRows { store, blobs: None }.members_of(at, row).await?;
+    let members = SharedRows { store, blobs: None, rules: Rules::default() }.members_of(at, row).await?;
     Ok(members.and_then(|m| m.keys()).unwrap_or_default().into_iter().collect())
 }
 

@@ -22,6 +22,10 @@ pub(super) enum Action {
     CrashBefore,
     /// It runs, and the process dies.
     CrashAfter,
+    /// The task is dropped before it is sent; its process goes on.
+    CancelBefore,
+    /// It runs, and the task is dropped; its process goes on.
+    CancelAfter,
     /// It runs, and the process pauses until so long after the start.
     Stall(Duration),
     /// It runs, its answer is lost, and the process pauses until so long after the start.
@@ -58,6 +62,7 @@ impl Action {
                 | Self::Late
                 | Self::StallUnanswered(_)
                 | Self::CrashAfter
+                | Self::CancelAfter
                 | Self::Resend(_)
                 | Self::Slow(_)
         )
@@ -96,6 +101,8 @@ struct Inner {
     waiting: BTreeMap<RequestId, Waiting>,
     numbers: BTreeMap<usize, usize>,
     late: Vec<Late>,
+    /// The process of each task, where several share one; a task without is a process of its own.
+    processes: Vec<usize>,
     /// Until when processes stand still.
     stalled: BTreeMap<usize, Instant>,
     trace: Option<Vec<String>>,
@@ -124,6 +131,15 @@ impl Stage {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap()
+    }
+
+    /// Says of which process each task is.
+    pub(super) fn share(&self, processes: Vec<usize>) {
+        self.lock().processes = processes;
+    }
+
+    pub(super) fn process_of(&self, task: usize) -> usize {
+        self.lock().processes.get(task).copied().unwrap_or(task)
     }
 
     /// Requests that wait, in the order of tasks, and late ones.
@@ -222,11 +238,13 @@ impl Stage {
                 sleep(length).await;
                 run.await
             }
-            Action::CrashAfter => {
+            Action::CrashAfter | Action::CancelAfter => {
                 let _unseen = run.await;
                 std::future::pending().await
             }
-            Action::Run | Action::CrashBefore | Action::Arrive | Action::Resend(_) => run.await,
+            Action::Run | Action::CrashBefore | Action::CancelBefore | Action::Arrive | Action::Resend(_) => {
+                run.await
+            }
         };
         self.note(|| format!("    {}", answer.as_ref().err().map_or("ok".to_owned(), ToString::to_string)));
         answer
@@ -234,14 +252,16 @@ impl Stage {
 
     /// The whole process stands still: none of its clocks ends anything before.
     async fn stall<T>(&self, task: usize, answer: Result<T>, until: Duration) -> Result<T> {
-        self.lock().stalled.insert(task, self.started + until);
+        let process = self.process_of(task);
+        self.lock().stalled.insert(process, self.started + until);
         sleep_until(self.started + until).await;
         answer
     }
 
     /// Whether a task's process stands still.
     pub(super) fn is_stalled(&self, task: usize) -> bool {
-        self.lock().stalled.get(&task).is_some_and(|until| Instant::now() < *until)
+        let process = self.process_of(task);
+        self.lock().stalled.get(&process).is_some_and(|until| Instant::now() < *until)
     }
 
     fn enter(&self, task: usize, footprint: Footprint, can_be_late: bool) -> RequestId {

@@ -13,6 +13,7 @@ use table_core::store::{
 };
 
 use super::footprint::Footprint;
+use super::ids::sender;
 use super::stage::Stage;
 use crate::journal::journal_key;
 
@@ -46,7 +47,7 @@ impl StagedStore {
             return run.await;
         }
         let label = format!("read {footprint:?}");
-        self.stage.request(self.task, footprint, true, || label.clone(), Box::pin(run)).await
+        self.stage.request(sender(self.task), footprint, true, || label.clone(), Box::pin(run)).await
     }
 
     async fn change<T: Send + 'static>(
@@ -61,7 +62,7 @@ impl StagedStore {
         if self.reads_only {
             self.stage.accuse(format!("a report writes: {}", label()));
         }
-        self.stage.request(self.task, footprint, false, label, run).await
+        self.stage.request(sender(self.task), footprint, false, label, run).await
     }
 }
 

@@ -13,6 +13,7 @@ use super::members::{Change, Members};
 use super::{Merge, Prepared, SharedRows, put, unchanged};
 use crate::index::entry::{Entry, Location};
 use crate::index::shape::{Layout, Overflow};
+use crate::journal::Rule;
 
 const MEMBERS: &str = "List";
 const CHUNKS: &str = "ListChunks";
@@ -135,6 +136,9 @@ impl List<'_> {
             (true, Some(etag)) => Prepared::one(Operation::Delete(self.at.key.clone(), etag)),
             (false, etag) => self.place(etag, members, room).await?,
         };
+        if !self.rows.rules.keep(Rule::RowBeforeBlob) {
+            self.rows.discard(before.iter().cloned().collect()).await;
+        }
         prepared.old_blobs.extend(before);
         Ok(prepared)
     }

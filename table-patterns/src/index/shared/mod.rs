@@ -26,6 +26,7 @@ use table_core::store::{Error, ErrorKind, GroupTransaction, Operation, Result, T
 
 use super::entry::{Entry, EntryDiff, Location};
 use super::shape::Shape;
+use crate::journal::{Rule, Rules};
 use crate::took_effect::took_effect;
 
 /// What changes in one shared row.
@@ -128,6 +129,7 @@ impl Prepared {
 pub(crate) struct SharedRows<'a> {
     pub(crate) store: &'a dyn TableStore,
     pub(crate) blobs: Option<&'a Blobs>,
+    pub(crate) rules: Rules,
 }
 
 /// How often a row that others change while it is read is read again.
@@ -137,6 +139,14 @@ impl<'a> SharedRows<'a> {
     /// Reads the row, and says how to write what is to be in it, under the ETags that were read. Nothing if
     /// it is there already. One request; one more for each chunk or blob of a long list.
     pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
+        let mut prepared = self.prepare_in_version(merge).await?;
+        if !self.rules.keep(Rule::SharedInVersion) {
+            prepared.operations = prepared.operations.into_iter().map(in_any_version).collect();
+        }
+        Ok(prepared)
+    }
+
+    async fn prepare_in_version(&self, merge: &Merge) -> Result<Prepared> {
         match &merge.shape {
             Shape::Row => Err(Error::invalid_request("a row of its own is not shared")),
             Shape::List { .. } | Shape::Blob => {
@@ -167,7 +177,7 @@ impl<'a> SharedRows<'a> {
                 Ok(true)
             }
             // The blobs of an operation that may still take effect must stay.
-            Err(error) if error.is_ambiguous() => Err(error),
+            Err(error) if error.is_ambiguous() && self.rules.keep(Rule::DoubtKeepsBlobs) => Err(error),
             Err(error) => {
                 self.refused([prepared]).await;
                 if is_conflict(&error) { Ok(false) } else { Err(error) }
@@ -211,6 +221,16 @@ impl<'a> SharedRows<'a> {
 /// Whether a row has what a list, a chunk of one, or a summary has.
 pub(crate) fn is_shared_row(row: &Entity) -> bool {
     list::is_list(row) || summary::is_summary(row)
+}
+
+/// What a broken rule sends: whatever was there is written over.
+fn in_any_version(operation: Operation) -> Operation {
+    match operation {
+        Operation::Insert(row) => Operation::InsertOrReplace(row),
+        Operation::Replace(row, _) => Operation::Replace(row, IfMatch::Any),
+        Operation::Delete(row, _) => Operation::Delete(row, IfMatch::Any),
+        other => other,
+    }
 }
 
 /// Whether another writer of the same row was quicker.
