@@ -1,4 +1,4 @@
-//! What runs beside a program with entries in other partitions: a worker, and a sweep by the day, until it ends.
+//! What runs beside programs with indexes, until it is stopped: it knows the names of their tables, and the manifests say the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,9 @@ use std::time::Duration;
 use table_core::prelude::*;
 use table_core::queue::WorkQueue;
 use table_patterns::index::{IndexOptions, IndexedTable};
-use table_patterns::journal::{Acknowledge, Entries, Recovery};
+use table_patterns::journal::{Acknowledge, Entries};
 use table_patterns::queue::TableQueue;
+use table_patterns::upkeep::Upkeep;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Employee", rename_all = "PascalCase")]
@@ -20,40 +21,14 @@ struct Employee {
     last_name: String,
 }
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
-
-/// Brings entries into step until `stop` is ready: those of writes that died, or that did not wait for them.
-async fn upkeep(
-    employees: &IndexedTable<Employee>,
-    queue: &dyn WorkQueue,
-    stop: impl Future<Output = ()>,
-) -> table_core::Result<()> {
-    let journal = employees.entities().journal();
-    let worker = Recovery::new(queue, vec![journal]);
-    let work = worker.run(16, Duration::from_millis(50), stop);
-    let sweeps = async {
-        let mut daily = tokio::time::interval(DAY);
-        loop {
-            daily.tick().await;
-            // The tables that hold unique entries; the entities' own, if an index is unique in other partitions.
-            let unique: [TableName; 0] = [];
-            match journal.sweep(&unique, 7 * DAY).await {
-                Ok(report) => eprintln!("swept: {report:?}"),
-                Err(error) => eprintln!("a sweep did not end; the next one goes on: {error}"),
-            }
-        }
-    };
-    tokio::select! { done = work => done, () = sweeps => Ok(()) }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> table_core::Result<()> {
     let store = MemoryStore::new().into_shared();
     let queue: Arc<dyn WorkQueue> = Arc::new(TableQueue::open(store.clone(), "Work", "employees").await?);
     let mut options = IndexOptions::local();
-    options.queue = Some(queue.clone());
+    options.queue = Some(queue);
     options.acknowledge = Acknowledge::Committed;
-    let employees = IndexedTable::<Employee>::open(store, "Employees", options).await?;
+    let employees = IndexedTable::<Employee>::open(store.clone(), "Employees", options.clone()).await?;
 
     let (department, last_name) = ("Sales".to_owned(), "Jones".to_owned());
     let done = employees.insert(&Employee { department, id: 152, last_name }).await?;
@@ -65,7 +40,12 @@ async fn main() -> table_core::Result<()> {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    upkeep(&employees, &*queue, follows).await?;
+    let upkeep = Upkeep::new(store).tables(["Employees"]).with_options(options);
+    let report = upkeep.with_tickets(16, Duration::from_millis(50)).run(follows).await?;
+    for (table, index, kept) in report.due() {
+        eprintln!("{table} {index} is {}: {:?}", kept.state, kept.due);
+    }
+    assert_eq!((report.due().count(), report.errors().count()), (0, 0));
     assert_eq!(employees.by(Employee::by_surname("Jones")).count().await?, 1);
     Ok(())
 }

@@ -25,6 +25,7 @@ pub mod spread;
 pub mod time_slices;
 mod took_effect;
 mod upgrade;
+pub mod upkeep;
 pub mod wide;
 mod work;
 

@@ -31,7 +31,7 @@ where
     R: Send,
     F: Future<Output = Result<bool>> + Send,
 {
-    let upgrades = rows.map_ok(|row| upgrade(row)).try_buffer_unordered(at_once.max(1));
+    let upgrades = rows.map_ok(upgrade).try_buffer_unordered(at_once.max(1));
     upgrades.try_fold(0, |count, one| ready(Ok(count + u64::from(one)))).await
 }
 

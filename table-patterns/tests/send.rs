@@ -31,6 +31,7 @@ use table_patterns::relationship::{JoinCache, Link, Relation};
 use table_patterns::series::{DataSeries, Days};
 use table_patterns::spread::{SpreadQuery, SpreadTable};
 use table_patterns::time_slices::{SliceQuery, TimeSlices};
+use table_patterns::upkeep::Upkeep;
 use table_patterns::wide::{Wide, WideEntities, WideQuery, WideTable};
 
 #[derive(Clone, Debug, TableEntity)]
@@ -85,6 +86,11 @@ fn journals(journal: &Journal, recovery: &Recovery<'_>) {
     send(recovery.run(any(), any(), std::future::pending()));
     send(recovery.poison(any()));
     send(recovery.requeue(any()));
+}
+
+fn upkeep(upkeep: &Upkeep) {
+    send(upkeep.run(std::future::pending()));
+    send(upkeep.run_once());
 }
 
 fn indexed_entities(entities: &IndexedEntities, build: IndexBuild<'_>) {

@@ -170,6 +170,14 @@ impl StoredIndex {
         Ok(row)
     }
 
+    /// The progress of an index whose removal was begun: by it a removal that was interrupted is told from a build.
+    pub const LEAVING: &str = "~leaving";
+
+    /// Whether a removal of the index was begun and has not ended. A build that is begun after it takes it back.
+    pub fn is_leaving(&self) -> bool {
+        self.progress.as_deref() == Some(Self::LEAVING)
+    }
+
     /// What changes the state and the progress of the row and leaves the rest of it as it is, also what a newer program has
     /// written. An empty progress stands for none, since a merge removes no property.
     ///

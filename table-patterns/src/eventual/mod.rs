@@ -104,6 +104,7 @@ pub use resources::{Resources, StepHandler, StepId};
 pub use status::TransactionStatus;
 pub use step::{Place, Step};
 pub use submit::{Progress, Submitted};
+pub(crate) use sweep::sweep_heads;
 
 #[cfg(test)]
 mod tests;

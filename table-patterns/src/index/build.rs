@@ -68,6 +68,8 @@ pub struct IndexBuild<'a> {
     pub(super) progress: BuildProgress,
     pub(super) pause: Duration,
     duplicates: Vec<Duplicate>,
+    /// Whether another process has changed the index's row since this one read it.
+    outrun: bool,
     report: Box<dyn FnMut(BuildProgress) + Send + 'a>,
 }
 
@@ -95,7 +97,8 @@ impl IndexedEntities {
         let progress = BuildProgress { state, entities: 0, entries: 0, groups: 0, waiting: None };
         let lease = Lease::start(self.options.timing);
         let (pause, duplicates, report) = (Duration::ZERO, Vec::new(), Box::new(|_| {}));
-        Ok(IndexBuild { entities: self, index, lease, at_work: None, progress, pause, duplicates, report })
+        let (at_work, outrun) = (None, false);
+        Ok(IndexBuild { entities: self, index, lease, at_work, progress, pause, duplicates, outrun, report })
     }
 
     async fn stored(&self, index: &Index) -> Result<StoredIndex> {
@@ -183,6 +186,16 @@ impl IndexedEntities {
         before(lease.cut_off(), work).await.unwrap_or_else(|| Err(self.options.timing.cut_off()))
     }
 
+    /// What a build found out about keys, for all who write the table.
+    async fn remember_collision<T: Sync>(&self, built: &Result<T>) {
+        if let Err(error) = built
+            && error.is_key_collision()
+            && let Err(unrecorded) = self.set.collided(&**self.store()).await
+        {
+            tracing::warn!(error = %unrecorded, "a collision of keys was not written down");
+        }
+    }
+
     /// Waits until every writer knows the states that the manifest has by now, and no request of one that did not know them is
     /// under way: what the manifest holds then, and when it was asked. One request. In a store that only this process writes,
     /// until the writes are done that began before; elsewhere, and where one of these is not gone on with, as long as the slowest
@@ -260,17 +273,38 @@ impl<'a> IndexBuild<'a> {
     /// again and goes on where it was.
     pub async fn run(mut self) -> Result<BuildProgress> {
         let built = self.run_steps().await;
-        if let Err(error) = &built
-            && error.is_key_collision()
-            && let Err(unrecorded) = self.entities.set.collided(&**self.entities.store()).await
-        {
-            tracing::warn!(error = %unrecorded, "a collision of keys was not written down");
-        }
+        self.entities.remember_collision(&built).await;
         built
     }
 
+    /// Goes on with a build that was interrupted, as soon as whoever began it has been silent for a lease. `None` if
+    /// somebody is at work on the index, or nothing is left to be done.
+    pub(crate) async fn take_over(mut self) -> Result<Option<BuildProgress>> {
+        let built = self.take_over_steps().await;
+        self.entities.remember_collision(&built).await;
+        if self.outrun { Ok(None) } else { built }
+    }
+
+    async fn take_over_steps(&mut self) -> Result<Option<BuildProgress>> {
+        let stored = self.entities.rows().index(self.index.id()).await?;
+        let interrupted = |stored: &StoredIndex| stored.state != IndexState::Readable && !stored.is_leaving();
+        let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
+        self.settle(entry.state, WaitingFor::State(entry.state)).await?;
+        // Also before it is building: a builder that lives has changed the row by then.
+        sleep(self.entities.slowest().lease).await;
+        if entry.state == IndexState::Building {
+            self.begin();
+        }
+        self.claim(&mut entry).await?;
+        self.finish(entry).await.map(Some)
+    }
+
     async fn run_steps(&mut self) -> Result<BuildProgress> {
-        let mut entry = self.start().await?;
+        let entry = self.start().await?;
+        self.finish(entry).await
+    }
+
+    async fn finish(&mut self, mut entry: StoredIndex) -> Result<BuildProgress> {
         self.progress.state = entry.state;
         while entry.state != IndexState::Readable {
             self.step(&mut entry).await?;
@@ -338,11 +372,14 @@ impl<'a> IndexBuild<'a> {
     ) -> Result<()> {
         let name = self.index.name();
         match self.entities.rows().advance(entry, state, progress).await {
-            Err(e) if is_conflict(&e) => Err(Error::invalid_request(format!(
-                "another process builds or drops the index '{name}' of '{}': let it, or begin again when it has been \
-                 silent for a lease",
-                self.entities.table()
-            ))),
+            Err(e) if is_conflict(&e) => {
+                self.outrun = true;
+                Err(Error::invalid_request(format!(
+                    "another process builds or drops the index '{name}' of '{}': let it, or begin again when it has \
+                     been silent for a lease",
+                    self.entities.table()
+                )))
+            }
             advanced => advanced,
         }
     }

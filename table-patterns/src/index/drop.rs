@@ -45,8 +45,16 @@ impl IndexedEntities {
                 None => return Err(error),
             },
         };
-        self.remove(&id, &mut on_wait).await?;
+        self.remove(&id, |_| true, &mut on_wait).await?;
         self.refresh().await
+    }
+
+    /// Goes on with a removal that another process has begun; whether it was this one that ended it. One that has ended, and
+    /// whose index is built again, is left alone.
+    pub(crate) async fn finish_drop(&self, id: &str) -> Result<bool> {
+        self.set.check_writes()?;
+        let removed = self.remove(id, StoredIndex::is_leaving, &mut |_| {}).await?;
+        self.refresh().await.map(|()| removed)
     }
 
     /// Removes an index, whatever is there of it, and prepares its build: what a program does that does not
@@ -84,11 +92,19 @@ impl IndexedEntities {
         self.build(index)
     }
 
-    /// Removes a generation of an index by what the manifest says of it.
-    async fn remove(&self, id: &str, on_wait: &mut (dyn FnMut(Waiting) + Send)) -> Result<()> {
+    /// Removes a generation of an index by what the manifest says of it, as long as that is to go; whether nobody else was
+    /// quicker.
+    async fn remove(
+        &self,
+        id: &str,
+        is_to_go: impl Fn(&StoredIndex) -> bool + Send,
+        on_wait: &mut (dyn FnMut(Waiting) + Send),
+    ) -> Result<bool> {
         let mut settled = false;
-        while let Some(mut stored) = self.rows().index(id).await? {
-            if let Some(next) = before(stored.state) {
+        while let Some(mut stored) = self.rows().index(id).await?.filter(|stored| is_to_go(stored)) {
+            // What a build has left delete-only is marked too: nobody goes on with the build.
+            let unmarked = (!stored.is_leaving()).then_some(IndexState::DeleteOnly);
+            if let Some(next) = before(stored.state).or(unmarked) {
                 settled = self.step_down(&mut stored, next, on_wait).await?;
                 continue;
             }
@@ -101,10 +117,10 @@ impl IndexedEntities {
             self.remove_rows(&stored).await?;
             match self.rows().remove(&stored).await {
                 Err(error) if is_conflict(&error) => {}
-                other => return other,
+                other => return other.map(|()| true),
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Whether the state was changed by this program, and every writer knows.
@@ -115,7 +131,8 @@ impl IndexedEntities {
         on_wait: &mut (dyn FnMut(Waiting) + Send),
     ) -> Result<bool> {
         let was_building = stored.state == IndexState::Building;
-        match self.rows().advance(stored, next, None).await {
+        let leaving = Some(StoredIndex::LEAVING.to_owned());
+        match self.rows().advance(stored, next, leaving).await {
             Err(error) if is_conflict(&error) => return Ok(false),
             other => other?,
         }

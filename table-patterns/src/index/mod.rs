@@ -17,6 +17,7 @@
 //! | an index in the manifest | PartitionKey `~~manifest`, `index~` + type + `~` + id | definition, state, progress of a build |
 //! | a type in the manifest | `~~manifest`, `type~` + type | the latest version of its schema |
 //! | the manifest's row of the table | `~~manifest`, `table` | the longest cache, request and lease of any process; whether a program writes entities of any type; whether entries have collided; the table's id in the store of blobs |
+//! | the manifest's row of scrubs | `~~manifest`, `scrub` | when an [upkeep](crate::upkeep) scrubbed the indexes last |
 //! | owner of a table of entries | `~~manifest`, `owner` in that table | the table of the entities |
 //!
 //! References are keys in the order of the service, each without the bytes that it has in common with the one
@@ -90,6 +91,7 @@ mod entry;
 mod fan_out;
 mod held;
 mod indexed;
+mod kept;
 mod list_pages;
 mod lists;
 mod lookup;
@@ -117,6 +119,7 @@ pub use bulk::{BulkInsert, InsertSummary, Inserted};
 pub use definition::{Index, Payload, Placement, Uniqueness};
 pub use entry::{Entry, EntryDiff, Location, Maintainer, Permission};
 pub use indexed::IndexedEntities;
+pub(crate) use kept::{Kept, Obstacle};
 pub use lookup::Trust;
 pub(crate) use moves::check_no_blob;
 pub use options::IndexOptions;

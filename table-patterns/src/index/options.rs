@@ -69,7 +69,7 @@ impl IndexOptions {
     }
 
     /// Refuses durations by which no write could be relied on.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let (cache, client) = (self.cache, self.timing.client());
         if !cache.is_zero() && cache >= client / 4 {
             return Ok(());

@@ -49,6 +49,13 @@ pub struct ScrubCursor {
     partition: Option<String>,
 }
 
+impl ScrubCursor {
+    /// Whether it is among the entities, to find what they are without.
+    pub(crate) const fn is_among_entities(&self) -> bool {
+        self.dangling_done
+    }
+}
+
 /// `dangling` or `missing` with a continuation, or `after` with a partition.
 impl fmt::Display for ScrubCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! Workers: they take tickets from a queue.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -29,6 +30,7 @@ use crate::work::{Pace, Places, is_of_the_storage, work_through};
 pub struct Recovery<'a> {
     queue: &'a dyn WorkQueue,
     journals: Vec<&'a Journal>,
+    finished: Option<&'a AtomicUsize>,
 }
 
 /// A ticket that the queue has set aside.
@@ -43,7 +45,7 @@ pub struct PoisonedTicket {
 impl<'a> Recovery<'a> {
     /// A worker for the tickets of these journals.
     pub const fn new(queue: &'a dyn WorkQueue, journals: Vec<&'a Journal>) -> Self {
-        Self { queue, journals }
+        Self { queue, journals, finished: None }
     }
 
     /// Takes up to `max` tickets and works on them; how many there were. Any number of workers may run
@@ -95,6 +97,12 @@ impl<'a> Recovery<'a> {
         self.queue.requeue(&poisoned.message).await.map(drop)
     }
 
+    /// Counts the tickets that it finishes.
+    pub(crate) const fn counting(mut self, finished: &'a AtomicUsize) -> Self {
+        self.finished = Some(finished);
+        self
+    }
+
     fn lease(&self) -> Duration {
         self.journals.iter().map(|j| j.timing.lease()).max().unwrap_or_default()
     }
@@ -120,7 +128,12 @@ impl<'a> Recovery<'a> {
         };
         let recovered = journal.recover_in(&message.body, message.dequeue_count, places);
         let delay = match self.holding(&mut receipt, recovered).await {
-            Ok(Progress::Done) => return self.queue.delete(&receipt).await,
+            Ok(Progress::Done) => {
+                if let Some(finished) = self.finished {
+                    finished.fetch_add(1, Ordering::Relaxed);
+                }
+                return self.queue.delete(&receipt).await;
+            }
             Ok(Progress::Later(delay)) => delay,
             Err(error) if is_of_the_storage(&error) => {
                 tracing::warn!(%error, id = %message.id, "a ticket waits for the storage");

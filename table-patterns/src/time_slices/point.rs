@@ -124,7 +124,7 @@ impl<T: TableEntity> TimeSlices<T> {
             self.check_slice(at, &T::from_entity(new)?)?;
             match store.write(table.name(), Operation::Merge(patch.clone(), read)).await {
                 Err(error) if *version == IfMatch::Any && !is_missing(&error) => {
-                    conflicts.wait(error).await?
+                    conflicts.wait(error).await?;
                 }
                 done => return done,
             }

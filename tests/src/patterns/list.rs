@@ -185,6 +185,10 @@ macro_rules! pattern_tests {
                 generations_that_could_collide_are_refused (virtual_time)
                 a_scrub_goes_on_from_text (virtual_time)
             }
+            upkeep {
+                what_programs_leave_is_finished (virtual_time)
+                what_it_cannot_keep_it_names (virtual_time)
+            }
             queue_crashes {
                 sends_are_made_or_not (virtual_time)
                 receives_go_on_elsewhere (virtual_time)

@@ -42,6 +42,7 @@ pub mod spread_moves;
 pub mod streams;
 pub mod time_slice_trouble;
 pub mod time_slices;
+pub mod upkeep;
 pub mod verbs;
 pub mod wide;
 pub mod wide_structs;
