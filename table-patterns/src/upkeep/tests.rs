@@ -407,8 +407,8 @@ async fn duplicates_are_due_until_they_are_gone() -> Result<()> {
 #[tokio::test(start_paused = true)]
 async fn tickets_are_worked_on_as_they_come() -> Result<()> {
     let world = World::new().await?;
-    let mut of_queue = QueueOptions::default();
-    of_queue.clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let clock = Arc::new(TokioClock::starting_at(Ticks::now()));
+    let of_queue = QueueOptions { clock, ..QueueOptions::default() };
     let queue = TableQueue::open_with(world.store.clone(), "Work", "tickets", of_queue).await?;
     let mut options = IndexOptions::local();
     options.queue = Some(Arc::new(queue));

@@ -384,7 +384,7 @@ pub async fn an_entity_stays_in_its_slice(harness: &Harness) {
     }
     let missing = visits.replace_if(&later, IfMatch::Any).await.expect_err("it is in January");
     assert!(missing.is_entity_not_found(), "{missing}");
-    assert_eq!(visits.query().all().await.expect("visits"), [old.clone()]);
+    assert_eq!(visits.query().all().await.expect("visits"), std::slice::from_ref(&old));
     assert_eq!(visits.slices().await.expect("tables").len(), 1, "no table was made");
 
     let (same, new) = (visit("01-20T08:00", "new"), visit("01-15T08:00", "new"));

@@ -246,9 +246,13 @@ async fn check(rig: &Rig, after: &[Paper], told: Result<()>, case: &str) -> Resu
         Err(_) => assert!(found == after || is_on_the_way(&found), "{case}: {found:?}"),
     }
     for paper in &found {
-        assert_eq!(rig.of(&paper.author).await?, [paper.clone()], "{case}: by its author");
+        assert_eq!(rig.of(&paper.author).await?, std::slice::from_ref(paper), "{case}: by its author");
         let topic = rig.papers.by(Paper::by_topic(&*paper.topic)).all().await?;
-        assert_eq!(topic.into_iter().map(plain).collect::<Vec<_>>(), [paper.clone()], "{case}: by its topic");
+        assert_eq!(
+            topic.into_iter().map(plain).collect::<Vec<_>>(),
+            std::slice::from_ref(paper),
+            "{case}: by its topic"
+        );
         if let Some(code) = &paper.code {
             let found = rig.papers.by(Paper::by_code(&**code)).first().await?;
             assert_eq!(found.map(plain).as_ref(), Some(paper), "{case}: by its code");
