@@ -3,6 +3,7 @@
 //! workers and the sweep run, and then the index must be what the entities say.
 
 mod choose;
+mod deploy;
 mod errands;
 mod explore;
 mod footprint;
@@ -16,6 +17,7 @@ mod movers;
 mod mutations;
 mod office;
 mod openers;
+mod programs;
 mod queue;
 mod rest;
 mod scene;

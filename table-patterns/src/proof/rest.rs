@@ -76,6 +76,12 @@ impl Rest {
         &self.entries
     }
 
+    /// The same with the entries of some indexes alone.
+    pub(super) fn of_indexes(mut self, ids: &[&str]) -> Self {
+        self.entries.retain(|(_, row)| Entry::index_of(row).is_some_and(|id| ids.contains(&id)));
+        self
+    }
+
     /// No ticket is left, no journal row, no mark, no reservation, and in the end no abort row either.
     pub(super) fn check_evidence(&self) -> Verdict {
         if self.tickets > 0 {
@@ -114,9 +120,10 @@ impl Rest {
         for (at, row) in self.entries.iter().filter(|(_, row)| !is_chunk(row)) {
             let held = match lists.remove(at) {
                 Some(members) => members == members_of(store, at, row).await?,
-                None => rows.remove(at).is_some_and(|(_, (wanted, unique))| {
+                None => rows.remove(at).is_some_and(|(owner, (wanted, unique))| {
                     // Rule U has rows elsewhere only.
-                    let ruled = unique && at.table != *people;
+                    let here = at.table == *people && at.key.partition() == owner.partition();
+                    let ruled = unique && !here;
                     holds(row, &wanted) && is_unique_row(row) == ruled
                 }),
             };

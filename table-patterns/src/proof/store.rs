@@ -109,9 +109,15 @@ impl TableStore for StagedStore {
         let key = operation.key();
         let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], true);
         let (store, table, sent) = (self.store.clone(), table.clone(), operation.clone());
+        let task = self.task;
         let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
         let run = Box::pin(async move {
+            let marks = match sent {
+                Operation::Merge(..) if table == watch.watched.0 => marks([&sent], task),
+                _ => Vec::new(),
+            };
             let written = store.write(&table, sent).await?;
+            marks.iter().for_each(|mark| watch.stage.committed(mark));
             watch.took_effect(&store).await?;
             Ok(written)
         });
@@ -129,7 +135,7 @@ impl TableStore for StagedStore {
         let (store, table) = (self.store.clone(), table.clone());
         let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
         let run = Box::pin(async move {
-            let marks = if table == watch.watched.0 { marks(&sent, task) } else { Vec::new() };
+            let marks = if table == watch.watched.0 { marks(sent.operations(), task) } else { Vec::new() };
             let written = store.transact(&table, sent).await?;
             marks.iter().for_each(|mark| watch.stage.committed(mark));
             watch.took_effect(&store).await?;
@@ -139,8 +145,8 @@ impl TableStore for StagedStore {
     }
 }
 
-fn marks(group: &GroupTransaction, task: usize) -> Vec<String> {
-    let entities = group.operations().iter().filter_map(Operation::entity);
+fn marks<'a>(operations: impl IntoIterator<Item = &'a Operation>, task: usize) -> Vec<String> {
+    let entities = operations.into_iter().filter_map(Operation::entity);
     let marks = entities.filter_map(|e| match e.get(MARK) {
         _ if e.get("JournalSource0").is_some() => Some(mark_of_move(task)),
         Some(ValueRef::String(mark)) if crate::index::Entry::index_of(e).is_none() => Some(mark.to_owned()),

@@ -18,7 +18,12 @@ type Answer = (String, Option<Outcome>);
 impl Told {
     pub(super) fn add(&self, stage: &Stage, mark: String, answer: &Result<Committed>) {
         stage.note(|| format!("{mark} is told {:?}", answer.as_ref().map(|c| c.entries)));
-        self.0.lock().unwrap().push((mark, answer.as_ref().err().map(|e| e.outcome())));
+        self.outcome(mark, answer.as_ref().err().map(|e| e.outcome()));
+    }
+
+    /// The outcome of an error, if it was one.
+    pub(super) fn outcome(&self, mark: String, outcome: Option<Outcome>) {
+        self.0.lock().unwrap().push((mark, outcome));
     }
 
     pub(super) fn add_move(&self, stage: &Stage, mark: String, answer: &Result<Moved>) {

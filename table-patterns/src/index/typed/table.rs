@@ -10,6 +10,8 @@ use crate::index::definition::{Index, Placement};
 use crate::index::indexed::IndexedEntities;
 use crate::index::open::Writes;
 use crate::index::options::IndexOptions;
+#[cfg(test)]
+use crate::journal::Rule;
 
 /// A table of entities with declared indexes: every write keeps their entries in step, and every index
 /// can be read by.
@@ -122,6 +124,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// The entities with their indexes, to build, scrub and recover.
     pub const fn entities(&self) -> &IndexedEntities {
         &self.entities
+    }
+
+    /// The same, where a rule may be broken.
+    #[cfg(test)]
+    pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
+        let Self { table, has_more, entities } = self;
+        Self { table, has_more, entities: entities.breaking(rule) }
     }
 }
 
