@@ -112,7 +112,8 @@ impl IndexedEntities {
         if Index::from_definition(definition.clone()).is_err() {
             return Some(Obstacle::Opaque);
         }
-        if self.set.find(&stored.id()).is_err() {
+        // Not one that is gone by now, which stands in nobody's way.
+        if self.set.cannot_keep(&stored.id()) {
             return Some(Obstacle::Encrypted);
         }
         (definition.shape.needs_blobs() && self.options.blobs.is_none()).then_some(Obstacle::NoBlobs)

@@ -231,6 +231,11 @@ impl IndexSet {
         Err(Error::invalid_request(format!("the table '{}' has no index '{name}'", self.table)))
     }
 
+    /// Whether the manifest has an index, by its id, that this program cannot maintain.
+    pub(super) fn cannot_keep(&self, id: &str) -> bool {
+        self.known().unknown.iter().any(|unknown| unknown.id == id)
+    }
+
     /// Whether other programs have declared indexes of these entities, which hold whatever they hold.
     pub(super) fn has_others_of(&self, entity: &EntityType) -> bool {
         let known = self.known();

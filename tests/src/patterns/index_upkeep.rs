@@ -46,7 +46,11 @@ impl World {
         let ids = declared.iter().map(|declared| declared.id());
         let others: Vec<_> = ids.filter(|id| !indexes.iter().any(|index| index.id() == id)).collect();
         for id in &others {
-            upkeep.drop_index(id).await.expect("the storage answers");
+            if let Err(error) = upkeep.drop_index(id).await {
+                // Another one was quicker.
+                let declared = upkeep.declared().await.expect("the storage answers");
+                assert!(!declared.iter().any(|declared| declared.id() == *id), "{error}");
+            }
         }
         others
     }
@@ -177,7 +181,8 @@ pub async fn an_index_of_another_program_is_kept_and_dropped(harness: &Harness) 
     // Two programs drop it at once.
     let kept = [by_age()];
     let (first, second) = futures_util::join!(world.drop_others(&kept), world.drop_others(&kept));
-    assert!(first == [city.id()] && second == [city.id()], "{first:?} {second:?}");
+    let dropped: Vec<_> = first.iter().chain(&second).collect();
+    assert!(!dropped.is_empty() && dropped.iter().all(|id| **id == city.id()), "{first:?} {second:?}");
     assert_eq!(world.rows_of(&world.table, city.id()).await, 0);
     one.insert(person(31)).await.expect("a new person");
     assert_eq!(one.state("age"), IndexState::Readable);

@@ -24,7 +24,12 @@ struct World {
 
 impl World {
     async fn new(harness: &Harness) -> Self {
-        Self { store: harness.store().clone(), table: harness.table().await.name().clone() }
+        let store = harness.store().clone();
+        // Programs die here, which in a store of one process nobody waits for: as on a service.
+        if let Some(local) = store.local_writers() {
+            local.serve();
+        }
+        Self { store, table: harness.table().await.name().clone() }
     }
 
     async fn open(&self, indexes: &[&Index], options: IndexOptions) -> IndexedEntities {
