@@ -41,10 +41,11 @@ async fn main() -> table_core::Result<()> {
     let ids = redmond.project::<Id>().all().await?;
     assert_eq!((ids.len(), meter.total() - before), (3, 1), "no customer is read");
 
-    // The index does not hold the street, so a merge cannot leave an entry stale: one request.
+    // The index does not hold the street, so a merge cannot leave an entry stale: a read, since the entity could be on the move, and
+    // the merge. Under an ETag that was read it is one request.
     let before = meter.total();
     let moved = Customer::patch().street("9 Oak St");
     customers.merge(Customer::key(2)?, &moved, IfMatch::Any).await?;
-    assert_eq!(meter.total() - before, 1);
+    assert_eq!(meter.total() - before, 2);
     Ok(())
 }

@@ -7,8 +7,10 @@ mod public_async;
 
 use public_async::{any, check_calls, send};
 use table_core::adapter::{Faulty, RequestMeter};
+use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
-use table_core::model::{ETag, IfMatch};
+use table_core::model::{ETag, IfMatch, TableName};
+use table_core::store::{LocalChange, LocalWriters};
 use table_core::typed::{EntityKey, Table, TableEntity, TableGroup, TableQuery};
 
 #[derive(TableEntity)]
@@ -57,6 +59,13 @@ fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
 fn adapters(faulty: &Faulty<MemoryStore>, meter: &RequestMeter) {
     send(faulty.settle());
     send(meter.measure(std::future::ready(())));
+}
+
+fn manifests(store: &MemoryStore, table: &TableName, writers: &LocalWriters, change: &LocalChange) {
+    send(Manifest::load(store, table));
+    send(Manifest::has_indexes(store, table));
+    send(writers.until_idle("a build"));
+    send(change.known());
 }
 
 #[test]
