@@ -12,3 +12,11 @@ pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The programs of the crates' own pages.
+#[cfg(doctest)]
+#[doc = include_str!("../../table-azure/README.md")]
+#[doc = include_str!("../../table-core/README.md")]
+#[doc = include_str!("../../table-embedded/README.md")]
+#[doc = include_str!("../../table-patterns/README.md")]
+struct CrateReadmes;
