@@ -1,18 +1,18 @@
 //! Azure Table Storage and Azure Cosmos DB for Table over REST.
 //!
-//! [`AzureTableStore`] is a [`TableStore`](table_core::store::TableStore) like every other: a program
-//! that runs on a local store runs on it without a change. It is shaped as the other clients of the
-//! Azure SDK are, on `azure_core`: transport, token credentials, tracing and logging are theirs.
+//! [`AzureTableStore`] implements [`TableStore`](table_core::store::TableStore): a program that runs on a
+//! local store runs on it unchanged. Like the other clients of the Azure SDK, it uses `azure_core` for
+//! transport, token credentials, tracing and logging.
 //!
-//! | with | by |
+//! | credential | constructor |
 //! |---|---|
 //! | tokens (Microsoft Entra ID) | [`AzureTableStore::new`] |
 //! | an account key | [`AzureTableStore::with_shared_key`] |
 //! | a shared access signature | [`AzureTableStore::with_sas`] |
-//! | a connection string of any kind, the emulator's too | [`AzureTableStore::from_connection_string`] |
+//! | a connection string, also the emulator's | [`AzureTableStore::from_connection_string`] |
 //!
-//! Beside tables there are [shared access signatures](sas), and [stored policies, properties and
-//! statistics](service) of the account.
+//! The crate also has [shared access signatures](sas) and the account's [stored access policies, properties
+//! and statistics](service).
 
 mod auth;
 mod batch;

@@ -1,4 +1,4 @@
-//! How each write is said in HTTP, alone or in a group.
+//! The HTTP form of each write, alone or in a group.
 
 use azure_core::http::Method;
 use table_core::model::{Entity, IfMatch, Key, TableName};
@@ -8,22 +8,22 @@ use table_core::{Error, Result};
 use crate::endpoint::entity_path;
 use crate::wire;
 
-/// The parts of a write's request.
+/// The parts of a write request.
 pub(crate) struct Write<'a> {
     pub(crate) method: Method,
-    /// `X-HTTP-Method`, where the verb itself does not go through.
+    /// The value of `X-HTTP-Method`, if the verb is tunnelled through POST.
     pub(crate) tunnelled: Option<&'static str>,
-    /// The entity addressed; an insert addresses the table.
+    /// The addressed entity; `None` for an insert, which addresses the table.
     pub(crate) key: Option<&'a Key>,
     pub(crate) if_match: Option<String>,
     pub(crate) entity: Option<&'a Entity>,
 }
 
 impl<'a> Write<'a> {
-    /// Cosmos DB takes a merge as a POST with the verb in a header.
+    /// Cosmos DB accepts a merge only as a POST with the verb in a header.
     ///
     /// # Errors
-    /// The condition is not the text of a version.
+    /// Fails if the condition's text is not an ETag.
     pub(crate) fn new(operation: &'a Operation, cosmos: bool) -> Result<Self> {
         let (method, tunnelled) = match operation {
             Operation::Insert(_) => (Method::Post, None),
@@ -42,13 +42,13 @@ impl<'a> Write<'a> {
         })
     }
 
-    /// The path after the account.
+    /// Returns the path below the account.
     pub(crate) fn path(&self, table: &TableName) -> String {
         self.key.map_or_else(|| table.to_string(), |key| entity_path(table, key))
     }
 
-    /// Whether the answer can be without the entity that was sent.
-    pub(crate) fn wants_no_echo(&self) -> bool {
+    /// Whether the request asks the service not to return the entity.
+    pub(crate) fn prefers_no_content(&self) -> bool {
         self.key.is_none()
     }
 
@@ -57,7 +57,7 @@ impl<'a> Write<'a> {
     }
 }
 
-/// What is sent as it is must not be read as "any version", nor as the end of the header.
+/// Refuses texts that the service would read as "any version" or that would end the header.
 fn if_match(condition: &IfMatch) -> Result<String> {
     let IfMatch::Exactly(etag) = condition else { return Ok("*".to_owned()) };
     let text = etag.to_string();
@@ -66,7 +66,7 @@ fn if_match(condition: &IfMatch) -> Result<String> {
         return Ok(text);
     }
     Err(Error::invalid_request(format!(
-        "the ETag {text:?} is no version of an entity; for any version use `IfMatch::Any`"
+        "{text:?} is not the ETag of an entity; to match any version use `IfMatch::Any`"
     )))
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_version_is_sent_as_one() {
+    fn only_an_etag_is_sent_as_if_match() {
         let delete = |etag: &str| {
             let condition = IfMatch::Exactly(ETag::from(etag));
             Write::new(&Operation::Delete(Key::new("p", "r").unwrap(), condition), false).map(|w| w.if_match)

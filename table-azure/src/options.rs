@@ -4,53 +4,57 @@ use crate::ReadFrom;
 use azure_core::http::ClientOptions;
 use table_core::adapter::TraceKeys;
 
-/// The two services that speak this protocol. They differ in limits, order and the verb of a merge.
+/// The two services that speak the Table protocol. They differ in limits, order and the HTTP verb of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Service {
-    /// Azure Cosmos DB if the host's name is one of its, the account key its emulator's, or the address that of its emulator
-    /// on this machine (port 8902); Azure Table Storage otherwise.
+    /// Azure Cosmos DB if the host name is one of its names, if the account key is its emulator's, or if the
+    /// address is its emulator's on this machine (port 8902). Azure Table Storage otherwise.
     #[default]
     ByEndpoint,
-    /// Azure Table Storage, for example behind a domain of your own.
+    /// Azure Table Storage, for example behind a custom domain.
     TableStorage,
     /// Azure Cosmos DB for Table, for example its emulator.
     CosmosDb,
 }
 
-/// What can be set about an [`AzureTableStore`](crate::AzureTableStore).
+/// Options of an [`AzureTableStore`](crate::AzureTableStore).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AzureTableStoreOptions {
-    /// Policies, transport, tracing, logging and cloud, as for every client of `azure_core`. Its
-    /// retry options are not used: they repeat what is not safe to repeat. Put a retrying adapter in
-    /// front of the store instead.
+    /// Policies, transport, tracing, logging and cloud, as in every client of `azure_core`. Its retry options
+    /// are ignored, because they repeat requests that are not safe to repeat: put a retrying adapter around
+    /// the store.
     pub client_options: ClientOptions,
-    /// Which service answers, where the endpoint's name does not say it.
+    /// The service, if the endpoint's name does not identify it.
     pub service: Service,
-    /// The audience of tokens, for example `https://storage.azure.com`. By cloud and endpoint, unless set.
+    /// The audience of tokens, for example `https://storage.azure.com`. Default: derived from cloud and
+    /// endpoint.
     pub audience: Option<String>,
-    /// Where reads go.
+    /// The endpoint that reads go to.
     pub read_from: ReadFrom,
-    /// The secondary endpoint, where its name is not the account's with `-secondary`.
+    /// The secondary endpoint, if its name is not the account's name with `-secondary`.
     pub secondary_endpoint: Option<String>,
-    /// How long one request may take. A write that takes longer is ambiguous. The service itself gives up
-    /// after 30 seconds; 60 unless set.
+    /// Maximum duration of one request; default 60 seconds. A write that takes longer is ambiguous. The
+    /// service itself gives up after 30 seconds.
     pub request_timeout: Duration,
-    /// How many requests may be under way at once; more wait for a place. 256 unless set.
+    /// Maximum number of requests in flight; further requests wait. Default: 256.
     ///
-    /// The wait is inside the store: a retrying adapter counts it as a part of the attempt. To keep the two apart,
-    /// bound operations above the retry, with [`StoreBuilder::limit`](table_core::adapter::StoreBuilder::limit).
+    /// The wait is inside the store, so a retrying adapter counts it as part of the attempt. To separate the
+    /// two, limit operations above the retry with
+    /// [`StoreBuilder::limit`](table_core::adapter::StoreBuilder::limit).
     pub max_in_flight: usize,
-    /// How long a request may wait for a place before it fails, not applied and safe to try again. 20 seconds unless
-    /// set. Keep it below the time of a retrying adapter's attempt: a write that is cut off there while it
-    /// waits is reported as ambiguous although it was never sent.
+    /// Maximum time that a request waits to be sent; default 20 seconds. After that it fails as *not applied*
+    /// and is safe to retry. Keep this below the attempt timeout of a retrying adapter: a write that the
+    /// adapter cuts off while it waits is reported as ambiguous although it was never sent.
     pub place_timeout: Duration,
-    /// Hosts to which requests signed by an account key, or with a shared access signature, may go over plain `http`, for
-    /// example `azurite` in a network of containers. None unless set: whoever is on the way can read requests and use
-    /// signatures. Loopback, and the public keys of the emulators, need no entry; tokens go over https alone.
+    /// Hosts to which requests with a signature (account key or SAS) may go over plain `http`, for example
+    /// `azurite` in a container network. Default: none, because anyone on the network can read requests and
+    /// reuse signatures. Loopback and the public keys of the emulators need no entry. Tokens are sent over
+    /// https only.
     pub plain_http_hosts: Vec<String>,
-    /// Whether what `azure_core` logs, and gives to a tracer, names the keys that requests are about. Not unless set: keys
-    /// may be personal data. Filters are never shown. A transport of your own logs what it logs.
+    /// Whether the logs of `azure_core` and the caller's tracer show the PartitionKey and RowKey of requests.
+    /// Default: no, because keys may be personal data. Filters are never shown. A custom transport has its
+    /// own logs.
     pub trace_keys: TraceKeys,
 }
 

@@ -2,10 +2,10 @@ use azure_core::cloud::CloudConfiguration;
 
 use crate::AzureTableStore;
 
-/// The scope to ask a token for: by cloud, and by whether the endpoint is Cosmos DB.
+/// Returns the token scope for the cloud and the service (Azure Storage or Cosmos DB).
 ///
-/// A custom cloud names its audience as `audiences.with::<AzureTableStore>(…)`; without one the
-/// public cloud's is used, which is right for the emulator.
+/// A custom cloud sets its audience with `audiences.with::<AzureTableStore>(…)`. Without one, the public
+/// cloud's audience is used, which also works for the emulator.
 pub(crate) fn scope(audience: Option<&str>, cloud: Option<&CloudConfiguration>, cosmos: bool) -> String {
     let service = if cosmos { "cosmos" } else { "storage" };
     let audience = audience.map(str::to_owned).unwrap_or_else(|| match cloud {

@@ -8,7 +8,7 @@ use crate::endpoint::has_userinfo;
 use super::SharedKey;
 use super::shared_key::STORAGE_EMULATOR_KEY;
 
-/// What a connection string says.
+/// A parsed connection string.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) endpoint: String,
@@ -16,14 +16,14 @@ pub(crate) struct Connection {
     pub(crate) secret: Secret,
 }
 
-/// How a connection string authorizes.
+/// The credential of a connection string.
 #[derive(Debug)]
 pub(crate) enum Secret {
     Key(SharedKey),
     Sas(Sas),
 }
 
-/// The query of a shared access signature. Never printed.
+/// The query string of a shared access signature. `Debug` does not print it.
 #[derive(Clone)]
 pub(crate) struct Sas(pub(crate) String);
 
@@ -33,13 +33,13 @@ impl fmt::Debug for Sas {
     }
 }
 
-/// The public account of the emulator.
+/// The emulator's well-known account.
 /// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
 const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
 
 impl Connection {
-    /// Reads what the documented forms say of a service (`Table` or `Queue`): account key or SAS, by account name or
-    /// by endpoints, and the emulator.
+    /// Parses every documented form for one service (`Table` or `Queue`): an account key or a SAS, with an
+    /// account name or with explicit endpoints, and the emulator.
     ///
     /// <https://learn.microsoft.com/azure/storage/common/storage-configure-connection-string>
     pub(crate) fn parse(text: &str, service: &'static str) -> Result<Self> {
@@ -70,18 +70,18 @@ fn emulator(host: &str, service: &str) -> Result<Connection> {
     Ok(Connection { secondary: Some(format!("{base}-secondary")), endpoint: base, secret })
 }
 
-/// Scheme and host of the emulator's proxy: the port is the service's.
+/// Returns scheme and host of the emulator's proxy. The port is the service's.
 fn without_port(proxy: &str) -> Result<String> {
     let url = Url::parse(proxy).ok().filter(|url| url.has_host() && !has_userinfo(url));
     let url = url.ok_or_else(|| {
         Error::invalid_request(
-            "DevelopmentStorageProxyUri is no URL that can be used; it is like http://127.0.0.1, without a port or a user's name",
+            "DevelopmentStorageProxyUri is not a usable URL; use the form http://127.0.0.1, without port and user name",
         )
     })?;
     Ok(format!("{}://{}", url.scheme(), url.host_str().unwrap_or_default()))
 }
 
-/// `Name=value;…`; names without case.
+/// Settings in the form `Name=value;…`. Names are compared without case.
 struct Settings<'a> {
     pairs: Vec<(&'a str, &'a str)>,
     service: &'static str,
@@ -131,14 +131,14 @@ impl<'a> Settings<'a> {
 
 fn malformed() -> Error {
     Error::invalid_request(
-        "the connection string has a part that is not Name=value; its parts are separated by ';': copy it whole, as the \
+        "a part of the connection string is not Name=value (parts are separated by ';'); copy the whole string, as the \
          portal shows it",
     )
 }
 
 fn missing(what: &str) -> Error {
     Error::invalid_request(format!(
-        "the connection string has no {what}; copy it whole, as the portal shows it"
+        "the connection string has no {what}; copy the whole string, as the portal shows it"
     ))
 }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_have_endpoints_of_their_own() {
+    fn queue_endpoints_differ_from_table_endpoints() {
         let parse = |text| Connection::parse(text, "Queue").unwrap().endpoint;
         assert_eq!(parse("AccountName=a;AccountKey=a2V5"), "https://a.queue.core.windows.net");
         assert_eq!(parse("AccountName=a;AccountKey=a2V5;QueueEndpoint=http://q/a"), "http://q/a");
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_and_its_secret_not_shown(text in setting_pieces()) {
+        fn any_text_is_parsed_or_refused_without_showing_secrets(text in setting_pieces()) {
             for text in [format!("{text};AccountKey=se7en"), format!("SharedAccessSignature=se7en;{text}")] {
                 for service in ["Table", "Queue"] {
                     let shown = match Connection::parse(&text, service) {
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Settings with any values, and rubbish.
+    /// Settings with arbitrary values, mixed with arbitrary text.
     fn setting_pieces() -> impl Strategy<Value = String> {
         let name = prop::sample::select(vec![
             "AccountName",
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_nothing_is_shown() {
+    fn errors_name_the_missing_setting_and_show_no_values() {
         for (text, expected) in [
             ("AccountKey=se7en", "AccountName"),
             ("AccountName=a", "AccountKey"),

@@ -1,4 +1,4 @@
-//! Who asks: account keys, shared access signatures, tokens, and the connection strings that hold them.
+//! Credentials: account keys, shared access signatures, tokens, and connection strings.
 
 mod audience;
 mod connection_string;

@@ -15,7 +15,8 @@ use zeroize::Zeroizing;
 
 use crate::rest::text;
 
-/// An account's name and one of its keys. The key is never printed, and no copy of its bytes outlives this value.
+/// An account name and one of the account's keys. `Debug` does not print the key, and no copy of its bytes
+/// outlives this value.
 ///
 /// ```
 /// use table_azure::SharedKey;
@@ -30,7 +31,7 @@ pub struct SharedKey {
     emulator: Option<Emulator>,
 }
 
-/// The emulators, whose keys are public: they are no secret.
+/// The emulators. Their keys are published, so they are not secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emulator {
     Storage,
@@ -45,13 +46,16 @@ const COSMOS_EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 impl SharedKey {
-    /// The account's name, and its key as the portal shows it, in base64.
+    /// Creates a key from the account name and the base64 text that the portal shows.
     ///
     /// # Errors
-    /// The key is not base64.
+    /// Fails if the key is not base64.
     pub fn new(account: impl Into<Arc<str>>, key: &str) -> Result<Self> {
-        let invalid =
-            || Error::invalid_request("the account key is not base64; copy it whole, as the portal shows it");
+        let invalid = || {
+            Error::invalid_request(
+                "the account key is not base64; copy the whole key, as the portal shows it",
+            )
+        };
         let emulator = match key {
             STORAGE_EMULATOR_KEY => Some(Emulator::Storage),
             COSMOS_EMULATOR_KEY => Some(Emulator::CosmosDb),
@@ -62,29 +66,29 @@ impl SharedKey {
         Ok(Self { account: account.into(), mac, emulator })
     }
 
-    /// The emulator whose public key it is.
+    /// Returns the emulator that this public key belongs to, if any.
     pub(crate) const fn emulator(&self) -> Option<Emulator> {
         self.emulator
     }
 
-    /// The account.
+    /// Returns the account name.
     pub fn account(&self) -> &str {
         &self.account
     }
 
-    /// The base64 of the HMAC-SHA256 of a text: what every signature of the service is made of.
+    /// Returns the base64 of the HMAC-SHA256 of `text`. Every signature of the service has this form.
     pub(crate) fn sign(&self, text: &str) -> String {
         self.sign_parts(&[text])
     }
 
-    /// The same of a text in parts.
+    /// Like [`sign`](Self::sign), for a text given in parts.
     fn sign_parts(&self, parts: &[&str]) -> String {
         let mut mac = self.mac.clone();
         parts.iter().for_each(|part| mac.update(part.as_bytes()));
         STANDARD.encode(mac.finalize().into_bytes())
     }
 
-    /// The `Authorization` header of a Table service request.
+    /// Returns the `Authorization` header of a Table service request.
     ///
     /// <https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#table-service-shared-key-authorization>
     fn authorization(
@@ -107,7 +111,7 @@ impl fmt::Debug for SharedKey {
     }
 }
 
-/// Dates and signs every attempt.
+/// Sets the date and the signature of every attempt.
 #[derive(Debug)]
 pub(crate) struct SharedKeyPolicy(pub(crate) SharedKey);
 
@@ -129,12 +133,12 @@ impl Policy for SharedKeyPolicy {
     }
 }
 
-/// RFC 1123, as HTTP dates are.
+/// Formats a time as an HTTP date (RFC 1123).
 pub(crate) fn http_date(time: DateTime<Utc>) -> String {
     const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // Several times as fast as `chrono`'s formats, and every request needs one.
+    // Several times faster than `chrono`'s formats; every request needs a date.
     format!(
         "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
         DAYS[time.weekday().num_days_from_monday() as usize],
@@ -151,8 +155,8 @@ pub(crate) fn http_date(time: DateTime<Utc>) -> String {
 mod tests {
     use super::*;
 
-    /// The string of the documentation's example, signed with a key of our own; the signatures were made by
-    /// Python's `hmac`.
+    /// The string to sign is the documentation's example; the key is made up. Python's `hmac` computed the
+    /// expected signatures.
     #[test]
     fn signs_verb_type_date_and_resource() {
         let key = SharedKey::new("testaccount1", "a2V5").unwrap();
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_base64_is_refused_and_not_shown() {
+    fn a_key_that_is_not_base64_is_refused_without_showing_it() {
         let message = SharedKey::new("a", "se7en!").unwrap_err().to_string();
         assert!(message.contains("base64") && !message.contains("se7en"));
     }

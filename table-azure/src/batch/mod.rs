@@ -1,4 +1,4 @@
-//! Entity group transactions: one request of many parts.
+//! Entity group transactions: one multipart request.
 //!
 //! <https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>
 

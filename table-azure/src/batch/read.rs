@@ -5,22 +5,25 @@ use table_core::{Error, Result};
 
 use crate::rest::{Answer, Failure, Subject, no_etag, pause};
 
-/// What became of a group: the outer status says nothing, every inner one counts.
+/// Reads the answer to a group. The outer status carries no result, so every inner status is checked.
 ///
 /// # Errors
-/// The operation that failed; or, if the answer cannot be read to its end, that the outcome is unknown.
+/// Returns the error of the failed operation. If the answer is incomplete or malformed, the error's outcome
+/// is ambiguous.
 pub(crate) fn read_answer(
     answer: &Answer,
     table: &TableName,
     group: &GroupTransaction,
 ) -> Result<Vec<Written>> {
-    let text = std::str::from_utf8(&answer.body).map_err(|_| unreadable("it is not UTF-8"))?;
-    let boundary =
-        answer.header("content-type").and_then(boundary).ok_or_else(|| unreadable("it has no boundary"))?;
-    let parts = responses(text, boundary).ok_or_else(|| unreadable("it is cut off"))?;
+    let text = std::str::from_utf8(&answer.body).map_err(|_| unreadable("the body is not UTF-8"))?;
+    let boundary = answer
+        .header("content-type")
+        .and_then(boundary)
+        .ok_or_else(|| unreadable("the content type has no boundary"))?;
+    let parts = responses(text, boundary).ok_or_else(|| unreadable("the body is truncated or malformed"))?;
     if parts.len() > group.len() {
         return Err(unreadable(&format!(
-            "it has {} parts or more for {} operations",
+            "the body has at least {} parts for {} operations",
             parts.len(),
             group.len()
         )));
@@ -29,15 +32,19 @@ pub(crate) fn read_answer(
         return Err(refusal(refused, answer, table, group));
     }
     if parts.len() != group.len() {
-        return Err(unreadable(&format!("it has {} parts for {} operations", parts.len(), group.len())));
+        return Err(unreadable(&format!(
+            "the body has {} parts for {} operations",
+            parts.len(),
+            group.len()
+        )));
     }
     if let Some(part) = parts.iter().find(|part| !DONE.contains(&part.status)) {
-        return Err(unreadable(&format!("a part has the status {}", part.status)));
+        return Err(unreadable(&format!("a part has the unexpected status {}", part.status)));
     }
     parts.iter().zip(group.operations()).map(|(part, operation)| written(part, operation)).collect()
 }
 
-/// The statuses of operations that were done.
+/// The statuses of successful operations.
 const DONE: [u16; 2] = [201, 204];
 
 fn written(part: &Response<'_>, operation: &Operation) -> Result<Written> {
@@ -59,7 +66,7 @@ fn refusal(part: &Response<'_>, answer: &Answer, table: &TableName, group: &Grou
     if is_about_one(error.kind()) { Error::in_transaction(index, error) } else { error }
 }
 
-/// Whether the error is one operation's, not the table's, the caller's or the service's.
+/// Whether the error concerns a single operation, and not the table, the caller or the service.
 const fn is_about_one(kind: &ErrorKind) -> bool {
     matches!(
         kind,
@@ -72,7 +79,7 @@ const fn is_about_one(kind: &ErrorKind) -> bool {
 }
 
 fn unreadable(reason: &str) -> Error {
-    let kind = ErrorKind::Service(format!("a group's answer that cannot be read: {reason}"));
+    let kind = ErrorKind::Service(format!("the answer to a group cannot be read: {reason}"));
     Error::new(kind).with_outcome(Outcome::Ambiguous)
 }
 
@@ -87,20 +94,20 @@ pub(crate) struct Response<'a> {
     body: &'a str,
 }
 
-/// How deep parts lie in parts: an answer has one, the set of changes.
+/// Maximum nesting of multipart parts. An answer of the service nests once: the change set.
 const DEPTH: usize = 4;
 
-/// Parts of an answer that are kept: one more than a group has operations, so that too many are seen.
+/// Maximum number of parts kept: one more than a group's operations, so that an excess is detected.
 const MAX_PARTS: usize = limits::GROUP_OPERATIONS + 1;
 
-/// The responses of a multipart body, those of parts within parts included; `None` if it is cut
-/// off or malformed.
+/// Returns the responses of a multipart body, including those in nested parts; `None` if the body is
+/// truncated or malformed.
 pub(crate) fn responses<'a>(text: &'a str, boundary: &str) -> Option<Vec<Response<'a>>> {
     let (mut lines, mut found) = (Lines { text, at: 0 }, Vec::new());
     read_parts(&mut lines, boundary, DEPTH, &mut found).map(|()| found)
 }
 
-/// Reads the parts of a boundary up to the one that ends them.
+/// Reads the parts of one boundary up to its closing delimiter.
 fn read_parts<'a>(
     lines: &mut Lines<'a>,
     boundary: &str,
@@ -130,7 +137,7 @@ fn response<'a>(lines: &mut Lines<'a>, boundary: &str) -> Option<Response<'a>> {
     Some(Response { status, etag, code, wait, wait_millis, body })
 }
 
-/// A body, read line by line.
+/// A body that is read line by line.
 struct Lines<'a> {
     text: &'a str,
     at: usize,
@@ -142,7 +149,7 @@ enum Delimiter {
     Last,
 }
 
-/// The first line of a head, and what is needed of its fields.
+/// The first line of a part's head, and the header fields that are used.
 #[derive(Default)]
 struct Head<'a> {
     first: &'a str,
@@ -165,7 +172,7 @@ impl<'a> Head<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// The next line, without its end; `None` after the last.
+    /// Returns the next line without its line end; `None` after the last line.
     #[inline]
     fn line(&mut self) -> Option<&'a str> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
@@ -174,7 +181,7 @@ impl<'a> Lines<'a> {
         Some(line.strip_suffix('\r').unwrap_or(line))
     }
 
-    /// Passes over a delimiter of the boundary; where it starts.
+    /// Skips to the next delimiter of the boundary and past it. Returns where the delimiter starts.
     fn seek_delimiter(&mut self, boundary: &str) -> Option<(usize, Delimiter)> {
         loop {
             let start = self.at;
@@ -184,7 +191,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Reads a head with the empty line after it, or up to a delimiter.
+    /// Reads a head up to its empty line or up to a delimiter.
     fn head(&mut self, boundary: &str) -> Option<Head<'a>> {
         let mut head = Head::default();
         loop {
@@ -214,7 +221,7 @@ fn delimiter(line: &str, boundary: &str) -> Option<Delimiter> {
     }
 }
 
-/// The value of a line that is this field.
+/// Returns the value of the line if the line is the header field `name`.
 #[inline]
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     if line.as_bytes().get(name.len()) != Some(&b':') {
@@ -224,7 +231,7 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     found.eq_ignore_ascii_case(name).then(|| value[1..].trim())
 }
 
-/// The boundary that a content type names.
+/// Returns the boundary that a content type declares.
 fn boundary(content_type: &str) -> Option<&str> {
     let mut parameters = content_type.split(';').filter_map(|p| p.split_once('='));
     let (_, value) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"))?;

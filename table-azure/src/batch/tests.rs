@@ -26,7 +26,7 @@ fn endpoint() -> Endpoint {
     Endpoint::new("https://acc.table.core.windows.net", None).unwrap()
 }
 
-/// The boundaries are random: names in their place.
+/// Boundaries are random; this replaces them by fixed names.
 fn body(endpoint: &Endpoint) -> String {
     let body = GroupBody::new(endpoint, &table(), &group()).unwrap();
     let text = String::from_utf8(body.bytes).unwrap();
@@ -80,7 +80,7 @@ If-Match: W/"x"
 }
 
 #[test]
-fn cosmos_takes_a_merge_as_a_tunnelled_post() {
+fn a_merge_for_cosmos_is_a_tunnelled_post() {
     let text = body(&Endpoint::new("https://a.table.cosmos.azure.com", None).unwrap());
     assert!(!text.contains("PATCH"));
     assert!(text.contains("RowKey='2') HTTP/1.1\r\nAccept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0\r\nX-HTTP-Method: MERGE\r\n"));
@@ -123,7 +123,7 @@ fn every_part_is_read() {
 }
 
 #[test]
-fn a_failing_part_is_a_failure_whatever_the_outer_status() {
+fn a_failed_part_fails_the_group_despite_the_outer_status() {
     let error = refused(
         "UpdateConditionNotSatisfied",
         "412 Precondition Failed",
@@ -136,20 +136,20 @@ fn a_failing_part_is_a_failure_whatever_the_outer_status() {
 }
 
 #[test]
-fn without_an_index_it_is_the_first_operation() {
+fn without_an_index_the_first_operation_failed() {
     let error = refused("EntityAlreadyExists", "409 Conflict", "The specified entity already exists.");
     assert_eq!(error.failed_index(), Some(0));
     assert!(error.to_string().contains("('p''', '1')"), "{error}");
 }
 
 #[test]
-fn a_refusal_that_says_nothing_blames_nobody() {
+fn a_refusal_without_a_message_names_no_operation() {
     let error = outcome(&["HTTP/1.1 409 Conflict\r\n\r\n"]).unwrap_err();
     assert_eq!((error.failed_index(), error.outcome()), (None, Outcome::NotApplied));
 }
 
 #[test]
-fn a_part_says_in_its_own_head_when_to_come_back() {
+fn retry_after_is_read_from_the_head_of_a_part() {
     for wait in ["Retry-After: 7", "x-ms-retry-after-ms: 7000"] {
         let part =
             format!("HTTP/1.1 429 Too Many Requests\r\n{wait}\r\nx-ms-error-code: TooManyRequests\r\n\r\n");
@@ -164,20 +164,20 @@ fn a_part_says_in_its_own_head_when_to_come_back() {
 }
 
 #[test]
-fn a_missing_table_is_the_groups_error_not_an_operations() {
+fn a_missing_table_is_an_error_of_the_group() {
     let error = refused("TableNotFound", "404 Not Found", "0:The table specified does not exist.");
     assert!(matches!(error.kind(), ErrorKind::TableNotFound { table } if table == "Orders"));
 }
 
 #[test]
-fn an_index_that_names_no_operation_is_not_believed() {
+fn an_index_beyond_the_group_is_ignored() {
     let error = refused("InvalidInput", "400 Bad Request", "99:Bad.");
     assert_eq!(error.failed_index(), None);
     assert!(error.to_string().contains("Bad."));
 }
 
 #[test]
-fn an_answer_cut_off_or_too_short_is_ambiguous() {
+fn a_truncated_answer_is_ambiguous() {
     for body in [
         "",
         "--batchresponse_1\r\n",
@@ -191,18 +191,18 @@ fn an_answer_cut_off_or_too_short_is_ambiguous() {
 }
 
 #[test]
-fn lf_is_read_as_crlf_is() {
+fn lf_is_read_like_crlf() {
     let body = "--batchresponse_1\nContent-Type: multipart/mixed; boundary=c\n\n--c\nContent-Type: application/http\n\nHTTP/1.1 409 Conflict\nContent-Type: application/json\n\n{\"odata.error\":{\"code\":\"EntityAlreadyExists\",\"message\":{\"lang\":\"\",\"value\":\"0:x\"}}}\n--c--\n--batchresponse_1--\n";
     assert!(read_answer(&answer(body), &table(), &group()).unwrap_err().is_already_exists());
 }
 
-/// The boundary of this depth.
+/// Returns the boundary of this depth.
 fn name(depth: usize) -> String {
     depth.checked_sub(1).map_or_else(|| "batchresponse_1".to_owned(), |outer| format!("b{outer}"))
 }
 
 #[test]
-fn parts_within_each_other_have_an_end() {
+fn nesting_of_parts_is_bounded() {
     let opens = |n| format!("--{}\nContent-Type: multipart/mixed; boundary=b{n}\n\n", name(n));
     let closes = |n| format!("\n--{}--\n", name(n));
     let deep: String = (0..10_000).map(opens).chain((0..10_000).rev().map(closes)).collect();
@@ -210,7 +210,7 @@ fn parts_within_each_other_have_an_end() {
     assert_eq!(error.outcome(), Outcome::Ambiguous);
 }
 
-/// Pieces of answers, in any order, and rubbish.
+/// Pieces of answers in any order, mixed with arbitrary text.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("--batchresponse_1\r\n".to_owned()),
@@ -229,7 +229,7 @@ fn pieces() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_answer_is_read_whole_or_refused(body in pieces()) {
+    fn any_answer_is_read_completely_or_refused(body in pieces()) {
         match read_answer(&answer(&body), &table(), &group()) {
             Ok(written) => prop_assert_eq!(written.len(), 3),
             Err(error) => prop_assert!(!error.to_string().is_empty()),

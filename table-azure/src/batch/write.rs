@@ -9,7 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::operation::Write;
 use crate::wire::EntityEncoder;
 
-/// The body of a group transaction and its content type.
+/// The body of a group transaction, and its content type.
 pub(crate) struct GroupBody {
     pub(crate) content_type: String,
     pub(crate) bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub(crate) struct GroupBody {
 
 impl GroupBody {
     pub(crate) fn new(endpoint: &Endpoint, table: &TableName, group: &GroupTransaction) -> Result<Self> {
-        // Random, so that no text of an entity can be taken for one.
+        // Random, so that no property value can contain a boundary.
         let (batch, changeset) = (Uuid::new_v4(), Uuid::new_v4());
         let (batch, changeset) = (format!("batch_{batch}"), format!("changeset_{changeset}"));
         let mut bytes = Vec::with_capacity(256 + group.len() * 1024);
@@ -35,13 +35,14 @@ impl GroupBody {
     }
 }
 
-/// What writes the parts.
+/// Writes the parts of a body.
 struct Writer<'a> {
     endpoint: &'a Endpoint,
     table: &'a TableName,
     changeset: String,
     bytes: Vec<u8>,
-    /// Where an insert stands up to its entity: every other one begins with the same bytes.
+    /// The bytes of the first insert up to its entity. All other inserts begin with the same bytes, so they
+    /// are copied.
     insert: Option<Range<usize>>,
     entities: EntityEncoder,
 }
@@ -73,7 +74,7 @@ impl Writer<'_> {
         if let Some(verb) = write.tunnelled {
             push(out, &["X-HTTP-Method: ", verb, "\r\n"]);
         }
-        if write.wants_no_echo() {
+        if write.prefers_no_content() {
             push(out, &["Prefer: return-no-content\r\n"]);
         }
         if let Some(if_match) = &write.if_match {

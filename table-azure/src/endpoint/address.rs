@@ -1,13 +1,15 @@
-//! How the addresses of requests are written.
+//! Builds request URLs.
 
 use azure_core::http::Url;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use table_core::model::{Key, TableName};
 
-/// Everything but RFC 3986's unreserved characters is encoded: nothing on the way can read it in two ways.
+/// Every character outside RFC 3986's unreserved set is encoded, so that all intermediaries read the URL
+/// alike.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// An address that is being written: path, then query. The server in it is parsed once, with the endpoint.
+/// A request URL under construction: first the path, then the query. The server part was parsed once, with
+/// the endpoint.
 pub(crate) struct Address<'a> {
     url: Url,
     query: String,
@@ -21,7 +23,7 @@ impl<'a> Address<'a> {
         Self { url, query: String::new(), sas }
     }
 
-    /// Adds a query parameter, encoding its value.
+    /// Adds a query parameter and percent-encodes its value.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.separate();
         self.query.push_str(name);
@@ -55,7 +57,8 @@ impl<'a> Address<'a> {
     }
 }
 
-/// `Table(PartitionKey='…',RowKey='…')`, quotes doubled, everything else encoded.
+/// Returns `Table(PartitionKey='…',RowKey='…')`, with quotes doubled and all other reserved characters
+/// encoded.
 pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
     let mut path = String::with_capacity(64 + key.partition().len() + key.row().len());
     path.push_str(table.as_str());

@@ -1,4 +1,4 @@
-//! Where requests go, and how their addresses are written.
+//! Endpoints of an account, and request URLs.
 
 mod address;
 
@@ -11,19 +11,19 @@ use table_core::{Error, Result};
 
 use crate::Service;
 
-/// Which of an account's two endpoints reads go to.
+/// The endpoint that reads go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The one that writes go to.
+    /// The primary endpoint, which also takes the writes.
     #[default]
     Primary,
-    /// The read-only copy of a geo-redundant account. It may lag behind by minutes, so that a write is not seen by the
-    /// read after it. What relies on that refuses such a store: retries with write ids, journals, indexes, queues in a
-    /// table, eventually consistent transactions. Open a second store for reports.
+    /// The read-only copy of a geo-redundant account. It may lag minutes behind, so a read may not see an
+    /// earlier write. Retries with write ids, journals, indexes, table queues and eventual transactions need
+    /// to read their own writes: they refuse such a store. Open a second store for reports.
     Secondary,
 }
 
-/// The addresses of an account, and its SAS if it has one. The SAS is never printed.
+/// The endpoints of an account, and its SAS if there is one. `Debug` does not print the SAS.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     primary: Url,
@@ -32,7 +32,7 @@ pub(crate) struct Endpoint {
     sas: Option<String>,
     pub(crate) cosmos: bool,
     pub(crate) secure: bool,
-    /// Whether requests are signed by a key, or carry a signature, that is a secret.
+    /// Whether requests carry a secret: a signature by a secret account key, or a SAS.
     secret: bool,
 }
 
@@ -40,7 +40,7 @@ impl Endpoint {
     pub(crate) fn new(primary: &str, sas: Option<String>) -> Result<Self> {
         let url = parse(primary)?;
         if url.query().is_some() {
-            return Err(invalid(primary, "it has a query; pass the URL of a SAS to `with_sas`"));
+            return Err(invalid(primary, "the URL has a query; pass a URL with a SAS to `with_sas`"));
         }
         let host = url.host_str().unwrap_or_default();
         let cosmos = [".table.cosmos.", ".table.cosmosdb."].iter().any(|part| host.contains(part))
@@ -50,19 +50,20 @@ impl Endpoint {
         Ok(Self { reads: primary.clone(), primary, secondary: None, sas, cosmos, secure, secret })
     }
 
-    /// From the URL of an account or a table, with its SAS.
+    /// Creates an endpoint from the URL of an account or a table, with a SAS.
     pub(crate) fn from_sas_url(url: &str) -> Result<Self> {
-        let (address, sas) = url.split_once('?').ok_or_else(|| invalid(url, "it has no SAS after a '?'"))?;
+        let (address, sas) =
+            url.split_once('?').ok_or_else(|| invalid(url, "the URL has no SAS after a '?'"))?;
         let mut address = parse_part(address, url)?;
         let table = query_pairs(sas).find(|(name, _)| name == "tn").map(|(_, value)| value);
         let last = address.path_segments().and_then(|mut segments| segments.next_back());
         if table.is_some_and(|table| last.is_some_and(|last| last.eq_ignore_ascii_case(&table))) {
-            address.path_segments_mut().map_err(|()| invalid(url, "it has no path"))?.pop();
+            address.path_segments_mut().map_err(|()| invalid(url, "the URL has no path"))?.pop();
         }
         Self::new(address.as_str(), Some(sas.to_owned()))
     }
 
-    /// The same addresses of a service that the caller knows better.
+    /// Sets the service explicitly, where the host name does not identify it.
     pub(crate) const fn of(mut self, service: Service) -> Self {
         match service {
             Service::ByEndpoint => {}
@@ -72,11 +73,12 @@ impl Endpoint {
         self
     }
 
-    /// Refuses to send a secret in the clear: over plain http anybody on the way reads the requests, and can use a
-    /// signature for as long as it is good. Loopback leaves no machine; other hosts can be named.
+    /// Refuses to send a secret over plain http to another machine: anyone on the network can read the
+    /// requests and reuse the signature until it expires. Loopback is allowed, and the caller can allow other
+    /// hosts.
     ///
     /// # Errors
-    /// The scheme is `http`, and the host neither loopback nor named.
+    /// Fails if the scheme is `http` and the host is neither loopback nor in `allowed`.
     pub(crate) fn check_plain_http(&self, allowed: &[String]) -> Result<()> {
         let addresses = [Some(&self.primary), Some(&self.reads), self.secondary.as_ref()];
         if !self.secret {
@@ -85,13 +87,12 @@ impl Endpoint {
         addresses.into_iter().flatten().try_for_each(|url| check_plain_http(url, allowed))
     }
 
-    /// Says whether the key that signs requests is a secret.
+    /// Sets whether the signing key is a secret.
     pub(crate) const fn set_secret(&mut self, secret: bool) {
         self.secret = secret;
     }
 
-    /// The same account with its secondary, where that has not the usual name, and its reads going where
-    /// `from` says.
+    /// Sets the endpoint that reads go to, and the secondary endpoint if it does not have the default name.
     pub(crate) fn reading(mut self, from: ReadFrom, secondary: Option<&str>) -> Result<Self> {
         self.secondary = secondary.map(|given| parse(given).map(base)).transpose()?;
         self.reads = match from {
@@ -105,22 +106,22 @@ impl Endpoint {
         self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
     }
 
-    /// The root of the secondary, wherever reads go.
+    /// Returns the root of the secondary endpoint, independent of where reads go.
     pub(crate) fn secondary(&self) -> Result<Address<'_>> {
         self.secondary_base().map(|base| Address::new(&base, "", self.sas.as_deref()))
     }
 
-    /// The account's address; those of entities inside a group transaction start with it.
+    /// Returns the account's URL. The URLs of entities in a group transaction start with it.
     pub(crate) const fn root(&self) -> &Url {
         &self.primary
     }
 
-    /// An address to write to. `path` comes after the account, encoded.
+    /// Returns a URL to write to. `path` is appended to the account's URL and must be encoded.
     pub(crate) fn write_to(&self, path: &str) -> Address<'_> {
         Address::new(&self.primary, path, self.sas.as_deref())
     }
 
-    /// An address to read from.
+    /// Returns a URL to read from.
     pub(crate) fn read_from(&self, path: &str) -> Address<'_> {
         Address::new(&self.reads, path, self.sas.as_deref())
     }
@@ -139,7 +140,7 @@ impl fmt::Debug for Endpoint {
 /// (<https://learn.microsoft.com/azure/cosmos-db/emulator#api-support>).
 const COSMOS_EMULATOR_PORT: u16 = 8902;
 
-/// Whether a URL leads to this machine itself, by its text alone: a name can be resolved to anything.
+/// Whether a URL addresses this machine. Only the text counts: a name could resolve to any machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']');
@@ -155,29 +156,32 @@ pub(crate) fn check_plain_http(url: &Url, allowed: &[String]) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid_request(format!(
-        "an account key's or a shared access signature would go to '{host}' over plain http, where others can read and use it: \
+        "a request with a signature (account key or SAS) would go to '{host}' over plain http, where others can read and reuse it; \
          use https, or name the host in `plain_http_hosts`"
     )))
 }
 
-/// Whether a URL has a user's name or a password.
+/// Whether a URL contains a user name or a password.
 pub(crate) fn has_userinfo(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Reads an address of a service.
+/// Parses the URL of a service.
 ///
 /// # Errors
-/// It is not one of HTTP, or has a user's name or password.
+/// Fails if the scheme is not http or https, or if the URL contains a user name or password.
 pub(crate) fn parse(text: &str) -> Result<Url> {
     parse_part(text, text)
 }
 
-/// Reads an address that is a part of what was given.
+/// Parses a part of the URL `given`; errors show `given`.
 fn parse_part(text: &str, given: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| invalid(given, "it is not a URL"))?;
     if has_userinfo(&url) {
-        return Err(invalid(given, "a user's name or password in it is not used, and would be seen in logs"));
+        return Err(invalid(
+            given,
+            "it contains a user name or password, which is not used and would appear in logs",
+        ));
     }
     let known = matches!(url.scheme(), "http" | "https") && url.host_str().is_some();
     if known {
@@ -187,28 +191,30 @@ fn parse_part(text: &str, given: &str) -> Result<Url> {
     }
 }
 
-/// With a slash at its end, where the path of a request goes on.
+/// Appends a slash, so that request paths can be appended.
 fn base(mut url: Url) -> Url {
     let path = format!("{}/", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url
 }
 
-/// `account-secondary` in the path, where the account is in it (the emulator), otherwise in the host.
+/// Returns the secondary endpoint: `account-secondary` in the path if the account is in the path (the
+/// emulator), otherwise in the host name.
 fn secondary_of(primary: &Url) -> Result<Url> {
     let mut url = primary.clone();
     let host = primary.domain().filter(|_| primary.path() == "/");
     match host.and_then(|host| host.split_once('.')) {
         Some((account, domain)) => {
             let host = format!("{account}-secondary.{domain}");
-            url.set_host(Some(&host)).map_err(|_| invalid(primary.as_str(), "it has no secondary"))?;
+            url.set_host(Some(&host))
+                .map_err(|_| invalid(primary.as_str(), "no secondary endpoint can be derived from it"))?;
         }
         None => url.set_path(&format!("{}-secondary/", primary.path().trim_end_matches('/'))),
     }
     Ok(url)
 }
 
-/// The pairs of a query string.
+/// Iterates over the pairs of a query string.
 fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let url = Url::parse("http://localhost").map(|mut url| {
         url.set_query(Some(query));
@@ -218,7 +224,8 @@ fn query_pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     pairs.unwrap_or_default().into_iter()
 }
 
-/// Without the query, which may hold a SAS, and not at all where it may hold a password.
+/// The error does not show the query, which may be a SAS. It does not show the URL at all if that may contain
+/// a password.
 fn invalid(endpoint: &str, reason: &str) -> Error {
     let shown = endpoint.split(['?', '#']).next().filter(|_| !endpoint.contains('@'));
     let shown = shown.map(|shown| format!(" {shown:?}")).unwrap_or_default();

@@ -16,7 +16,7 @@ fn every_legal_character_of_a_key_is_encoded() {
 }
 
 #[test]
-fn parsing_the_address_changes_nothing() {
+fn parsing_a_built_url_does_not_change_it() {
     let endpoint = Endpoint::new("http://127.0.0.1:1/acc", None).unwrap();
     let path = key_path("o'x%/".trim_end_matches('/'), "..");
     let url = endpoint.write_to(&path).into_url();
@@ -32,7 +32,7 @@ fn the_sas_ends_every_query() {
 }
 
 #[test]
-fn a_tables_sas_url_is_the_accounts() {
+fn a_table_sas_url_gives_the_accounts_endpoint() {
     let endpoint = Endpoint::from_sas_url("http://127.0.0.1:1/acc/Orders?tn=orders&sig=x").unwrap();
     assert_eq!(endpoint.write_to("T").into_url().as_str(), "http://127.0.0.1:1/acc/T?tn=orders&sig=x");
 }
@@ -52,20 +52,20 @@ fn reads_can_go_to_the_secondary() {
 }
 
 #[test]
-fn cosmos_is_known_by_its_host() {
+fn cosmos_is_recognized_by_its_host_name() {
     assert!(Endpoint::new("https://a.table.cosmos.azure.com:443/", None).unwrap().cosmos);
     assert!(!Endpoint::new("https://a.table.core.windows.net", None).unwrap().cosmos);
 }
 
 #[test]
-fn bad_endpoints_are_refused_without_their_query() {
+fn invalid_endpoints_are_refused_without_showing_the_query() {
     for text in ["acc", "ftp://x", "https://x?sig=se7en", "ftp://x#se7en", ""] {
         assert!(!Endpoint::new(text, None).unwrap_err().to_string().contains("se7en"));
     }
 }
 
 #[test]
-fn names_and_passwords_in_addresses_are_refused_and_never_shown() {
+fn user_names_and_passwords_in_urls_are_refused_and_never_shown() {
     for text in [
         "https://me:se7en@acc.table.core.windows.net",
         "https://se7en@acc.table.core.windows.net",
@@ -82,7 +82,7 @@ fn names_and_passwords_in_addresses_are_refused_and_never_shown() {
             Endpoint::from_sas_url(&format!("{text}?sig=se7en")),
             Endpoint::new("https://acc", None).and_then(|acc| acc.reading(ReadFrom::Secondary, Some(text))),
         ] {
-            // Where a `/`, `?` or `#` ends the host, there is no password: `https://me:se` has a port that is none.
+            // A `/`, `?` or `#` ends the host, so there is no password: `https://me:se` has an invalid port.
             let error = refused.map(|_| text).unwrap_err().to_string();
             assert!(!error.contains("se7en") && !error.contains("7en") && !error.contains("me:"), "{error}");
         }
@@ -91,7 +91,7 @@ fn names_and_passwords_in_addresses_are_refused_and_never_shown() {
 }
 
 #[test]
-fn secrets_go_in_the_clear_to_loopback_and_named_hosts_alone() {
+fn secrets_are_sent_over_http_to_loopback_and_allowed_hosts_only() {
     let plain = |text: &str| Endpoint::new(text, Some("sig=x".to_owned())).unwrap();
     for good in [
         "https://acc.table.core.windows.net",
@@ -122,7 +122,7 @@ fn secrets_go_in_the_clear_to_loopback_and_named_hosts_alone() {
 }
 
 #[test]
-fn the_emulator_of_cosmos_is_known_by_its_port() {
+fn the_cosmos_emulator_is_recognized_by_its_port() {
     for (text, cosmos) in [
         ("http://localhost:8902/", true),
         ("https://127.0.0.1:8902", true),

@@ -1,4 +1,4 @@
-//! What messages of the service say.
+//! The body format of queue messages.
 
 use azure_core::time::OffsetDateTime;
 use base64::Engine as _;
@@ -13,7 +13,7 @@ pub(super) fn encode(body: &str) -> String {
     STANDARD.encode(body)
 }
 
-/// The body; `None` where another program sent the text.
+/// Returns the body; `None` if the text is not base64 of UTF-8, because another program sent it.
 pub(super) fn decode(text: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(text).ok()?).ok()
 }
@@ -35,5 +35,5 @@ pub(super) fn message(
 }
 
 pub(super) fn unreadable() -> Error {
-    ErrorKind::Service("a message without what it must have".to_owned()).into()
+    ErrorKind::Service("a message lacks a required element".to_owned()).into()
 }

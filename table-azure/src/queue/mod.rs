@@ -1,8 +1,8 @@
 //! Work queues in Azure Queue Storage, through the official client.
 
 mod message;
-mod one_queue;
 mod poison;
+mod queue_api;
 mod shared_key;
 mod work_queue;
 

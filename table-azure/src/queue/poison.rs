@@ -1,4 +1,4 @@
-//! Messages that were received too often: in a queue beside the queue.
+//! Messages that were received too often: they move to a second queue, the poison queue.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use table_core::Result;
 use table_core::queue::{Message, Receipt};
 
 use super::message::{decode, encode, message, receipt};
-use super::one_queue::{OneQueue, is_missing};
+use super::queue_api::{QueueApi, is_missing};
 
-/// What receipts of the queue beside start with.
+/// Prefix of the receipts of messages in the poison queue.
 const POISON: &str = "poison ";
-/// For how long a message that was looked at stays with who looked.
+/// How long a poisoned message that was listed stays hidden from other callers.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// The pop receipt within a receipt of the queue beside.
+/// Returns the pop receipt in a receipt of the poison queue.
 pub(super) fn poison_token(receipt: &Receipt) -> Option<&str> {
     receipt.token().strip_prefix(POISON)
 }
@@ -23,9 +23,9 @@ fn marked(receipt: &Receipt) -> Receipt {
     Receipt::new(receipt.id().clone(), format!("{POISON}{}", receipt.token()))
 }
 
-impl OneQueue {
-    /// Takes a message that was received once too often from its queue. It is sent on before it is deleted:
-    /// a crash in between leaves it in both.
+impl QueueApi {
+    /// Moves a message that was received too often to the poison queue. It is sent there before it is deleted
+    /// here: after a crash between the two requests it is in both queues.
     pub(super) async fn set_aside(&self, text: String, from: &Self, at: &Receipt) -> Result<()> {
         match self.send(text.clone(), Duration::ZERO).await {
             Err(error) if is_missing(&error) => {
@@ -40,7 +40,7 @@ impl OneQueue {
         }
     }
 
-    /// What was set aside. A text that another program sent is shown as it is.
+    /// Returns the poisoned messages. The text of another program's message is returned unchanged.
     pub(super) async fn look(&self, max: usize) -> Result<Vec<Message>> {
         let items = match self.receive(max, LOOK).await {
             Err(error) if is_missing(&error) => return Ok(Vec::new()),
@@ -49,7 +49,7 @@ impl OneQueue {
         items.into_iter().map(shown).collect()
     }
 
-    /// Sends a message that was set aside back to its queue, if the receipt is still good.
+    /// Sends a poisoned message back to its queue, if the receipt is still valid.
     pub(super) async fn send_back(
         &self,
         body: &str,

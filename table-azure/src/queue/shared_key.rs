@@ -10,7 +10,7 @@ use chrono::Utc;
 use crate::SharedKey;
 use crate::auth::{DATE, http_date};
 
-/// Signs requests to queues, whose text has more lines than that of tables.
+/// Signs requests to queues. Their string to sign has more lines than that of table requests.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#blob-queue-and-file-services-shared-key-authorization>
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Policy for QueueKeyPolicy {
     }
 }
 
-/// Verb, the standard headers (of which requests to queues have two), `x-ms-*` headers, resource.
+/// The lines: verb, standard headers (queue requests set two of them), `x-ms-*` headers, resource.
 fn string_to_sign(request: &Request, account: &str) -> String {
     let length = request.body().len().filter(|length| *length > 0);
     let length = length.map(|length| length.to_string()).unwrap_or_default();
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_has_every_line_in_its_place() {
+    fn the_string_to_sign_has_the_documented_lines() {
         let url = "http://h/acc/jobs/messages?visibilitytimeout=5&NumOfMessages=2".parse().unwrap();
         let mut request = Request::new(url, Method::Post);
         request.insert_header("x-ms-version", "2026-04-06");

@@ -12,8 +12,8 @@ use table_core::queue::{MESSAGE_BYTES, Message, MessageId, Receipt, WorkQueue};
 use table_core::{Error, Result};
 
 use super::message::{decode, encode, message, receipt, unreadable};
-use super::one_queue::{OneQueue, name_in};
 use super::poison::poison_token;
+use super::queue_api::{QueueApi, name_in};
 use super::shared_key::QueueKeyPolicy;
 use crate::SharedKey;
 use crate::auth::{Connection, Secret};
@@ -22,19 +22,21 @@ use crate::rest::{bounded, quiet};
 
 /// A [`WorkQueue`] in Azure Queue Storage.
 ///
-/// Bodies are sent as base64, so that every text is legal. Times are whole seconds, rounded up; a
-/// message is hidden for at least one and at most seven days, and never expires. Each call is one
-/// request, sent once, but for poison: put a [`RetryingQueue`](table_core::adapter::RetryingQueue) around it.
+/// Bodies are sent as base64, so every text is legal. Durations are rounded up to whole seconds. A message is
+/// hidden for one second to seven days and never expires. Each call is one request, sent once, except for
+/// poison messages: put a [`RetryingQueue`](table_core::adapter::RetryingQueue) around the queue.
 ///
 /// # Poison
-/// The service has no place for messages that keep coming back: they go to a second queue, named as this
-/// one with `-poison` behind it, which is created when the first one goes there. It takes two requests
-/// more of the receive that finds a message once too often; a crash between them leaves it in both
-/// queues. Putting one back takes three requests. A shared access signature must cover both queues.
-/// Messages of other programs, which are not base64 of UTF-8, are not handed out and end up there too.
-/// Where a message cannot be set aside (the signature does not cover the second queue, the service is busy),
-/// what was received with it is handed out all the same, and it comes back after its visibility; a
-/// `receive` that found nothing else answers the error.
+/// The service has no dead-letter queue, so messages that are received too often move to a second queue with
+/// the same name and the suffix `-poison`. It is created when the first message moves. Moving a message adds
+/// 2 requests to the `receive` that finds it; after a crash between the two the message is in both queues.
+/// Putting a message back takes 3 requests. A shared access signature must cover both queues. Messages of
+/// other programs, which are not base64 of UTF-8, are not returned by `receive`; they move to the poison
+/// queue in the same way.
+///
+/// If a message cannot be moved (the signature does not cover the poison queue, or the service is busy),
+/// `receive` still returns the other messages, and the message becomes visible again after its visibility
+/// timeout. A `receive` without other messages returns the error.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -48,32 +50,32 @@ use crate::rest::{bounded, quiet};
 /// # }
 /// ```
 pub struct AzureWorkQueue {
-    queue: OneQueue,
-    poison: OneQueue,
+    queue: QueueApi,
+    poison: QueueApi,
     max_dequeues: u32,
 }
 
-/// What can be set about an [`AzureWorkQueue`].
+/// Options of an [`AzureWorkQueue`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AzureWorkQueueOptions {
-    /// Policies, transport, tracing, logging and cloud, as for every client of `azure_core`. Its retry options are not
-    /// used: put a [`RetryingQueue`](table_core::adapter::RetryingQueue) around the queue.
+    /// Policies, transport, tracing, logging and cloud, as in every client of `azure_core`. Its retry options
+    /// are ignored: put a [`RetryingQueue`](table_core::adapter::RetryingQueue) around the queue.
     pub client_options: ClientOptions,
-    /// Hosts to which requests signed by an account key, or with a shared access signature, may go over plain `http`: see
+    /// Hosts to which requests with a signature (account key or SAS) may go over plain `http`: see
     /// [`AzureTableStoreOptions::plain_http_hosts`](crate::AzureTableStoreOptions::plain_http_hosts).
     pub plain_http_hosts: Vec<String>,
 }
 
-/// Of the 63 characters of a queue's name, those that `-poison` leaves.
+/// A queue's name has at most 63 characters; `-poison` needs 7 of them.
 /// <https://learn.microsoft.com/rest/api/storageservices/naming-queues-and-metadata>
 const NAME_CHARS: usize = 56;
 
 impl AzureWorkQueue {
-    /// The queue with this URL, asked with tokens.
+    /// Creates a client of the queue at this URL that authorizes with tokens.
     ///
     /// # Errors
-    /// It is not an `https` URL.
+    /// Fails if the URL is not an `https` URL.
     pub fn new(
         queue_url: &str,
         credential: Arc<dyn TokenCredential>,
@@ -82,10 +84,10 @@ impl AzureWorkQueue {
         Self::build(queue_url, Some(credential), options.unwrap_or_default(), true)
     }
 
-    /// The queue with this URL, asked with an account's key.
+    /// Creates a client of the queue at this URL that authorizes with an account key.
     ///
     /// # Errors
-    /// It is not a URL, or one of plain `http` to another machine (see
+    /// Fails if the text is not a URL, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)).
     pub fn with_shared_key(
         queue_url: &str,
@@ -97,19 +99,19 @@ impl AzureWorkQueue {
         Self::build(queue_url, None, options, secret)
     }
 
-    /// The queue with this URL, which ends with `?` and a shared access signature.
+    /// Creates a client of the queue at this URL, which ends with `?` and a shared access signature.
     ///
     /// # Errors
-    /// It is not a URL, or one of plain `http` to another machine (see
+    /// Fails if the text is not a URL, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureWorkQueueOptions::plain_http_hosts)).
     pub fn with_sas(queue_url: &str, options: Option<AzureWorkQueueOptions>) -> Result<Self> {
         Self::build(queue_url, None, options.unwrap_or_default(), true)
     }
 
-    /// The queue with this name in the account of a connection string.
+    /// Creates a client of the named queue in the account of a connection string.
     ///
     /// # Errors
-    /// A part of the connection string is malformed or missing.
+    /// Fails if a part of the connection string is malformed or missing.
     pub fn from_connection_string(
         text: &str,
         queue: &str,
@@ -135,35 +137,35 @@ impl AzureWorkQueue {
         let invalid =
             |why: &str| Error::invalid_request(format!("the queue at '{host}' cannot be used: {why}"));
         if credential.is_some() && url.scheme() != "https" {
-            return Err(invalid("a token is only sent over https; use an https:// URL"));
+            return Err(invalid("tokens are sent over https only; use an https:// URL"));
         }
         if secret {
             check_plain_http(&url, &plain_http_hosts)?;
         }
         let chars = name_in(&url).chars().count();
         if chars > NAME_CHARS {
-            return Err(Error::limit("characters of a queue's name, beside '-poison'", NAME_CHARS, chars));
+            return Err(Error::limit("characters of a queue's name without '-poison'", NAME_CHARS, chars));
         }
-        let mut beside = url.clone();
-        beside.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
+        let mut poison_url = url.clone();
+        poison_url.set_path(&format!("{}-poison", url.path().trim_end_matches('/')));
         let mut options = QueueClientOptions { client_options, ..Default::default() };
         options.client_options.retry = RetryOptions::none();
         quiet(&mut options.client_options.instrumentation, TraceKeys::Hidden);
         options.client_options.transport = Some(bounded(options.client_options.transport));
-        let poison = OneQueue::new(beside, credential.clone(), options.clone())
+        let poison = QueueApi::new(poison_url, credential.clone(), options.clone())
             .map_err(|error| invalid(&error.to_string()))?;
-        let queue = OneQueue::new(url, credential, options).map_err(|error| invalid(&error.to_string()))?;
+        let queue = QueueApi::new(url, credential, options).map_err(|error| invalid(&error.to_string()))?;
         Ok(Self { queue, poison, max_dequeues: 5 })
     }
 
-    /// Sets how often a message is received before it is set aside as poison: 5 times unless set.
+    /// Sets how often a message is received before it moves to the poison queue. Default: 5.
     #[must_use]
     pub const fn with_max_dequeues(mut self, max_dequeues: u32) -> Self {
         self.max_dequeues = max_dequeues;
         self
     }
 
-    /// Sets how long one request may take: 60 seconds unless set. A write that takes longer is ambiguous.
+    /// Sets the maximum duration of one request; default 60 seconds. A write that takes longer is ambiguous.
     #[must_use]
     pub const fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.queue.set_timeout(timeout);
@@ -171,31 +173,32 @@ impl AzureWorkQueue {
         self
     }
 
-    /// Creates the queue unless it is there, whoever made it. One request.
+    /// Creates the queue if it does not exist. 1 request.
     ///
     /// # Errors
-    /// The service's.
+    /// Fails with the service's errors.
     pub async fn create_if_missing(&self) -> Result<()> {
         self.queue.create().await
     }
 
-    /// Deletes the queue with its messages, not those set aside. One request.
+    /// Deletes the queue and its messages, but not the poison queue. 1 request.
     ///
     /// # Errors
-    /// The service's.
+    /// Fails with the service's errors.
     pub async fn delete_queue(&self) -> Result<()> {
         self.queue.delete_queue().await
     }
 }
 
 impl AzureWorkQueue {
-    /// A message to hand out, unless it is another program's or was received too often: that one goes to the
-    /// queue beside, if it `may`.
+    /// Returns the message, unless another program sent it or it was received too often: then it moves to the
+    /// poison queue if `may_set_aside`.
     async fn take(&self, item: ReceivedMessage, may_set_aside: bool) -> Result<Option<Message>> {
         let receipt = receipt(item.message_id, item.pop_receipt)?;
         let text = item.message_text.unwrap_or_default();
         if item.dequeue_count.unwrap_or_default() > i64::from(self.max_dequeues) {
-            // After one failure the others wait for the next time: the good messages are hidden meanwhile.
+            // After one failure, the other messages wait for a later `receive`; meanwhile the valid messages
+            // stay hidden.
             if may_set_aside {
                 self.poison.set_aside(text, &self.queue, &receipt).await?;
             }
@@ -231,14 +234,14 @@ impl WorkQueue for AzureWorkQueue {
             match self.take(item, failed.is_none()).await {
                 Ok(message) => messages.extend(message),
                 Err(error) => {
-                    tracing::warn!(%error, queue = self.queue.name(), "a message stays where it is");
+                    tracing::warn!(%error, queue = self.queue.name(), "a message could not be moved to the poison queue and stays in this queue");
                     failed = Some(error);
                 }
             }
         }
         match failed {
             Some(error) if messages.is_empty() => Err(error),
-            // What was received is hidden and counted: it is handed out.
+            // The received messages are hidden and counted, so they must be returned.
             _ => Ok(messages),
         }
     }
@@ -279,7 +282,7 @@ impl WorkQueue for AzureWorkQueue {
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
         let receipt = message.receipt.as_ref();
         let Some((receipt, token)) = receipt.and_then(|r| Some((r, poison_token(r)?))) else {
-            return Err(Error::invalid_request("only a message from `poison` can be put back"));
+            return Err(Error::invalid_request("only a message that `poison` returned can be put back"));
         };
         self.poison.send_back(&message.body, receipt, token, &self.queue).await
     }

@@ -1,4 +1,4 @@
-//! The last policy of every pipeline: what comes in is bounded, whatever transport brings it.
+//! Bounds the size of answers, for every transport.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use futures_util::StreamExt as _;
 use super::answer::text;
 use super::hidden::SentTo;
 
-/// Bytes of an answer, at most. A page of the service has about 4 MiB, so a longer answer is not one of the service and is
-/// not kept in memory.
+/// Maximum bytes of an answer. A page of the service has about 4 MiB, so a much longer answer does not come
+/// from the service and is not kept in memory.
 pub(crate) const MAX_ANSWER_BYTES: usize = 64 << 20;
 
-/// The transport, with no answer longer than [`MAX_ANSWER_BYTES`]. `None` is the transport of `azure_core`.
+/// Wraps a transport so that no answer exceeds [`MAX_ANSWER_BYTES`]. `None` stands for the transport of
+/// `azure_core`.
 ///
-/// It goes around the transport, not among the policies: where a client reads whole answers, `azure_core` collects them
-/// right above the transport.
+/// This wraps the transport and is not a policy: for clients that read whole answers, `azure_core` collects
+/// them directly above the transport.
 pub(crate) fn bounded(transport: Option<Transport>) -> Transport {
     Transport::with_policy(Arc::new(Bounded(transport.unwrap_or_default())))
 }
@@ -42,7 +43,7 @@ impl Policy for Bounded {
 }
 
 impl Bounded {
-    /// Sends the request to where it goes; for the logs above it may have another address.
+    /// Sends the request to its real URL, which may differ from the URL that the logs show.
     async fn exchange(&self, ctx: &Context<'_>, request: &mut Request) -> PolicyResult {
         let Some(SentTo(address)) = ctx.value() else { return self.0.send(ctx, request).await };
         let logged = std::mem::replace(request.url_mut(), address.clone());
@@ -65,13 +66,13 @@ fn limited(body: AsyncResponseBody) -> PinnedStream {
     }))
 }
 
-/// An answer that is longer than any of the service.
+/// The answer is longer than any answer of the service.
 #[derive(Debug)]
 pub(crate) struct TooLong;
 
 impl std::fmt::Display for TooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "more than {MAX_ANSWER_BYTES} bytes, which no answer of the service has")
+        write!(f, "the answer has more than {MAX_ANSWER_BYTES} bytes, the limit for one answer")
     }
 }
 

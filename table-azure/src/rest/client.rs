@@ -15,17 +15,17 @@ use super::{Answer, Failure, Subject};
 use crate::endpoint::Endpoint;
 
 pub(crate) const JSON: &str = "application/json";
-/// Types are annotated wherever JSON would lose them: enough, and less to read than full metadata.
+/// Minimal metadata annotates every type that JSON would lose, and is shorter than full metadata.
 const ACCEPT_JSON: HeaderValue = HeaderValue::from_static("application/json;odata=minimalmetadata");
 const VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static("x-ms-version"), HeaderValue::from_static("2020-12-06"));
 const DATA_SERVICE: (HeaderName, HeaderValue) =
     (HeaderName::from_static("dataserviceversion"), HeaderValue::from_static("3.0"));
 
-/// Room for the headers of every request, those that policies add too.
+/// Capacity for the headers of a request, including those that policies add.
 const HEADERS: usize = 14;
 
-/// The connection of a store: pipeline, addresses, limits.
+/// The pipeline, endpoints and limits of a store.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) pipeline: Pipeline,
@@ -33,18 +33,19 @@ pub(crate) struct Client {
     pub(crate) profile: ServiceProfile,
     pub(crate) timeout: Duration,
     pub(crate) in_flight: Semaphore,
-    /// How long a request waits for its place among them.
+    /// Maximum time that a request waits for a permit.
     pub(crate) place_timeout: Duration,
     pub(crate) traced: bool,
 }
 
 /// One request.
 pub(crate) struct Call<'a> {
-    /// What the caller's tracer shows.
+    /// The operation's name in the caller's tracer.
     pub(crate) name: &'static str,
     pub(crate) subject: Subject<'a>,
     pub(crate) writes: bool,
-    /// The statuses of its success. Any other answer, whatever its class, is not the service's word that it was done.
+    /// The statuses of success. Any other status, also of class 2xx, does not prove that the service executed
+    /// the request.
     done: &'static [u16],
     request: Request,
 }
@@ -94,7 +95,7 @@ impl<'a> Call<'a> {
 }
 
 impl Client {
-    /// Sends once and waits for the whole answer.
+    /// Sends the request once and waits for the complete answer.
     pub(crate) async fn send(&self, mut call: Call<'_>) -> Result<Answer> {
         let _place = self.place().await?;
         let context = self.context(call.name);
@@ -110,7 +111,7 @@ impl Client {
         Err(Failure::of_answer(&answer, started.elapsed()).into_error(&call.subject, call.writes))
     }
 
-    /// A place among the requests in flight. Without one nothing is sent.
+    /// Waits for a permit among the requests in flight. Nothing is sent without a permit.
     async fn place(&self) -> Result<SemaphorePermit<'_>> {
         if let Ok(place) = self.in_flight.try_acquire() {
             return Ok(place);
@@ -126,7 +127,7 @@ impl Client {
         Answer::whole(self.pipeline.stream(context, request, Some(options)).await?).await
     }
 
-    /// Names the operation for the caller's tracer, where there is one.
+    /// Passes the operation's name to the caller's tracer, if there is one.
     fn context(&self, name: &str) -> Context<'static> {
         let context = Context::new();
         if !self.traced {
@@ -137,12 +138,12 @@ impl Client {
     }
 }
 
-/// A name for one request, in the service's logs too. Nothing depends on its being hard to guess.
+/// Creates the request's id, which the service's logs show too. It need not be unpredictable.
 fn request_id() -> String {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_ne_bytes()).into_uuid().to_string()
 }
 
-/// What is known of a request that may have been sent.
+/// The outcome of a request that may have been sent.
 pub(super) const fn unknown(writes: bool) -> Outcome {
     if writes { Outcome::Ambiguous } else { Outcome::NotApplied }
 }
@@ -151,7 +152,7 @@ pub(crate) fn timed_out(after: Duration, writes: bool) -> Error {
     Error::new(ErrorKind::Timeout { after }).with_outcome(unknown(writes))
 }
 
-/// What the error of an official client means.
+/// Converts an error of the official client.
 #[cfg(feature = "queue")]
 pub(crate) fn of_client(error: &azure_core::Error, writes: bool) -> Error {
     use azure_core::error::ErrorKind as Kind;
@@ -173,8 +174,10 @@ fn not_exchanged(error: &azure_core::Error, writes: bool) -> Error {
         }
         Kind::Credential => (ErrorKind::Unauthorized(cause.to_string()), Outcome::NotApplied),
         Kind::Connection => (ErrorKind::Transport(cause.within("no connection")), Outcome::NotApplied),
-        Kind::Io => (ErrorKind::Transport(cause.within("the exchange broke off")), unknown(writes)),
-        _ => (ErrorKind::Transport(cause.within("the request could not be made")), unknown(writes)),
+        Kind::Io => {
+            (ErrorKind::Transport(cause.within("the connection broke during the exchange")), unknown(writes))
+        }
+        _ => (ErrorKind::Transport(cause.within("the request could not be sent")), unknown(writes)),
     };
     Error::new(kind).with_outcome(outcome).with_source(cause)
 }

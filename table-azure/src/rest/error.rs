@@ -9,17 +9,17 @@ use super::Answer;
 use super::body::Body;
 use super::client::unknown;
 
-/// What a request was about: the same code means different things for a table and an entity.
+/// The object of a request. The same error code means different things for a table and for an entity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject<'a> {
     Service,
     Table(&'a TableName),
-    /// A table that is not there yet.
+    /// A table that does not exist yet.
     NewTable(&'a TableName),
     Entity(&'a TableName, &'a Key),
 }
 
-/// A refusal of the service.
+/// A request that the service refused.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: u16,
@@ -29,11 +29,11 @@ pub(crate) struct Failure {
     retry_after: Option<Duration>,
     skew: Option<TimeDelta>,
     elapsed: Duration,
-    /// What came in, where it is not in the service's words.
+    /// Describes the answer, if it is not in the service's format.
     received: Option<String>,
 }
 
-/// Characters of the service's code and message that are kept: both are a sentence at most.
+/// Maximum number of characters kept of the service's code and message. Both are at most a sentence.
 const CODE_CHARS: usize = 100;
 const MESSAGE_CHARS: usize = 1000;
 
@@ -54,7 +54,7 @@ impl Failure {
         failure
     }
 
-    /// From a status and a body of JSON, XML, neither, or nothing.
+    /// Parses a body that is JSON, XML, other text or empty.
     pub(crate) fn of_body(status: u16, body: &[u8]) -> Self {
         let text = Body::parse(body).unwrap_or_default();
         Self {
@@ -69,8 +69,8 @@ impl Failure {
         }
     }
 
-    /// The index in front of a group's message, `N:`, taken off; absent means the first operation, as long as there is
-    /// a message.
+    /// Removes the index `N:` that precedes a group's message, and returns it. A message without index
+    /// concerns the first operation.
     pub(crate) fn take_index(&mut self) -> Option<usize> {
         let Some((index, message)) = self.message.split_once(':') else {
             return (!self.message.is_empty()).then_some(0);
@@ -80,7 +80,7 @@ impl Failure {
         Some(index)
     }
 
-    /// Takes over what a part of a group's answer says in its own head, and then what only the outer answer says.
+    /// Adds the code and retry time from the head of a part, then those that only the outer answer has.
     pub(crate) fn within(mut self, code: Option<&str>, wait: Option<Duration>, outer: &Answer) -> Self {
         self.code = code.map(str::to_owned).or(self.code);
         self.request_id = outer.header("x-ms-request-id").map(str::to_owned);
@@ -98,7 +98,8 @@ impl Failure {
         Error::new(self.kind(subject)).with_outcome(outcome).with_answer(answer)
     }
 
-    /// What 5xx and 408 leave open, and a success that is not the one of this operation; a busy service has not begun.
+    /// The outcome is ambiguous after 5xx, 408 and an undocumented success; a busy service has not begun the
+    /// operation.
     fn outcome(&self, writes: bool) -> Outcome {
         match (self.status, self.code.as_deref()) {
             (503, Some("ServerBusy")) | (501, _) => Outcome::NotApplied,
@@ -107,7 +108,7 @@ impl Failure {
         }
     }
 
-    /// By code first, then by status.
+    /// Maps the code first, then the status.
     ///
     /// <https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes>,
     /// <https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>
@@ -116,7 +117,7 @@ impl Failure {
             "TableNotFound" => table(subject, |table| ErrorKind::TableNotFound { table }),
             "TableAlreadyExists" => table(subject, |table| ErrorKind::TableAlreadyExists { table }),
             "TableBeingDeleted" => table(subject, |table| ErrorKind::TableBeingDeleted { table }),
-            // Azurite's answer for an account that it has not.
+            // Azurite's answer if the account does not exist.
             "ResourceNotFound" if matches!(subject, Subject::NewTable(_)) => ErrorKind::InvalidRequest(
                 format!("{}: check the account in the endpoint", self.explanation()),
             ),
@@ -139,9 +140,10 @@ impl Failure {
         }
     }
 
-    /// A limit that only the service could check, as that of an entity after a merge. It does not say by how much.
+    /// A limit that only the service can check, such as the size of an entity after a merge. The service does
+    /// not report the actual size.
     fn limit(self, what: &str, allowed: usize) -> ErrorKind {
-        let what = format!("{what} as the service counted them, or more ({})", self.explanation());
+        let what = format!("{what} as counted by the service; at least this many ({})", self.explanation());
         ErrorKind::LimitExceeded { what, allowed, actual: allowed + 1 }
     }
 
@@ -163,8 +165,8 @@ impl Failure {
         self.of_entity(subject, |table, key| ErrorKind::PreconditionFailed { table, key })
     }
 
-    /// What is about an entity. Of another subject only a 404 says something: that the table, which is deleted or
-    /// asked about, is itself what was not found.
+    /// Applies `kind` if the request concerns an entity. For a table, only a 404 is specific: the table
+    /// itself was not found.
     fn of_entity(self, subject: &Subject<'_>, kind: impl FnOnce(String, String) -> ErrorKind) -> ErrorKind {
         match subject {
             Subject::Entity(table, key) => kind(table.to_string(), key.to_string()),
@@ -176,7 +178,7 @@ impl Failure {
     fn unexpected(&self) -> ErrorKind {
         let text = match &self.received {
             Some(received) => format!(
-                "{received}: not an answer of the service to this request; is a proxy or a login page on the way?"
+                "{received}: this answer does not come from the service; check for a proxy or a login page on the network"
             ),
             None => format!("status {}: {}", self.status, self.explanation()),
         };
@@ -186,10 +188,10 @@ impl Failure {
     fn advice(&self) -> &'static str {
         match (self.status, self.code.as_deref()) {
             (_, Some("AuthorizationPermissionMismatch" | "AuthorizationResourceTypeMismatch")) => {
-                " (a token's identity needs a role such as Storage Table Data Contributor, a signature the permission)"
+                " (the identity needs a role such as Storage Table Data Contributor; a SAS needs the permission)"
             }
             (401 | 403, _) => {
-                " (check that name and key of the account belong together, or that the signature is valid)"
+                " (check that the account key belongs to the account, or that the SAS is valid)"
             }
             _ => "",
         }
@@ -202,7 +204,7 @@ impl Failure {
         text.push_str(self.advice());
         if let Some(skew) = self.skew.filter(|_| self.status == 403 || self.status == 401) {
             text.push_str(&format!(
-                " (this machine's clock is {} minutes from the service's; signatures allow 15: set the clock)",
+                " (this machine's clock differs by {} minutes from the service's; at most 15 are allowed: set the clock)",
                 skew.num_minutes()
             ));
         }
@@ -221,7 +223,7 @@ fn retry_after(answer: &Answer) -> Option<Duration> {
     pause(answer.header("x-ms-retry-after-ms"), answer.header("retry-after"))
 }
 
-/// `x-ms-retry-after-ms`, or `Retry-After` in seconds or as a time
+/// Reads `x-ms-retry-after-ms`, or `Retry-After` in seconds or as a time
 /// (<https://www.rfc-editor.org/rfc/rfc9110#field.retry-after>).
 pub(crate) fn pause(millis: Option<&str>, after: Option<&str>) -> Option<Duration> {
     let millis = millis.and_then(|millis| millis.trim().parse().ok()).map(Duration::from_millis);
@@ -234,7 +236,8 @@ pub(crate) fn pause(millis: Option<&str>, after: Option<&str>) -> Option<Duratio
     })
 }
 
-/// How far this machine's clock is from the service's, if that is more than a signature may be off.
+/// Returns the difference between this machine's clock and the service's, if a signature would be refused for
+/// it.
 fn skew(date: &str) -> Option<TimeDelta> {
     let theirs = DateTime::parse_from_rfc2822(date).ok()?;
     let skew = (Utc::now() - theirs.to_utc()).abs();

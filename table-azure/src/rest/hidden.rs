@@ -1,4 +1,4 @@
-//! Keys of entities, which stand in addresses, stay out of what `azure_core` logs and traces.
+//! Removes PartitionKeys and RowKeys, which are part of URLs, from what `azure_core` logs and traces.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use azure_core::http::policies::{Policy, PolicyResult};
 use azure_core::http::{Context, Request, Url};
 
-/// The address that a request is sent to, where the request itself has another one for the logs.
+/// The real URL of a request whose `Request` has a URL for the logs.
 pub(super) struct SentTo(pub(super) Url);
 
-/// The last of the policies: after it, the request is logged, then sent by [`bounded`](super::bounded), which puts its
-/// address back.
+/// The last policy. After it, the request is logged; then [`bounded`](super::bounded) restores the real URL
+/// and sends the request.
 #[derive(Debug)]
 pub(crate) struct HideKeys;
 
@@ -29,7 +29,7 @@ impl Policy for HideKeys {
     }
 }
 
-/// The address without the keys of an entity in its path; `None` where there are none.
+/// Returns the URL without the entity keys in its path; `None` if the path has no keys.
 fn without_keys(url: &Url) -> Option<Url> {
     let path = hidden_path(url.path())?;
     let mut url = url.clone();
@@ -37,15 +37,15 @@ fn without_keys(url: &Url) -> Option<Url> {
     Some(url)
 }
 
-/// An address as text, without the keys of an entity.
+/// Returns a URL as text without entity keys.
 pub(super) fn hidden_text(url: &str) -> String {
     let (address, query) = url.split_once('?').map_or((url, None), |(address, query)| (address, Some(query)));
     let address = hidden_path(address).unwrap_or_else(|| address.to_owned());
     query.map_or_else(|| address.clone(), |query| format!("{address}?{query}"))
 }
 
-/// What is in the parentheses of `Table(PartitionKey='…',RowKey='…')` is replaced. A key has no `/`, nor an unencoded
-/// parenthesis.
+/// Replaces the text between the parentheses of `Table(PartitionKey='…',RowKey='…')`. A key contains neither
+/// `/` nor an unencoded parenthesis.
 fn hidden_path(path: &str) -> Option<String> {
     let (before, _) = path.split_once("(PartitionKey=")?;
     Some(format!("{before}(PartitionKey='REDACTED',RowKey='REDACTED')"))
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_taken_out_of_paths_alone() {
+    fn keys_are_removed_from_paths_only() {
         for (url, expected) in [
             (
                 "http://h/acc/T(PartitionKey='a',RowKey='b')?$select=A",

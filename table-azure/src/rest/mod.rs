@@ -1,4 +1,4 @@
-//! One request, its answer, and what its failure means.
+//! Sends one request, reads its answer, and maps failures to errors.
 
 mod answer;
 mod body;

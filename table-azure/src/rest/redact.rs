@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The text of an error and its causes without signatures: `reqwest` prints whole URLs.
+/// The text of an error and its causes, without SAS signatures. (`reqwest` prints whole URLs.)
 #[derive(Debug)]
 pub(super) struct Cause(String);
 
@@ -18,7 +18,7 @@ impl Cause {
         Self(without_signatures(&text))
     }
 
-    /// What went wrong, and its causes.
+    /// Returns the error's text, preceded by `what` failed.
     pub(super) fn within(&self, what: &str) -> String {
         if self.0.starts_with(what) { self.0.clone() } else { format!("{what}: {self}") }
     }

@@ -1,4 +1,5 @@
-//! A caller's tracer, which is told of answers as answers, and of keys only where it may know them.
+//! Wraps the caller's tracer: expected statuses are not reported as errors, and keys are reported only if
+//! allowed.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,15 +13,15 @@ use table_core::adapter::TraceKeys;
 
 use super::hidden::hidden_text;
 
-/// Statuses that are answers: what was looked for is not there, what was to be made is there, what was to be changed was
-/// changed by another. A program asks for them; a span in error would be noise.
+/// Statuses that programs expect: not found, already exists, condition not met. Spans with the error status
+/// would be noise.
 const ANSWERS: [u16; 3] = [404, 409, 412];
 
 const STATUS: &str = "http.response.status_code";
 const ERROR: &str = "error.type";
 const URL: &str = "url.full";
 
-/// Puts itself in front of the tracer of these options, if there is one.
+/// Wraps the tracer of these options, if there is one.
 pub(crate) fn quiet(options: &mut InstrumentationOptions, keys: TraceKeys) {
     if let Some(provider) = options.tracer_provider.take() {
         options.tracer_provider = Some(Arc::new(QuietProvider { provider, keys }));
@@ -99,7 +100,7 @@ fn quiet_span(span: Arc<dyn Span>) -> Arc<dyn Span> {
     Arc::new(QuietSpan { span, is_answer: AtomicBool::new(false) })
 }
 
-/// The caller's own span: its tracer looks for it in a parent.
+/// Returns the caller's own span, because its tracer looks for that type in a parent.
 impl AsAny for QuietSpan {
     fn as_any(&self) -> &dyn std::any::Any {
         self.span.as_any()
@@ -119,7 +120,7 @@ impl Span for QuietSpan {
         self.span.end();
     }
 
-    /// The status of HTTP comes before that of the span.
+    /// The HTTP status attribute is set before the span's status.
     fn set_status(&self, status: SpanStatus) {
         if !self.is_answer.load(Ordering::Relaxed) {
             self.span.set_status(status);

@@ -4,9 +4,9 @@ use super::common::{Limits, VERSION, limit_setters};
 use super::{AccountPermissions, AccountResources, AccountServices, IpRange, SasProtocol, SasToken};
 use crate::SharedKey;
 
-/// Rights on the tables of an account, on its queues too if wanted.
+/// A shared access signature for the tables of an account, and optionally for its queues.
 ///
-/// Over https alone unless [`over`](Self::over) says otherwise.
+/// Valid over https only, unless [`over`](Self::over) changes it.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/create-account-sas>
 ///
@@ -29,12 +29,12 @@ pub struct AccountSas {
 }
 
 impl AccountSas {
-    /// Rights until a time, to the second.
+    /// Permissions up to an expiry time, in whole seconds.
     pub fn new(permissions: AccountPermissions, resources: AccountResources, expires: DateTime<Utc>) -> Self {
         Self { permissions, resources, services: AccountServices::TABLE, limits: Limits::until(expires) }
     }
 
-    /// Of these services; of tables alone unless set.
+    /// Sets the services that the signature is for. Default: tables only.
     #[must_use]
     pub const fn of(mut self, services: AccountServices) -> Self {
         self.services = services;
@@ -43,7 +43,7 @@ impl AccountSas {
 
     limit_setters!();
 
-    /// Signs. No request.
+    /// Signs the permissions. Sends no request.
     pub fn sign(&self, key: &SharedKey) -> SasToken {
         let signature = key.sign(&self.string_to_sign(key.account()));
         SasToken::new(&[

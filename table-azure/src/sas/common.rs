@@ -3,15 +3,15 @@ use std::net::Ipv4Addr;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// The version of the signature's form: the last before account signatures had a field for blobs alone.
+/// The version of the string to sign: the last one before account SAS got a field for blobs only.
 pub(super) const VERSION: &str = "2019-02-02";
 
-/// From which addresses a signature is taken.
+/// The client addresses that a signature is valid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpRange {
-    /// The first.
+    /// First address.
     pub first: Ipv4Addr,
-    /// The last.
+    /// Last address.
     pub last: Ipv4Addr,
 }
 
@@ -31,13 +31,13 @@ impl fmt::Display for IpRange {
     }
 }
 
-/// Over which protocols a signature is taken.
+/// The protocols that a signature is valid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SasProtocol {
-    /// Encrypted connections alone.
+    /// Encrypted connections only.
     #[default]
     HttpsOnly,
-    /// Unencrypted ones too: for the emulator.
+    /// Encrypted and unencrypted connections. The emulator needs this.
     HttpsAndHttp,
 }
 
@@ -50,24 +50,24 @@ impl SasProtocol {
     }
 }
 
-/// The setters that both kinds of signatures have.
+/// Setters that account SAS and table SAS share.
 macro_rules! limit_setters {
     () => {
-        /// Not before a time. Clocks differ: leave it out for "now".
+        /// Sets the start of validity. For "now", leave it unset: clocks differ.
         #[must_use]
         pub const fn starting(mut self, start: DateTime<Utc>) -> Self {
             self.limits.start = Some(start);
             self
         }
 
-        /// From these addresses alone.
+        /// Restricts the signature to these client addresses.
         #[must_use]
         pub fn from_ip(mut self, ip: impl Into<IpRange>) -> Self {
             self.limits.ip = Some(ip.into());
             self
         }
 
-        /// Over these protocols.
+        /// Sets the protocols that the signature is valid for.
         #[must_use]
         pub const fn over(mut self, protocol: SasProtocol) -> Self {
             self.limits.protocol = protocol;
@@ -78,7 +78,7 @@ macro_rules! limit_setters {
 
 pub(super) use limit_setters;
 
-/// What both kinds of signatures limit.
+/// The restrictions that account SAS and table SAS share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
     pub(super) start: Option<DateTime<Utc>>,

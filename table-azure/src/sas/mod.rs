@@ -1,4 +1,5 @@
-//! Shared access signatures: rights on tables that can be given away, narrowed and timed.
+//! Shared access signatures: permissions on tables that are limited in scope and time and can be given to
+//! others.
 
 mod account;
 mod common;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use table_core::{Error, Result};
 
-/// Makes a set of flags that is written as letters in a fixed order.
+/// Defines a set of flags that is written as letters in a fixed order.
 macro_rules! letters {
     ($(#[$doc:meta])* $name:ident, $what:literal: $($(#[$flag_doc:meta])* $flag:ident = $bit:literal, $letter:literal;)*) => {
         $(#[$doc])*
@@ -12,16 +12,16 @@ macro_rules! letters {
         pub struct $name(u16);
 
         impl $name {
-            /// Nothing.
+            /// No flag.
             pub const NONE: Self = Self(0);
-            /// Everything.
+            /// All flags.
             pub const ALL: Self = Self($((1 << $bit))|*);
             $($(#[$flag_doc])* pub const $flag: Self = Self(1 << $bit);)*
 
-            /// In the order in which the service wants the letters.
+            /// The letters, in the order that the service requires.
             const LETTERS: &'static [(char, Self)] = &[$(($letter, Self::$flag)),*];
 
-            /// Whether everything in `other` is in this.
+            /// Whether this set contains every flag of `other`.
             pub const fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
@@ -35,7 +35,7 @@ macro_rules! letters {
             }
         }
 
-        /// The letters of the protocol.
+        /// Writes the letters of the protocol.
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let mut set = Self::LETTERS.iter().filter(|(_, flag)| self.contains(*flag));
@@ -55,7 +55,7 @@ macro_rules! letters {
             fn from_str(text: &str) -> Result<Self> {
                 text.chars().try_fold(Self::NONE, |all, letter| {
                     let known = Self::LETTERS.iter().find(|(l, _)| *l == letter);
-                    let unknown = || Error::invalid_request(format!(concat!("{:?} is no letter of ", $what), letter));
+                    let unknown = || Error::invalid_request(format!(concat!("{:?} is not a letter of ", $what), letter));
                     known.map(|(_, flag)| all | *flag).ok_or_else(unknown)
                 })
             }
@@ -64,7 +64,7 @@ macro_rules! letters {
 }
 
 letters! {
-    /// What may be done with the entities of a table.
+    /// Permissions on the entities of a table.
     ///
     /// ```
     /// use table_azure::sas::TablePermissions;
@@ -83,9 +83,9 @@ letters! {
 }
 
 letters! {
-    /// What may be done with the tables of an account, and with its queues.
+    /// Permissions on the tables of an account, and on its queues.
     AccountPermissions, "an account's permissions":
-    /// Get and query; look at messages.
+    /// Get and query entities; peek at messages.
     READ = 0, 'r';
     /// Create tables and queues, set properties and stored policies.
     WRITE = 1, 'w';
@@ -104,7 +104,7 @@ letters! {
 }
 
 letters! {
-    /// Of which services of an account.
+    /// The services of an account that a signature covers.
     AccountServices, "an account's services":
     /// Queues.
     QUEUE = 0, 'q';
@@ -113,12 +113,12 @@ letters! {
 }
 
 letters! {
-    /// On which resources of an account.
+    /// The resource types of an account that a signature covers.
     AccountResources, "an account's resources":
-    /// The service: properties, statistics, the list of tables.
+    /// The service: properties, statistics, listing the tables.
     SERVICE = 0, 's';
-    /// Tables and queues: create, delete, stored policies.
+    /// Tables and queues: creating, deleting, stored access policies.
     TABLE = 1, 'c';
-    /// Entities and messages. Azurite asks for `TABLE` too where a message is renewed or deleted.
+    /// Entities and messages. Azurite also requires `TABLE` to renew or delete a message.
     ENTITY = 2, 'o';
 }

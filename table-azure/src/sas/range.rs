@@ -4,10 +4,10 @@ use table_core::model::{Key, PartitionKey};
 use table_core::query::Range;
 use table_core::{Error, Result};
 
-/// The entities that a signature is for, in the service's order: both ends count.
+/// The range of entities that a signature covers, in the service's order, with both ends included.
 ///
-/// A row key belongs to the partition key of its end: within several partitions it does not bound the
-/// rows of each.
+/// A bound of the RowKey applies together with the PartitionKey of the same end. A range over several
+/// partitions therefore does not bound the RowKeys in each of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SasRange {
     pub(super) start_partition: Option<String>,
@@ -25,13 +25,13 @@ impl SasRange {
         Self::partitions(partition, partition)
     }
 
-    /// Partitions, from the first to the last.
+    /// All partitions from `first` to `last`.
     pub fn partitions(first: &PartitionKey, last: &PartitionKey) -> Self {
         let text = |key: &PartitionKey| Some(key.as_str().to_owned());
         Self { start_partition: text(first), end_partition: text(last), ..Self::ALL }
     }
 
-    /// Entities, from the first to the last.
+    /// All entities from `first` to `last`.
     pub fn entities(first: &Key, last: &Key) -> Self {
         Self {
             start_partition: Some(first.partition().to_owned()),
@@ -41,15 +41,16 @@ impl SasRange {
         }
     }
 
-    /// Narrows one partition to a range of rows. Where its end is excluded, the range ends with the
-    /// last text before it that has one U+FFFF more: rows behind that are refused, never too many allowed.
+    /// Restricts one partition to a range of RowKeys. If the range excludes its end, the signature ends just
+    /// before it: at the end with its last character replaced by the preceding one, plus one U+FFFF. The
+    /// signature then omits the few rows in between, and never covers a row outside the range.
     ///
     /// # Errors
-    /// The range is not of one partition.
+    /// Fails if the range is not one partition.
     pub(super) fn rows(mut self, rows: Range) -> Result<Self> {
         if self.start_partition.is_none() || self.start_partition != self.end_partition {
             return Err(Error::invalid_request(
-                "rows can only be bounded within one partition; name it first",
+                "a range of RowKeys needs one partition; restrict the signature to a partition first",
             ));
         }
         self.start_row = match rows.from {
@@ -67,14 +68,14 @@ impl SasRange {
 }
 
 impl SasRange {
-    /// The four fields, empty where there is no bound.
+    /// Returns the four fields; a missing bound is an empty field.
     ///
     /// # Errors
-    /// An end at the empty key: the protocol would read it as no end, and allow everything.
+    /// Fails for an end at the empty key: the protocol would read it as "no end" and allow everything.
     pub(super) fn fields(&self) -> Result<[&str; 4]> {
         if [&self.end_partition, &self.end_row].into_iter().any(|end| end.as_deref() == Some("")) {
             return Err(Error::invalid_request(
-                "a signature cannot end at an empty key: the service would read it as no end at all",
+                "a signature cannot end at an empty key: the service would read it as 'no end'",
             ));
         }
         let fields = [&self.start_partition, &self.start_row, &self.end_partition, &self.end_row];
@@ -82,21 +83,21 @@ impl SasRange {
     }
 }
 
-/// The least and the greatest character of a key.
+/// The smallest and the largest character of a key.
 const FIRST: char = ' ';
 const LAST: char = '\u{FFFF}';
 
-/// A text before `end`, with nothing between but what has more than one [`LAST`] at its end.
+/// Returns a text before `end`. Only texts with more than one [`LAST`] at their end lie between the two.
 fn last_before(end: &str) -> Result<String> {
     let mut text = end.to_owned();
-    let last = text.pop().ok_or_else(|| Error::invalid_request("no row key comes before the empty one"))?;
+    let last = text.pop().ok_or_else(|| Error::invalid_request("no RowKey precedes the empty RowKey"))?;
     if let Some(before) = predecessor(last) {
         text.extend([before, LAST]);
     }
     Ok(text)
 }
 
-/// The character of a key before this one, by UTF-16 code unit.
+/// Returns the preceding character that a key can contain, by UTF-16 code unit.
 fn predecessor(c: char) -> Option<char> {
     let mut code = u32::from(c);
     loop {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_text_before_an_end_is_before_it_and_behind_all_under_the_prefix() {
+    fn the_last_text_before_an_end_precedes_it_and_follows_all_texts_under_the_prefix() {
         for prefix in ["a", "a/".trim_end_matches('/'), "empid_", "\u{D7FF}", "\u{10FFFF}", "@", "x\u{E000}"]
         {
             let end = key_order::prefix_end(prefix).unwrap();

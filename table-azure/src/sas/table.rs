@@ -8,9 +8,9 @@ use super::common::{Limits, VERSION, limit_setters};
 use super::{IpRange, SasProtocol, SasRange, SasToken, TablePermissions};
 use crate::SharedKey;
 
-/// Rights on the entities of a table, all or a range of them.
+/// A shared access signature for the entities of a table, or for a range of them.
 ///
-/// Over https alone unless [`over`](Self::over) says otherwise.
+/// Valid over https only, unless [`over`](Self::over) changes it.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas>
 ///
@@ -36,15 +36,15 @@ pub struct TableSas {
 }
 
 impl TableSas {
-    /// Rights until a time, to the second.
+    /// Permissions up to an expiry time, in whole seconds.
     pub fn new(table: &TableName, permissions: TablePermissions, expires: DateTime<Utc>) -> Self {
         Self { permissions, ..Self::bare(table, Limits::until(expires)) }
     }
 
-    /// The rights of a policy stored with the table, which can be changed and revoked there.
+    /// Uses an access policy that is stored with the table, where it can be changed and revoked.
     ///
-    /// What the policy leaves out is said here, by [`permitting`](Self::permitting), `starting` and
-    /// [`expiring`](Self::expiring); the service refuses what is said twice.
+    /// Set the values that the policy omits by [`permitting`](Self::permitting), `starting` and
+    /// [`expiring`](Self::expiring). The service refuses a value that both the policy and the signature set.
     pub fn by_policy(table: &TableName, policy: &str) -> Self {
         Self { policy: policy.to_owned(), ..Self::bare(table, Limits::default()) }
     }
@@ -54,41 +54,43 @@ impl TableSas {
         Self { table: table.clone(), permissions, policy: String::new(), range: SasRange::ALL, limits }
     }
 
-    /// Until a time, to the second.
+    /// Sets the expiry time, in whole seconds.
     #[must_use]
     pub const fn expiring(mut self, expires: DateTime<Utc>) -> Self {
         self.limits.expiry = Some(expires);
         self
     }
 
-    /// With these rights.
+    /// Sets the permissions.
     #[must_use]
     pub const fn permitting(mut self, permissions: TablePermissions) -> Self {
         self.permissions = permissions;
         self
     }
 
-    /// On these entities alone.
+    /// Restricts the signature to a range of entities.
     #[must_use]
     pub fn within(mut self, range: SasRange) -> Self {
         self.range = range;
         self
     }
 
-    /// On the entities of `T` in a partition alone. Types that share the partition under other row
-    /// prefixes are left out; types told apart by a property are not: the service cannot see it.
+    /// Restricts the signature to the entities of `T` in one partition. It does not cover types with other
+    /// row prefixes. It does cover types that differ only in a property, because the service checks keys
+    /// only.
     ///
     /// # Errors
-    /// The partition key does not start as those of `T` do.
+    /// Fails if the PartitionKey does not match the key template of `T`.
     pub fn within_partition<T: TableEntity>(self, partition: impl PartitionIn<T>) -> Result<Self> {
         self.within_rows_of::<T>(partition.partition_key(), Range::ALL)
     }
 
-    /// On the entities of `T` in a partition with these row keys alone. An open end is the end of the rows of
-    /// `T`, as far as [`within_partition`](Self::within_partition) can tell them from others.
+    /// Restricts the signature to the entities of `T` in one partition with these RowKeys. An open end stops
+    /// at the last row of `T`, as far as [`within_partition`](Self::within_partition) can separate it from
+    /// other types.
     ///
     /// # Errors
-    /// A part of a row key cannot be encoded; no row key of `T` is in the range; see
+    /// Fails if a part of a RowKey cannot be encoded or if no RowKey of `T` is in the range; see also
     /// [`within_partition`](Self::within_partition).
     pub fn within_rows<T: TableEntity>(
         self,
@@ -103,7 +105,7 @@ impl TableSas {
         let rows = rows.intersect(all_rows::<T>()?);
         if rows.is_empty() {
             return Err(Error::invalid_request(format!(
-                "no row key of {} is in the range; a signature over it would allow nothing",
+                "no RowKey of {} is in the range; the signature would allow nothing",
                 T::SCHEMA.rust_name
             )));
         }
@@ -112,16 +114,17 @@ impl TableSas {
 
     limit_setters!();
 
-    /// Signs. No request.
+    /// Signs the permissions. Sends no request.
     ///
     /// # Errors
-    /// The range ends at an empty key, which the protocol cannot say; a policy or key has control characters.
+    /// Fails if the range ends at an empty key, which the protocol cannot express, or if a policy name or key
+    /// has control characters.
     pub fn sign(&self, key: &SharedKey) -> Result<SasToken> {
         let range = self.range.fields()?;
-        // They would end a line of the text that is signed.
+        // A control character could end a line of the string to sign.
         if range.into_iter().chain([&*self.policy]).any(|field| field.contains(char::is_control)) {
             return Err(Error::invalid_request(
-                "a policy's name or a key of the range has control characters",
+                "the policy name or a key of the range has control characters",
             ));
         }
         let signature = key.sign(&self.string_to_sign(key.account(), range));
@@ -158,7 +161,7 @@ impl TableSas {
     }
 }
 
-/// Every row of `T` in a partition, and as few others as the key can tell.
+/// The smallest range of RowKeys that contains every row of `T` in a partition.
 fn all_rows<T: TableEntity>() -> Result<Range> {
     match &T::SCHEMA.discriminator {
         Discriminator::RowPrefix(prefix) => RowPrefix::<T>::new(&**prefix).into_range(),
@@ -166,12 +169,12 @@ fn all_rows<T: TableEntity>() -> Result<Range> {
     }
 }
 
-/// A [`PartitionKey`] only claims to be one of `T`.
+/// Checks the key: the type of a [`PartitionKey`] does not prove that it is one of `T`.
 fn check_partition<T: TableEntity>(partition: &PartitionKey) -> Result<()> {
     match &T::SCHEMA.discriminator {
         Discriminator::PartitionPrefix(prefix) if !partition.as_str().starts_with(&**prefix) => {
             Err(Error::invalid_request(format!(
-                "the partition {:?} has no entities of {}: their partition keys start with {prefix:?}",
+                "the partition {:?} has no entities of {}: their PartitionKeys start with {prefix:?}",
                 partition.as_str(),
                 T::SCHEMA.rust_name
             )))

@@ -20,7 +20,7 @@ fn table() -> TableName {
 /// The fields and their order:
 /// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#version-2018-11-09-and-later>
 #[test]
-fn a_tables_signature_is_over_its_documented_text() {
+fn a_table_sas_signs_the_documented_text() {
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
     let sas = TableSas::new(&table(), TablePermissions::ALL, time("2013-08-17T00:00:00Z"))
         .starting(time("2013-08-16T00:00:00Z"))
@@ -49,7 +49,7 @@ fn a_tables_signature_is_over_its_documented_text() {
 
 /// <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#construct-the-signature-string>
 #[test]
-fn an_accounts_signature_is_over_its_documented_text() {
+fn an_account_sas_signs_the_documented_text() {
     let permissions = AccountPermissions::LIST | AccountPermissions::READ;
     let sas = AccountSas::new(permissions, AccountResources::ALL, time("2013-08-17T00:00:00Z"))
         .over(SasProtocol::HttpsAndHttp);
@@ -58,10 +58,11 @@ fn an_accounts_signature_is_over_its_documented_text() {
     assert!(sas.sign(&key()).as_str().starts_with("sv=2019%2D02%2D02&ss=t&srt=sco&sp=rl&se="));
 }
 
-/// Signatures by another implementation: `generate_table_sas` and `generate_account_sas` of the Python client
-/// azure-data-tables 12.7.0, with `AzureNamedKeyCredential("myaccount", "a2V5")` and what is asked for here.
+/// Signatures that another implementation made: `generate_table_sas` and `generate_account_sas` of the Python
+/// client azure-data-tables 12.7.0, with `AzureNamedKeyCredential("myaccount", "a2V5")` and the same
+/// arguments as here.
 #[test]
-fn signatures_are_those_of_the_python_client() {
+fn signatures_equal_those_of_the_python_client() {
     let (start, expiry) = (time("2013-08-16T00:00:00Z"), time("2013-08-17T00:00:00Z"));
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
     let ranged = TableSas::new(&table(), TablePermissions::ALL, expiry)
@@ -85,13 +86,13 @@ fn signatures_are_those_of_the_python_client() {
 }
 
 #[test]
-fn a_policy_takes_the_place_of_rights_and_times() {
+fn a_policy_replaces_permissions_and_times() {
     let token = TableSas::by_policy(&table(), "readers").sign(&key()).unwrap();
     assert!(token.as_str().starts_with("sv=2019%2D02%2D02&tn=mytable&si=readers&spr=https&sig="));
 }
 
 #[test]
-fn what_a_policy_leaves_out_is_said_by_the_signature() {
+fn a_signature_sets_the_values_that_its_policy_omits() {
     let sas = TableSas::by_policy(&table(), "readers")
         .permitting(TablePermissions::READ)
         .starting(time("2013-08-16T00:00:00Z"))
@@ -103,7 +104,7 @@ fn what_a_policy_leaves_out_is_said_by_the_signature() {
 }
 
 #[test]
-fn what_the_protocol_would_read_as_no_end_is_refused() {
+fn a_range_that_ends_at_an_empty_key_is_refused() {
     let sas = |range| {
         TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH).within(range).sign(&key())
     };
@@ -144,7 +145,7 @@ fn last() -> RowPrefix<Order> {
     RowPrefix::new("order_07")
 }
 
-/// The first and the last row key that a signature over these rows allows.
+/// Returns the first and the last RowKey that a signature over these rows allows.
 fn ends(rows: impl RowBounds<Order>) -> table_core::Result<(String, String)> {
     let sas = TableSas::new(&table(), TablePermissions::READ, DateTime::UNIX_EPOCH);
     let token = sas.within_rows::<Order>(Order::partition("contoso")?, rows)?.sign(&key())?;
@@ -155,7 +156,7 @@ fn ends(rows: impl RowBounds<Order>) -> table_core::Result<(String, String)> {
 }
 
 #[test]
-fn rows_with_an_open_end_stay_those_of_the_type() {
+fn open_ranges_cover_only_rows_of_the_type() {
     let (from, to) = ("order_", "order_\u{FFFF}");
     let before_last = "order_06\u{FFFF}";
     for (found, expected) in [
@@ -166,7 +167,7 @@ fn rows_with_an_open_end_stay_those_of_the_type() {
         (ends(..last()), (from, before_last)),
         (ends(..=last()), (from, "order_07\u{FFFF}")),
         (ends(first()..), ("order_03", to)),
-        // Claims that reach beyond the type's rows.
+        // Ranges that exceed the type's rows.
         (ends(RowPrefix::new("a")..RowPrefix::new("z")), (from, to)),
         (ends(RowPrefix::new("")), (from, to)),
     ] {
@@ -176,7 +177,7 @@ fn rows_with_an_open_end_stay_those_of_the_type() {
 }
 
 #[test]
-fn rows_that_are_none_of_the_type_are_refused() {
+fn ranges_without_rows_of_the_type_are_refused() {
     assert!(ends(last()..first()).is_err());
     assert!(ends(RowPrefix::new("invoice_")).is_err());
     assert!(ends(RowPrefix::new("p")..).is_err());

@@ -2,12 +2,12 @@ use std::fmt;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A signed query string. Whoever has it has its rights: [`Debug`](fmt::Debug) does not show it.
+/// A signed query string. Anyone who has it has its permissions, so [`Debug`](fmt::Debug) does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SasToken(String);
 
 impl SasToken {
-    /// From names and values; empty values are left out.
+    /// Builds the query string from names and values, without empty values.
     pub(super) fn new(fields: &[(&str, &str)]) -> Self {
         let given = fields.iter().filter(|(_, value)| !value.is_empty());
         let pairs: Vec<_> = given
@@ -16,12 +16,12 @@ impl SasToken {
         Self(pairs.join("&"))
     }
 
-    /// The query string, without a `?`.
+    /// Returns the query string, without a leading `?`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The endpoint with the signature, as [`with_sas`](crate::AzureTableStore::with_sas) takes it.
+    /// Returns the endpoint with the signature, as [`with_sas`](crate::AzureTableStore::with_sas) expects it.
     pub fn url(&self, endpoint: &str) -> String {
         format!("{}/?{}", endpoint.trim_end_matches('/'), self.0)
     }

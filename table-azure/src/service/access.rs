@@ -9,27 +9,28 @@ use crate::AzureTableStore;
 use crate::rest::Subject;
 use crate::sas::TablePermissions;
 
-/// Rights that are stored with a table under a name, for signatures to refer to. Changing or removing
-/// the policy changes or revokes every signature that names it.
+/// A named set of permissions that is stored with a table. Signatures refer to it by name: changing or
+/// removing the policy changes or revokes all of them.
 ///
-/// What it leaves out, the signature says; the service refuses one that says what the policy says too.
+/// A signature sets the values that the policy omits. The service refuses a signature that sets a value which
+/// the policy has too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPolicy {
-    /// The name, up to 64 characters.
+    /// The name, at most 64 characters.
     pub id: String,
-    /// When it begins; `None` leaves that to the signature.
+    /// Start of validity; `None` leaves it to the signature.
     pub start: Option<DateTime<Utc>>,
-    /// When it ends; `None` leaves that to the signature.
+    /// End of validity; `None` leaves it to the signature.
     pub expiry: Option<DateTime<Utc>>,
-    /// What it allows; [`TablePermissions::NONE`] leaves that to the signature.
+    /// The permissions; [`TablePermissions::NONE`] leaves them to the signature.
     pub permissions: TablePermissions,
 }
 
 impl AzureTableStore {
-    /// The policies stored with a table. One request. Azure Table Storage alone.
+    /// Returns the access policies stored with a table. 1 request. Azure Table Storage only.
     ///
     /// # Errors
-    /// The service's.
+    /// Fails with the service's errors.
     pub async fn stored_policies(&self, table: &TableName) -> Result<Vec<StoredPolicy>> {
         let client = self.client();
         client.only_storage(NAME)?;
@@ -42,11 +43,11 @@ impl AzureTableStore {
             .collect()
     }
 
-    /// Replaces the policies stored with a table, five at most. They count within 30 seconds. One request. Azure
-    /// Table Storage alone.
+    /// Replaces the access policies stored with a table, at most five. They take effect within 30 seconds. 1
+    /// request. Azure Table Storage only.
     ///
     /// # Errors
-    /// More than five, or a name that is too long; the service's.
+    /// Fails if there are more than five policies or if a name is too long, and with the service's errors.
     pub async fn set_stored_policies(&self, table: &TableName, policies: &[StoredPolicy]) -> Result<()> {
         let client = self.client();
         client.only_storage(NAME)?;
@@ -115,7 +116,7 @@ impl Identifier {
     fn into_policy(self) -> Result<StoredPolicy> {
         let AccessPolicy { start, expiry, permission } = self.access_policy;
         let unreadable = |field: &str, text: &str| {
-            ErrorKind::Service(format!("policy {:?} with a {field} that cannot be read: {text:?}", self.id))
+            ErrorKind::Service(format!("the {field} of policy {:?} cannot be read: {text:?}", self.id))
         };
         Ok(StoredPolicy {
             start: time(&start).map_err(|()| unreadable("Start", &start))?,
@@ -126,7 +127,7 @@ impl Identifier {
     }
 }
 
-/// A moment in one of the documented forms: a day, with the time to the minute, the second, or below.
+/// Parses the documented forms of a time: a date, optionally with the time to the minute, second or fraction.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/formatting-datetime-values>
 fn time(text: &str) -> Result<Option<DateTime<Utc>>, ()> {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_leaves_out_stays_out() {
+    fn omitted_values_of_a_policy_stay_omitted() {
         let policy = StoredPolicy {
             id: "x".to_owned(),
             start: None,
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_documented_form_of_a_time_is_read_and_no_other() {
+    fn only_the_documented_forms_of_a_time_are_read() {
         let with = |expiry: &str| {
             read(&format!(
                 "<SignedIdentifiers><SignedIdentifier><Id>x</Id><AccessPolicy><Expiry>{expiry}</Expiry>\

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Retention {
-    /// Whether they are deleted after a time at all.
+    /// Whether they are deleted after some days.
     pub enabled: bool,
-    /// After how many days, 1 to 365.
+    /// The number of days, 1 to 365.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub days: Option<u16>,
 }
@@ -34,12 +34,12 @@ pub struct Logging {
 pub struct Metrics {
     /// The version of the analytics, `1.0`.
     pub version: String,
-    /// Whether any are.
+    /// Whether metrics are recorded.
     pub enabled: bool,
-    /// Whether each operation is counted by itself; only where they are enabled.
+    /// Whether each operation has its own metrics; only if metrics are enabled.
     #[serde(rename = "IncludeAPIs", skip_serializing_if = "Option::is_none", default)]
     pub include_apis: Option<bool>,
-    /// How long they are kept.
+    /// How long the metrics are kept.
     #[serde(rename = "RetentionPolicy")]
     pub retention: Retention,
 }

@@ -1,4 +1,4 @@
-//! What the service has beside tables: stored access policies, properties, statistics.
+//! Stored access policies, properties and statistics of the Table service.
 
 mod access;
 mod metrics;
@@ -21,7 +21,7 @@ use crate::rest::{Answer, Call, Client, Subject, outermost};
 const XML: &str = "application/xml";
 
 impl Client {
-    /// Cosmos DB has none of this.
+    /// Fails on Cosmos DB, which has none of these calls.
     fn only_storage(&self, what: &str) -> Result<()> {
         if !self.endpoint.cosmos {
             return Ok(());
@@ -44,17 +44,18 @@ fn put<'a>(
     Call::named(name, subject, Method::Put, url, done).header("accept", XML).body(XML, body)
 }
 
-/// Reads an answer. Its outermost element must be the named one: every field may be missing, so that any other
-/// XML, such as a page of a server on the way, would read as nothing set.
+/// Parses an answer. Its root element must have the expected name: every field is optional, so any other XML,
+/// such as a page of a proxy, would parse as "nothing is set".
 fn from_xml<T: DeserializeOwned>(answer: &Answer, root: &str) -> Result<T> {
-    let unreadable = || answer.explain(ErrorKind::Service("XML that cannot be read".to_owned()).into());
+    let unreadable = || answer.explain(ErrorKind::Service("the answer is not valid XML".to_owned()).into());
     if outermost(&answer.body) != Some(root.as_bytes()) {
-        return Err(unreadable().with_source(format!("it is no {root}")));
+        return Err(unreadable().with_source(format!("the root element is not {root}")));
     }
     azure_core::xml::from_xml(&answer.body).map_err(|e| unreadable().with_source(e))
 }
 
 fn to_xml<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     let xml = azure_core::xml::to_xml(value);
-    xml.map(Into::into).map_err(|e| Error::invalid_request("this cannot be written as XML").with_source(e))
+    xml.map(Into::into)
+        .map_err(|e| Error::invalid_request("the value cannot be written as XML").with_source(e))
 }

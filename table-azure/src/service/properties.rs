@@ -7,7 +7,7 @@ use crate::rest::Subject;
 
 /// Logging, metrics and cross-origin rules of an account's Table service.
 ///
-/// What is `None` when set stays as it is.
+/// Setting a field to `None` leaves the stored value unchanged.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/set-table-service-properties>
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,12 +22,12 @@ pub struct ServiceProperties {
     /// Metrics by the minute.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub minute_metrics: Option<Metrics>,
-    /// Which web pages of other origins may ask. Setting an empty list removes every rule.
+    /// Rules for web pages of other origins. An empty list removes all rules.
     #[serde(skip_serializing_if = "Option::is_none", default, with = "rules")]
     pub cors: Option<Vec<CorsRule>>,
 }
 
-/// A rule for web pages of other origins. Lists are of values separated by commas, or `*`.
+/// A rule for web pages of other origins. Each list is separated by commas, or is `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CorsRule {
@@ -35,11 +35,11 @@ pub struct CorsRule {
     pub allowed_origins: String,
     /// Methods.
     pub allowed_methods: String,
-    /// How long a browser may keep the answer to a preflight request, in seconds.
+    /// Seconds that a browser may cache the answer to a preflight request.
     pub max_age_in_seconds: u32,
-    /// Headers of answers that pages may read.
+    /// Response headers that web pages may read.
     pub exposed_headers: String,
-    /// Headers of requests that pages may set.
+    /// Request headers that web pages may set.
     pub allowed_headers: String,
 }
 
@@ -70,10 +70,10 @@ mod rules {
 }
 
 impl AzureTableStore {
-    /// The account's properties. One request. Azure Table Storage alone.
+    /// Returns the service's properties. 1 request. Azure Table Storage only.
     ///
     /// # Errors
-    /// The service's.
+    /// Fails with the service's errors.
     pub async fn service_properties(&self) -> Result<ServiceProperties> {
         let client = self.client();
         client.only_storage(NAME)?;
@@ -83,10 +83,10 @@ impl AzureTableStore {
         from_xml(&answer, "StorageServiceProperties")
     }
 
-    /// Sets the account's properties. One request. Azure Table Storage alone.
+    /// Sets the service's properties. 1 request. Azure Table Storage only.
     ///
     /// # Errors
-    /// The service's.
+    /// Fails with the service's errors.
     pub async fn set_service_properties(&self, properties: &ServiceProperties) -> Result<()> {
         let client = self.client();
         client.only_storage(NAME)?;

@@ -7,24 +7,24 @@ use super::{from_xml, get};
 use crate::AzureTableStore;
 use crate::rest::Subject;
 
-/// How far the read-only copy of a geo-redundant account is.
+/// The replication state of the read-only copy of a geo-redundant account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GeoReplication {
-    /// Whether it follows.
+    /// Whether the copy is available and up to date.
     pub status: ReplicationStatus,
-    /// Every write before this time can be read there; `None` where that is not known.
+    /// All writes before this time can be read from the copy; `None` if the service does not know.
     pub last_sync: Option<DateTime<Utc>>,
 }
 
-/// Whether a copy follows.
+/// The state of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplicationStatus {
-    /// It does.
+    /// The copy follows the primary.
     Live,
-    /// It is being made.
+    /// The copy is being created.
     Bootstrap,
-    /// It cannot be reached.
+    /// The copy cannot be reached.
     Unavailable,
 }
 
@@ -43,11 +43,11 @@ struct Geo {
 }
 
 impl AzureTableStore {
-    /// How far the account's copy is. One request, to the secondary endpoint. Azure Table Storage with a
-    /// readable copy alone.
+    /// Returns the replication state of the account's copy. 1 request, to the secondary endpoint. Only for
+    /// Azure Table Storage accounts with a readable copy.
     ///
     /// # Errors
-    /// The service's.
+    /// Fails with the service's errors.
     pub async fn geo_replication(&self) -> Result<GeoReplication> {
         let client = self.client();
         client.only_storage("service statistics")?;
@@ -66,5 +66,6 @@ fn parse(time: &str) -> Result<Option<DateTime<Utc>>> {
         return Ok(None);
     }
     let parsed = DateTime::parse_from_rfc2822(time).map(|time| Some(time.to_utc()));
-    parsed.map_err(|_| ErrorKind::Service(format!("a time that cannot be read: {time:?}")).into())
+    parsed
+        .map_err(|_| ErrorKind::Service(format!("the time of the last sync cannot be read: {time:?}")).into())
 }

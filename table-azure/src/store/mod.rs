@@ -1,4 +1,4 @@
-//! The store: how it is made, and the contract over REST.
+//! Constructors of the store, and its implementation of `TableStore` over REST.
 
 mod query;
 mod sign;
@@ -24,11 +24,12 @@ use crate::endpoint::{Endpoint, ReadFrom};
 use crate::rest::{Client, HideKeys, bounded, quiet};
 use crate::{AzureTableStoreOptions, SharedKey};
 
-/// Tables of an Azure Storage account or of Azure Cosmos DB for Table.
+/// A [`TableStore`](table_core::store::TableStore) in an Azure Storage account or in Azure Cosmos DB for
+/// Table.
 ///
-/// Cheap to clone; clones share their connections. Every operation is one request, sent once: what
-/// failed in transit comes back as such, and a write whose answer was lost as *ambiguous*. Stack a
-/// retrying adapter on it.
+/// Cloning is cheap; clones share their connections. Every operation is one request, sent once: a failed
+/// transfer is returned as an error, and a write whose answer was lost is *ambiguous*. Put a retrying adapter
+/// around the store.
 ///
 /// ```no_run
 /// use table_azure::AzureTableStore;
@@ -48,10 +49,10 @@ pub struct AzureTableStore {
 }
 
 impl AzureTableStore {
-    /// A store whose requests carry tokens, for example of `azure_identity`.
+    /// Creates a store that authorizes with tokens, for example of `azure_identity`.
     ///
     /// # Errors
-    /// The endpoint is not an `https` URL without a query.
+    /// Fails if the endpoint is not an `https` URL, or has a query.
     pub fn new(
         endpoint: &str,
         credential: Arc<dyn TokenCredential>,
@@ -60,7 +61,7 @@ impl AzureTableStore {
         let options = options.unwrap_or_default();
         let endpoint = Endpoint::new(endpoint, None)?.of(options.service);
         if !endpoint.secure {
-            return Err(Error::invalid_request("a token is only sent over https; use an https:// endpoint"));
+            return Err(Error::invalid_request("tokens are sent over https only; use an https:// endpoint"));
         }
         let scope =
             scope(options.audience.as_deref(), options.client_options.cloud.as_deref(), endpoint.cosmos);
@@ -68,10 +69,10 @@ impl AzureTableStore {
         Self::build(endpoint, Some(Arc::new(policy)), options)
     }
 
-    /// A store whose requests are signed with an account's key.
+    /// Creates a store that signs requests with an account key.
     ///
     /// # Errors
-    /// The endpoint is not a URL without a query, or one of plain `http` to another machine (see
+    /// Fails if the endpoint is not a URL, has a query, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureTableStoreOptions::plain_http_hosts)).
     pub fn with_shared_key(
         endpoint: &str,
@@ -87,19 +88,21 @@ impl AzureTableStore {
         Ok(store)
     }
 
-    /// A store with a shared access signature: the URL of an account or a table, `?`, and the SAS.
+    /// Creates a store with a shared access signature. `url` is the URL of an account or a table, `?`, and
+    /// the SAS.
     ///
     /// # Errors
-    /// It is not a URL with a query, or one of plain `http` to another machine (see
+    /// Fails if `url` is not a URL, has no query, or is a plain `http` URL of another machine (see
     /// [`plain_http_hosts`](AzureTableStoreOptions::plain_http_hosts)).
     pub fn with_sas(url: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
         Self::build(Endpoint::from_sas_url(url)?, None, options.unwrap_or_default())
     }
 
-    /// A store as a connection string says: account key or SAS, of Storage, Cosmos DB or the emulator.
+    /// Creates a store from a connection string with an account key or a SAS, of Storage, Cosmos DB or the
+    /// emulator.
     ///
     /// # Errors
-    /// A part is malformed or missing. The message does not repeat the string.
+    /// Fails if a part is malformed or missing. The message does not repeat the string.
     pub fn from_connection_string(text: &str, options: Option<AzureTableStoreOptions>) -> Result<Self> {
         let Connection { endpoint, secondary, secret } = Connection::parse(text, "Table")?;
         let mut options = options.unwrap_or_default();

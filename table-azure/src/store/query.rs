@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// The projection with what always comes.
+/// Returns the selected names, with the properties that every answer needs.
 fn names(select: &Select) -> String {
     let names: Vec<_> = ["PartitionKey", "RowKey", "Timestamp"].into_iter().chain(select.names()).collect();
     Select::new(names).names().collect::<Vec<_>>().join(",")

@@ -6,19 +6,21 @@ use table_core::{Error, Result};
 use crate::sas::{AccountSas, SasToken, TablePermissions, TableSas};
 use crate::{AzureTableStore, SharedKey};
 
-/// Rights to give away.
+/// Shared access signatures.
 impl AzureTableStore {
-    /// Signs rights on the entities of `T` in one partition: whoever has the token sees no other partition.
-    /// No request. Over https alone; build a [`TableSas`] for more choice, and [`sign`](Self::sign) it.
+    /// Signs permissions on the entities of `T` in one partition: the token gives no access to other
+    /// partitions. Sends no request. The token is valid over https only; for other options build a
+    /// [`TableSas`] and [`sign`](Self::sign) it.
     ///
-    /// The service bounds a signature by keys alone. Of a type told apart by `discriminator(row_prefix)` it covers these
-    /// entities and no others. Of every other type it covers the **whole partition**: entities of other types there, index
-    /// entries and the rows that journals, queues and retries keep beside them (their row keys begin with `~~`). To give
-    /// rights to write or delete, use a row prefix, or keep nothing else in the partition.
+    /// The service limits a signature by keys only. If `T` has a `discriminator(row_prefix)`, the token
+    /// covers the entities of `T` and no others. Otherwise it covers the **whole partition**: entities of
+    /// other types, index entries, and the rows of journals, queues and retries in that partition (their
+    /// RowKeys begin with `~~`). To give permission to write or delete, use a row prefix, or store nothing
+    /// else in the partition.
     ///
     /// # Errors
-    /// The store has no account key; the partition is the empty one, which a signature cannot name; or see
-    /// [`TableSas::within_partition`].
+    /// Fails if the store has no account key or if the PartitionKey is empty, which a signature cannot
+    /// express; see also [`TableSas::within_partition`].
     pub fn sas_for<T: TableEntity>(
         &self,
         table: &TableName,
@@ -29,7 +31,7 @@ impl AzureTableStore {
         self.sign(&TableSas::new(table, permissions, expires).within_partition::<T>(partition)?)
     }
 
-    /// [`sas_for`](Self::sas_for) those of the entities that have these row keys.
+    /// Like [`sas_for`](Self::sas_for), for the entities with these RowKeys only.
     ///
     /// ```
     /// use chrono::{TimeDelta, Utc};
@@ -67,25 +69,27 @@ impl AzureTableStore {
         self.sign(&TableSas::new(table, permissions, expires).within_rows::<T>(partition, rows)?)
     }
 
-    /// Signs rights on a table with the account's key. No request.
+    /// Signs permissions on a table with the account key. Sends no request.
     ///
     /// # Errors
-    /// The store has no account key, or see [`TableSas::sign`].
+    /// Fails if the store has no account key; see also [`TableSas::sign`].
     pub fn sign(&self, sas: &TableSas) -> Result<SasToken> {
         sas.sign(self.account_key()?)
     }
 
-    /// Signs rights on the account with its key. No request.
+    /// Signs permissions on the account with its key. Sends no request.
     ///
     /// # Errors
-    /// The store has no account key.
+    /// Fails if the store has no account key.
     pub fn sign_account(&self, sas: &AccountSas) -> Result<SasToken> {
         self.account_key().map(|key| sas.sign(key))
     }
 
     fn account_key(&self) -> Result<&SharedKey> {
         let missing = || {
-            Error::invalid_request("only a store with an account key can sign; this one has a token or a SAS")
+            Error::invalid_request(
+                "only a store with an account key can sign; this store has a token or a SAS",
+            )
         };
         self.key.as_ref().ok_or_else(missing)
     }

@@ -49,8 +49,8 @@ impl Client {
         Ok(Page { items, continuation })
     }
 
-    /// A range that holds every name with the prefix, whether the service compares case or not: the
-    /// client keeps those that have it.
+    /// Returns a range that contains every name with the prefix, whether or not the service compares case.
+    /// The client drops the other names.
     fn names_like(&self, prefix: &str) -> Option<Filter> {
         let (low, high) = match self.profile.case_sensitive_tables {
             true => (prefix.to_owned(), prefix.to_owned()),

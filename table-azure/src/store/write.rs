@@ -17,7 +17,7 @@ impl Client {
         if let Some(verb) = write.tunnelled {
             call = call.header("x-http-method", verb);
         }
-        if write.wants_no_echo() {
+        if write.prefers_no_content() {
             call = call.header("prefer", "return-no-content");
         }
         if let Some(json) = write.json() {

@@ -12,33 +12,34 @@ use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
+use super::inline_waker::InlineWaker;
 use super::message::host;
-use super::relay::Relay;
 use crate::rest::MAX_ANSWER_BYTES;
 
 pub(super) type Message = Request<Full<Bytes>>;
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-/// A connection to one server, with at most one request on it.
+/// A connection to one server. It carries at most one request at a time.
 #[derive(Debug)]
 pub(super) struct Connection {
     scheme: String,
     host: String,
     requests: http1::SendRequest<Full<Bytes>>,
     wire: Wire,
-    /// How long the server says that it keeps the connection without a request.
+    /// How long the server keeps the connection open without a request, if the server says so.
     kept: Option<Duration>,
 }
 
-/// What writes requests and reads answers, as long as somebody polls it.
+/// The half of the connection that writes requests and reads answers. It makes progress only while it is
+/// polled.
 #[derive(Debug)]
 struct Wire {
     http: http1::Connection<Stream, Full<Bytes>>,
-    relay: Relay,
+    inline: InlineWaker,
     ended: bool,
 }
 
-/// Why there is no answer, with the request if nothing of it was sent.
+/// An exchange without an answer, with the request if no byte of it was sent.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     pub(super) cause: Box<dyn std::error::Error + Send + Sync>,
@@ -48,43 +49,43 @@ pub(super) struct Unanswered {
 impl Connection {
     pub(super) async fn over(stream: Stream, url: &Url) -> hyper::Result<Self> {
         let (requests, http) = http1::handshake(stream).await?;
-        let wire = Wire { http, relay: Relay::new(), ended: false };
+        let wire = Wire { http, inline: InlineWaker::new(), ended: false };
         Ok(Self { scheme: url.scheme().to_owned(), host: host(url).to_owned(), requests, wire, kept: None })
     }
 
-    /// Whether it leads where the URL does.
-    pub(super) fn leads_to(&self, url: &Url) -> bool {
+    /// Whether the connection goes to the URL's scheme, host and port.
+    pub(super) fn matches_origin(&self, url: &Url) -> bool {
         self.scheme == url.scheme() && self.host == host(url)
     }
 
-    /// Whether it can take a request; the other end may have closed it meanwhile.
+    /// Whether the connection can take a request. The server may have closed it while it was idle.
     pub(super) fn is_open(&mut self) -> bool {
         self.wire.poll(&mut Context::from_waker(Waker::noop()));
         !self.wire.ended && self.requests.is_ready()
     }
 
-    /// Whether the server may be about to close it: a request would cross with that, and nobody could tell
-    /// whether it was taken.
+    /// Whether the server may be about to close the connection. A request could cross the close, and then it
+    /// would be unknown whether the server executed it.
     pub(super) fn is_stale(&self, idle: Duration) -> bool {
         self.kept.is_some_and(|kept| idle >= kept / 2)
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the complete answer.
     pub(super) async fn exchange(&mut self, message: Message) -> Result<Response<Bytes>, Unanswered> {
         let answer = self.requests.try_send_request(message);
-        let answer = self.wire.driven_for(answer).await.map_err(|mut error| Unanswered {
+        let answer = self.wire.drive(answer).await.map_err(|mut error| Unanswered {
             unsent: error.take_message(),
             cause: error.into_error().into(),
         })?;
         let (head, body) = answer.into_parts();
         self.kept = kept(&head.headers);
-        let body = self.wire.driven_for(Limited::new(body, MAX_ANSWER_BYTES).collect()).await;
+        let body = self.wire.drive(Limited::new(body, MAX_ANSWER_BYTES).collect()).await;
         let body = body.map_err(|cause| Unanswered { cause, unsent: None })?;
         Ok(Response::from_parts(head, body.to_bytes()))
     }
 }
 
-/// The `timeout` of `Keep-Alive: timeout=5`, in seconds
+/// Reads the `timeout` of `Keep-Alive: timeout=5`, in seconds
 /// (<https://developer.mozilla.org/docs/Web/HTTP/Reference/Headers/Keep-Alive>).
 fn kept(headers: &HeaderMap) -> Option<Duration> {
     let parameters = headers.get("keep-alive")?.to_str().ok()?;
@@ -93,11 +94,11 @@ fn kept(headers: &HeaderMap) -> Option<Duration> {
 }
 
 impl Wire {
-    /// Waits for what comes over the wire, polling the wire itself meanwhile.
-    async fn driven_for<F: Future>(&mut self, future: F) -> F::Output {
-        let (mut future, relay) = (pin!(future), self.relay.clone());
+    /// Polls `future` and, between its polls, the connection itself.
+    async fn drive<F: Future>(&mut self, future: F) -> F::Output {
+        let (mut future, inline) = (pin!(future), self.inline.clone());
         poll_fn(|cx| {
-            relay.poll(cx, |cx| {
+            inline.poll(cx, |cx| {
                 self.poll(cx);
                 future.as_mut().poll(cx)
             })
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_says_how_long_it_keeps_a_connection() {
+    fn the_keep_alive_timeout_is_read() {
         assert_eq!(of("timeout=5"), Some(Duration::from_secs(5)));
         assert_eq!(of("max=100, timeout=30"), Some(Duration::from_secs(30)));
         assert_eq!(of("timeout=soon"), None);

@@ -16,12 +16,12 @@ use super::idle::Idle;
 use super::message::{answer, host, message};
 use crate::rest::too_long;
 
-/// How long it may take to reach a server, TLS included.
+/// Maximum time to connect to a server, including TLS.
 pub(super) const CONNECT: Duration = Duration::from_secs(20);
-/// How often the system looks whether the other end of a silent connection is there.
+/// Interval of the operating system's keep-alive probes on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Connections to servers, kept open between requests.
+/// A pool of connections that stay open between requests.
 #[derive(Debug)]
 pub(super) struct Connections {
     connector: HttpsConnector<HttpConnector>,
@@ -29,14 +29,14 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// `None` if TLS cannot be set up on this machine.
+    /// Returns `None` if TLS is not available on this machine.
     pub(super) fn new() -> Option<Self> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEP_ALIVE));
         tcp.set_connect_timeout(Some(CONNECT));
-        // A program may have installed a provider of its own.
+        // The program may have installed its own provider.
         let provider = CryptoProvider::get_default().cloned();
         let provider = provider.unwrap_or_else(|| aws_lc_rs::default_provider().into());
         let tls = HttpsConnectorBuilder::new().with_provider_and_platform_verifier(provider).ok()?;
@@ -70,7 +70,8 @@ impl HttpClient for Connections {
                     }
                     return Ok(answer(received));
                 }
-                // Closed just before the request: nothing of it was sent, so another one may take it.
+                // The server closed the connection just before the request. No byte of it was sent, so
+                // another connection may take it.
                 Err(Unanswered { unsent: Some(unsent), .. }) if was_idle => message = unsent,
                 Err(Unanswered { cause, unsent }) => return Err(broken_off(cause, unsent.is_some())),
             }
@@ -79,7 +80,7 @@ impl HttpClient for Connections {
 }
 
 fn unreachable(url: &Url, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::with_error(ErrorKind::Connection, cause, format!("no connection to {}", host(url)))
+    Error::with_error(ErrorKind::Connection, cause, format!("cannot connect to {}", host(url)))
 }
 
 fn broken_off(cause: Box<dyn std::error::Error + Send + Sync>, unsent: bool) -> Error {
@@ -87,5 +88,5 @@ fn broken_off(cause: Box<dyn std::error::Error + Send + Sync>, unsent: bool) -> 
         return too_long();
     }
     let kind = if unsent { ErrorKind::Connection } else { ErrorKind::Io };
-    Error::with_error(kind, cause, "the exchange broke off")
+    Error::with_error(kind, cause, "the connection broke during the exchange")
 }

@@ -6,10 +6,10 @@ use tokio::task::JoinHandle;
 
 use super::connection::Connection;
 
-/// How long a connection is kept for the next request. Azure closes it after four minutes.
+/// How long an idle connection is kept. Azure closes it after four minutes.
 const KEPT: Duration = Duration::from_secs(90);
 
-/// Connections that wait for a request; the last one back is the first to go out.
+/// Idle connections. The connection that was returned last is used first.
 #[derive(Debug, Default)]
 pub(super) struct Idle(Arc<Mutex<Waiting>>);
 
@@ -20,7 +20,7 @@ struct Waiting {
 }
 
 impl Idle {
-    /// A connection to where the URL leads that is still open, and will be.
+    /// Takes an open connection to the URL's server that the server is not about to close.
     pub(super) fn take(&self, url: &Url) -> Option<Connection> {
         loop {
             let (mut connection, since) = lock(&self.0).take(url)?;
@@ -41,7 +41,7 @@ impl Idle {
 
 impl Waiting {
     fn take(&mut self, url: &Url) -> Option<(Connection, Instant)> {
-        let at = self.connections.iter().rposition(|(connection, _)| connection.leads_to(url))?;
+        let at = self.connections.iter().rposition(|(connection, _)| connection.matches_origin(url))?;
         Some(self.connections.remove(at))
     }
 }
@@ -54,7 +54,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Closes what nobody took for long, until there is nothing left.
+/// Closes connections that were idle for too long, and ends when no connection is left.
 async fn sweep(waiting: Weak<Mutex<Waiting>>) {
     loop {
         tokio::time::sleep(KEPT / 2).await;

@@ -10,12 +10,12 @@ use http_body_util::Full;
 
 use super::connection::Message;
 
-/// Host and port, as the `Host` header has them.
+/// Returns host and port as the `Host` header has them.
 pub(super) fn host(url: &Url) -> &str {
     url.authority().rsplit_once('@').map_or(url.authority(), |(_, host)| host)
 }
 
-/// The request as it goes over a connection: without the server in its address.
+/// Builds the HTTP request, with a path instead of a full URL.
 pub(super) async fn message(request: &Request) -> Result<Message> {
     let url = request.url();
     let query = url.query().map_or(0, |query| query.len() + 1);
@@ -42,7 +42,7 @@ fn headers(request: &Request) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-/// Most requests have these and no others: they need no parsing.
+/// The headers of most requests. They need no parsing.
 static SENT: [http::HeaderName; 11] = [
     http::header::ACCEPT,
     http::header::AUTHORIZATION,
@@ -64,7 +64,7 @@ fn sent(name: &str) -> Result<http::HeaderName> {
     }
 }
 
-/// Most answers have these and no others: they need no copies.
+/// The headers of most answers. Their names need no copies.
 static RECEIVED: [HeaderName; 18] = [
     HeaderName::from_static("cache-control"),
     HeaderName::from_static("connection"),
@@ -107,7 +107,7 @@ pub(super) fn malformed(cause: impl std::error::Error + Send + Sync + 'static) -
     Error::with_error(ErrorKind::Other, cause, "the request cannot be sent over HTTP")
 }
 
-/// The answer as policies see it. A header that is not UTF-8 is there all the same, with U+FFFD for what it has instead.
+/// Converts an answer for the policies. In a header that is not UTF-8, U+FFFD replaces the invalid bytes.
 pub(super) fn answer(answer: http::Response<Bytes>) -> AsyncRawResponse {
     let (head, body) = answer.into_parts();
     let mut headers = HashMap::with_capacity(head.headers.len());

@@ -1,15 +1,15 @@
-//! Requests over HTTP/1.1, for stores whose caller sets no transport.
+//! HTTP/1.1 transport, used if the caller sets no transport.
 //!
-//! A connection is driven by the request that is on it, not by a task of its own: a request wakes nobody
-//! to be written or to have its answer read, which is most of what a general client costs. While a
-//! connection is idle nobody looks at it; whoever takes it finds out whether it is still open.
+//! The request on a connection polls the connection; there is no task per connection. So writing a request
+//! and reading its answer wakes no other task, which is the main cost of a general client. An idle connection
+//! is not polled; the next request checks whether it is still open.
 
 mod connection;
 mod connections;
 mod idle;
+mod inline_waker;
 mod message;
 mod proxied;
-mod relay;
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use hyper_util::client::proxy::matcher::Matcher;
 use self::connections::Connections;
 use self::proxied::Proxied;
 
-/// The transport to this endpoint: through a proxy, where the environment names one for it. `None` leaves it to
-/// `azure_core`: where TLS is not to be had.
+/// Returns the transport for this endpoint, through a proxy if the environment names one. Returns `None` if
+/// TLS is not available; then `azure_core` uses its own transport.
 pub(crate) fn to(endpoint: &Url) -> Option<Transport> {
     let uri = endpoint.as_str().parse().ok()?;
     let client: Arc<dyn HttpClient> = match Matcher::from_system().intercept(&uri) {

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use super::connections::CONNECT;
 use super::message::{malformed, message, received};
 
-/// Requests through the proxies that the environment names. `azure_core` has a client of the same kind, which logs the
-/// address of every request, and so the keys in it.
+/// Sends requests through the proxies that the environment names. The equivalent client of `azure_core` logs
+/// the URL of every request, which contains keys.
 #[derive(Debug)]
 pub(super) struct Proxied(reqwest::Client);
 
 impl Proxied {
-    /// `None` if TLS cannot be set up on this machine.
+    /// Returns `None` if TLS is not available on this machine.
     pub(super) fn new() -> Option<Self> {
         let builder = reqwest::ClientBuilder::new().connect_timeout(CONNECT);
         builder.redirect(reqwest::redirect::Policy::none()).build().ok().map(Self)
@@ -42,7 +42,7 @@ impl HttpClient for Proxied {
     }
 }
 
-/// Without the address, which holds keys, and may hold a signature.
+/// Converts an error without its URL, which contains keys and may contain a signature.
 fn failed(error: reqwest::Error) -> Error {
     let kind = if error.is_connect() { ErrorKind::Connection } else { ErrorKind::Io };
     Error::with_error(kind, error.without_url(), "the exchange through a proxy failed")
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with these bytes; what was asked.
+    /// Answers one request with these bytes and returns the request.
     async fn asked(listener: TcpListener, answer: &[u8]) -> String {
         let (mut stream, _) = listener.accept().await.unwrap();
         let (mut asked, mut buffer) = (Vec::new(), [0; 4096]);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_and_answers_are_as_without_a_proxy() {
+    async fn a_proxy_does_not_change_requests_and_answers() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!(
             "http://{}/acc/T(PartitionKey='a%27%27b',RowKey='c')?x=%20",

@@ -1,4 +1,4 @@
-//! One entity, from JSON.
+//! Parses an entity from JSON.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use super::value::{push_value, retype};
 
 const TYPE: &str = "@odata.type";
 
-/// Properties of an entity beside keys and Timestamp. With it, reading takes time in proportion to the bytes: names are
-/// compared with at most so many others.
+/// Maximum number of properties beside keys and Timestamp. It bounds the comparisons per name, so that
+/// parsing takes time in proportion to the bytes.
 const MAX_PROPERTIES: usize = limits::CUSTOM_PROPERTIES;
 
-/// Reads one entity.
+/// Parses one entity.
 ///
-/// Nulls are absent properties. Without an annotation a text is a String, an integer an Int32 (an
-/// Int64 if it needs to be), a number with decimals or an exponent a Double.
+/// A null is an absent property. A value without a type annotation becomes: a string a String; an integer an
+/// Int32, or an Int64 if it needs 64 bits; a number with decimals or an exponent a Double.
 ///
 /// # Errors
-/// The bytes are not the JSON of an entity, it has a property twice or more properties than the service allows, or a value
-/// is not of its annotated type.
+/// Fails if the bytes are not the JSON of an entity, if a property occurs twice, if there are more properties
+/// than the service allows, or if a value does not have its annotated type.
 ///
 /// ```
 /// use table_azure::wire::decode_entity;
@@ -42,7 +42,7 @@ pub fn decode_entity(json: &[u8]) -> Result<Entity> {
     })
 }
 
-/// Reads entities, one after another.
+/// Parses entities one after another.
 #[derive(Default)]
 pub(super) struct EntityReader<'a> {
     shape: Shape<'a>,
@@ -50,7 +50,7 @@ pub(super) struct EntityReader<'a> {
     annotations: Annotations<'a>,
 }
 
-/// What was read last.
+/// The entity that was parsed last.
 pub(super) struct EntityParts<'r> {
     pub(super) partition: &'r str,
     pub(super) row: &'r str,
@@ -60,7 +60,7 @@ pub(super) struct EntityParts<'r> {
 }
 
 impl<'a> EntityReader<'a> {
-    /// With room for so many bytes of packed properties.
+    /// Reserves `bytes` for packed properties.
     fn with_capacity(bytes: usize) -> Self {
         let values = Values { properties: Properties::with_capacity(bytes), ..Values::default() };
         Self { values, ..Self::default() }
@@ -77,7 +77,7 @@ impl<'a> EntityReader<'a> {
         corrected.and_then(|()| self.values.parts()).map_err(|reason| json.broken(reason))
     }
 
-    /// Reads the members that are not as in the last entity.
+    /// Parses the members that differ from the previous entity's.
     fn others(&mut self, json: &mut Json<'a>) -> json::Result<()> {
         let mut from = json.at();
         if !json.enters(self.shape.is_followed())? {
@@ -101,13 +101,13 @@ impl<'a> EntityReader<'a> {
         }
     }
 
-    /// A name stands once in an entity: of two values nobody could say which one counts.
+    /// A name may occur once in an entity: with two values it would be unclear which of them counts.
     fn check_new(&self, json: &Json<'_>, member: &Member<'_>) -> json::Result<()> {
         let Member::Property(name, _) = member else { return Ok(()) };
         if self.values.properties.find(name).is_none() && !self.shape.has_followed(name) {
             return Ok(());
         }
-        Err(json.broken("the same name again").of_property(name))
+        Err(json.broken("the property occurs twice").of_property(name))
     }
 
     fn member(&mut self, name: Cow<'a, str>) -> Member<'a> {
@@ -134,7 +134,7 @@ struct Values<'a> {
     has_etag: bool,
     timestamp: Option<Ticks>,
     properties: Properties,
-    /// How many properties there are.
+    /// The number of properties.
     count: usize,
 }
 
@@ -171,8 +171,8 @@ impl<'a> Values<'a> {
 
     fn parts(&mut self) -> Result<EntityParts<'_>, String> {
         Ok(EntityParts {
-            partition: self.partition.as_deref().ok_or("an entity without PartitionKey")?,
-            row: self.row.as_deref().ok_or("an entity without RowKey")?,
+            partition: self.partition.as_deref().ok_or("the entity has no PartitionKey")?,
+            row: self.row.as_deref().ok_or("the entity has no RowKey")?,
             etag: self.has_etag.then_some(&*self.etag),
             timestamp: self.timestamp,
             properties: &mut self.properties,
@@ -180,10 +180,10 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Annotated types whose values have not come yet.
+/// Annotated types whose values have not been read yet.
 #[derive(Default)]
 struct Annotations<'a> {
-    /// The last one: services write each before its value.
+    /// The last annotation: services write each annotation directly before its value.
     next: Option<(Cow<'a, str>, EdmType)>,
     other: Vec<(Cow<'a, str>, EdmType)>,
 }
@@ -204,9 +204,7 @@ impl<'a> Annotations<'a> {
             }
         };
         if self.other.len() == MAX_PROPERTIES {
-            return Err(
-                json.broken(format!("more than {MAX_PROPERTIES} types of properties that have not come"))
-            );
+            return Err(json.broken(format!("more than {MAX_PROPERTIES} type annotations without a value")));
         }
         if name != "Timestamp" {
             self.other.extend(self.next.replace((name, edm_type)));
@@ -214,7 +212,7 @@ impl<'a> Annotations<'a> {
         Ok(())
     }
 
-    /// The type annotated for the value that comes now.
+    /// Takes the annotation of the value that follows.
     fn take(&mut self, name: &str) -> Option<EdmType> {
         if let Some((_, edm_type)) = self.next.take_if(|(next, _)| next == name) {
             return Some(edm_type);
@@ -223,19 +221,19 @@ impl<'a> Annotations<'a> {
         Some(self.other.swap_remove(at).1)
     }
 
-    /// Gives their types to properties that came before them.
+    /// Applies annotations to properties that preceded them.
     fn correct(&mut self, properties: &mut Properties) -> Result<(), String> {
         let late = self.other.drain(..).chain(self.next.take());
         late.into_iter().try_for_each(|(name, edm_type)| retype(properties, &name, edm_type))
     }
 }
 
-/// A moment or null.
+/// Parses a time or null.
 fn timestamp(json: &mut Json<'_>) -> json::Result<Option<Ticks>> {
     match json.scalar()? {
         Scalar::Null => Ok(None),
-        Scalar::Text(text) => text.parse().map(Some).map_err(|_| json.broken("the Timestamp is no time")),
-        _ => Err(json.broken("the Timestamp is no text")),
+        Scalar::Text(text) => text.parse().map(Some).map_err(|_| json.broken("the Timestamp is not a time")),
+        _ => Err(json.broken("the Timestamp is not a string")),
     }
 }
 

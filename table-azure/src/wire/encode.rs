@@ -1,4 +1,4 @@
-//! Entities, as JSON.
+//! Writes entities as JSON.
 
 use std::ops::Range;
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 use table_core::model::{EdmType, Entity, PackedPart, ValueRef};
 use uuid::Uuid;
 
-use super::words::before_escape;
+use super::byte_scan::before_escape;
 
-/// The JSON of an entity, keys first.
+/// Returns the JSON of an entity, keys first.
 ///
 /// ```
 /// use table_azure::wire::encode_entity;
@@ -43,22 +43,23 @@ fn encode(
     out.push(b'}');
 }
 
-/// Writes entities one after another. Those of a group have mostly the same properties: what stands between the values
-/// is made for one of them and copied for the others.
+/// Writes entities one after another. The entities of a group mostly have the same properties, so the bytes
+/// between the values are built once and copied for later entities.
 #[derive(Debug, Default)]
 pub struct EntityEncoder {
-    /// For each property of the last entities, by its place: its name and type as packed, and what is written for them.
+    /// For each property position of earlier entities: the packed name and type, and the bytes written for
+    /// them.
     known: Vec<(Range<usize>, Range<usize>)>,
     texts: Vec<u8>,
 }
 
 impl EntityEncoder {
-    /// [`encode_entity`], appended to `out`.
+    /// Appends the JSON of an entity to `out`; see [`encode_entity`].
     pub fn encode(&mut self, entity: &Entity, out: &mut Vec<u8>) {
         encode(entity, out, |place, part, out| self.push_name(place, part, out));
     }
 
-    /// What comes before a value.
+    /// Writes the bytes before a value.
     #[inline]
     fn push_name(&mut self, place: usize, part: &PackedPart<'_>, out: &mut Vec<u8>) {
         if let Some((head, before)) = self.known.get(place)
@@ -89,13 +90,13 @@ impl EntityEncoder {
     }
 }
 
-/// How many bytes of names are kept, about: entities of one type need some hundreds.
+/// Maximum bytes of names that are kept. Entities of one type need some hundreds.
 const KEPT: usize = 64 << 10;
 
 fn push_name_and_type(out: &mut Vec<u8>, part: &PackedPart<'_>) {
     if !JSON_KNOWS.contains(&part.edm_type) {
         push_name(out, part.name);
-        // In place of the closing quote.
+        // Replaces the closing quote.
         out.pop();
         out.extend_from_slice(b"@odata.type\":\"");
         out.extend_from_slice(part.edm_type.name().as_bytes());
@@ -108,7 +109,7 @@ fn push_name_and_type(out: &mut Vec<u8>, part: &PackedPart<'_>) {
 #[inline]
 fn push_part(out: &mut Vec<u8>, part: &PackedPart<'_>) {
     if part.edm_type == EdmType::String {
-        // UTF-8 already, which nobody needs to check.
+        // Packed text is valid UTF-8, so it needs no check.
         push_text(out, part.value);
     } else if let Some(value) = ValueRef::from_packed(part.edm_type, part.value) {
         push_value(out, value);
@@ -118,7 +119,7 @@ fn push_part(out: &mut Vec<u8>, part: &PackedPart<'_>) {
     }
 }
 
-/// Types that a reader of JSON cannot mistake.
+/// Types that JSON represents without an annotation.
 const JSON_KNOWS: [EdmType; 3] = [EdmType::Boolean, EdmType::Int32, EdmType::String];
 
 fn push_name(out: &mut Vec<u8>, name: &[u8]) {
@@ -126,7 +127,7 @@ fn push_name(out: &mut Vec<u8>, name: &[u8]) {
     push_text(out, name);
 }
 
-/// UTF-8 as a text of JSON.
+/// Writes UTF-8 as a JSON string.
 #[inline]
 fn push_text(out: &mut Vec<u8>, mut text: &[u8]) {
     out.push(b'"');
@@ -180,7 +181,7 @@ const fn non_finite(value: f64) -> &'static str {
     }
 }
 
-/// Between quotes: text without anything to escape.
+/// Writes text that needs no escapes, between quotes.
 fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     write(out);
@@ -194,7 +195,7 @@ fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.truncate(start + written);
 }
 
-/// Cannot fail: a `Vec` takes everything, and these values have a JSON form.
+/// Cannot fail: a `Vec` accepts every write, and these values have a JSON form.
 fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let written = serde_json::to_writer(out, value);
     debug_assert!(written.is_ok());

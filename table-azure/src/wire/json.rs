@@ -1,4 +1,4 @@
-//! JSON, read from the front, without copies where it has no escapes.
+//! A JSON reader that does not copy strings without escapes.
 
 mod text;
 
@@ -8,12 +8,12 @@ use std::fmt;
 use table_core::Error;
 use table_core::store::ErrorKind;
 
-/// How deep arrays and objects may lie in each other where they are skipped.
+/// Maximum nesting of arrays and objects in a skipped value.
 const DEPTH: usize = 64;
 
 pub(super) type Result<T, E = Box<Broken>> = std::result::Result<T, E>;
 
-/// Why a document cannot be read, and where.
+/// Why and where a document cannot be parsed.
 #[derive(Debug)]
 pub(super) struct Broken {
     at: usize,
@@ -45,13 +45,13 @@ pub(super) enum Scalar<'a> {
     Text(Cow<'a, str>),
 }
 
-/// A document, and how far it has been read.
+/// A document and the position of the reader.
 pub(super) struct Json<'a> {
     text: &'a str,
     at: usize,
 }
 
-/// Reads a whole document. Its UTF-8 is checked once, which is cheaper than for every text in it.
+/// Reads a whole document. Its UTF-8 is checked once, which is cheaper than a check per string.
 pub(super) fn read<'a, T>(
     json: &'a [u8],
     document: impl FnOnce(&mut Json<'a>) -> Result<T>,
@@ -61,12 +61,12 @@ pub(super) fn read<'a, T>(
     let value = document(&mut json).map_err(unreadable)?;
     match json.peek() {
         None => Ok(value),
-        Some(_) => Err(unreadable(json.broken("more after the end"))),
+        Some(_) => Err(unreadable(json.broken("unexpected bytes after the end of the document"))),
     }
 }
 
 fn unreadable(cause: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Service(format!("JSON that cannot be read: {cause}"))).with_source(cause)
+    Error::new(ErrorKind::Service(format!("the answer is not valid JSON: {cause}"))).with_source(cause)
 }
 
 impl<'a> Json<'a> {
@@ -75,7 +75,7 @@ impl<'a> Json<'a> {
         Box::new(Broken { at: self.at, reason: reason.into() })
     }
 
-    /// Reads an object; `member` is called after each name, to read its value.
+    /// Reads an object. `member` is called after each name and must read the value.
     pub(super) fn object(
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<()>,
@@ -92,7 +92,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Goes to the next name of an object, from its start or from the value `within` it; whether there is one.
+    /// Moves to the next name of an object, from the object's start or from the value `within` it. Returns
+    /// whether there is a name.
     pub(super) fn enters(&mut self, within: bool) -> Result<bool> {
         if within {
             return self.goes_on();
@@ -101,19 +102,19 @@ impl<'a> Json<'a> {
         Ok(!self.take(b'}'))
     }
 
-    /// Goes from a value of an object to the next name; whether there is one.
+    /// Moves from a value of an object to the next name. Returns whether there is a name.
     #[inline]
     pub(super) fn goes_on(&mut self) -> Result<bool> {
         if self.take(b',') { Ok(true) } else { self.expect(b'}').map(|()| false) }
     }
 
-    /// Reads a name of an object; its value comes next.
+    /// Reads a name of an object. Its value follows.
     pub(super) fn name(&mut self) -> Result<Cow<'a, str>> {
         let name = self.text()?;
         self.expect(b':').map(|()| name)
     }
 
-    /// Reads an array; `item` is called where each begins.
+    /// Reads an array. `item` is called at the start of each item.
     pub(super) fn array(&mut self, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.expect(b'[')?;
         if self.take(b']') {
@@ -127,17 +128,17 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// How far it has been read.
+    /// The number of bytes read.
     pub(super) const fn at(&self) -> usize {
         self.at
     }
 
-    /// What has been read since.
+    /// The text read since the position `from`.
     pub(super) fn since(&self, from: usize) -> &'a str {
         &self.text[from..self.at]
     }
 
-    /// Passes over exactly this text, if it comes now.
+    /// Skips exactly this text, if it follows.
     #[inline]
     pub(super) fn passes(&mut self, text: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
@@ -145,7 +146,7 @@ impl<'a> Json<'a> {
         found
     }
 
-    /// How many bytes are not yet read.
+    /// The number of bytes not yet read.
     pub(super) const fn left(&self) -> usize {
         self.text.len() - self.at
     }
@@ -157,11 +158,11 @@ impl<'a> Json<'a> {
             _ if self.passes("null") => Ok(Scalar::Null),
             _ if self.passes("true") => Ok(Scalar::Boolean(true)),
             _ if self.passes("false") => Ok(Scalar::Boolean(false)),
-            _ => Err(self.broken("expected a text, a number, a Boolean or null")),
+            _ => Err(self.broken("expected a string, a number, a Boolean or null")),
         }
     }
 
-    /// Passes over a value of any kind.
+    /// Skips a value of any kind.
     pub(super) fn skip(&mut self) -> Result<()> {
         self.skip_within(DEPTH)
     }
@@ -169,7 +170,9 @@ impl<'a> Json<'a> {
     fn skip_within(&mut self, depth: usize) -> Result<()> {
         let inner = || depth.checked_sub(1);
         match self.peek() {
-            Some(b'{' | b'[') if inner().is_none() => Err(self.broken("too many values within each other")),
+            Some(b'{' | b'[') if inner().is_none() => {
+                Err(self.broken("arrays and objects are nested too deeply"))
+            }
             Some(b'{') => self.object(|json, _| json.skip_within(inner().unwrap_or_default())),
             Some(b'[') => self.array(|json| json.skip_within(inner().unwrap_or_default())),
             _ => self.scalar().map(drop),
@@ -210,7 +213,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// A number; `-0` is the Double.
+/// Parses a number; `-0` is a Double.
 fn number<'a>(text: &str) -> Option<Scalar<'a>> {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let whole = digits.iter().take_while(|b| b.is_ascii_digit()).count();

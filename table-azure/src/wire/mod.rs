@@ -1,19 +1,20 @@
-//! The service's JSON: entities read straight from bytes into packed properties, and written back,
+//! The service's JSON. Entities are parsed from bytes directly into packed properties and written from them,
 //! without a tree of values in between.
 //!
-//! Types are never guessed: everything JSON would lose is annotated when written (Int64, Guid,
-//! DateTime, Binary, and every Double, since `1.0` and `1` are one number to many readers). When
-//! read, an annotation is honoured wherever it stands, before its value or after.
+//! Types are never guessed. When writing, every type that JSON would lose is annotated: Int64, Guid,
+//! DateTime, Binary, and every Double (to many readers `1.0` and `1` are the same number). When reading, an
+//! annotation counts before or after its value.
 //!
-//! The format: <https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations>.
+//! The format:
+//! <https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations>.
 
+mod byte_scan;
 mod decode;
 mod encode;
 mod json;
 mod page;
 mod shape;
 mod value;
-mod words;
 
 pub use decode::decode_entity;
 pub use encode::{EntityEncoder, encode_entity};

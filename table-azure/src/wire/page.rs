@@ -1,4 +1,4 @@
-//! Answers with many items: entities of a query, names of tables.
+//! Parses answers with many items: the entities of a query, the names of tables.
 
 use table_core::Result;
 use table_core::model::{Entity, PageEntities, TableName};
@@ -6,10 +6,10 @@ use table_core::model::{Entity, PageEntities, TableName};
 use super::decode::{EntityParts, EntityReader};
 use super::json::{self, Json};
 
-/// Reads the entities of a page. They share buffers: see [`Entity::detached`].
+/// Parses the entities of a page. They share buffers: see [`Entity::detached`].
 ///
 /// # Errors
-/// The bytes are not the JSON of a page, or a value is not of its annotated type.
+/// Fails if the bytes are not the JSON of a page, or if a value does not have its annotated type.
 pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
     let (mut entities, mut reader) = (PageEntities::new(), EntityReader::default());
     json::read(json, |document| {
@@ -19,7 +19,7 @@ pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
             let pushed = entities.push(partition, row, properties, etag, timestamp);
             pushed.map_err(|e| json.broken(e.to_string()))?;
             if entities.len() == 1 {
-                // As many as there are if all are alike.
+                // An estimate: the number of entities if all have the size of the first.
                 entities.reserve(json.left() / (left - json.left()).max(1));
             }
             Ok(())
@@ -28,10 +28,10 @@ pub fn decode_entities(json: &[u8]) -> Result<Vec<Entity>> {
     Ok(entities.into_entities())
 }
 
-/// Reads the names of a page of tables.
+/// Parses a page of table names.
 ///
 /// # Errors
-/// The bytes are not the JSON of such a page, or a name is not one of a table.
+/// Fails if the bytes are not the JSON of such a page, or if a name is not valid for a table.
 pub fn decode_table_names(json: &[u8]) -> Result<Vec<TableName>> {
     let mut names = Vec::new();
     json::read(json, |document| {
@@ -56,10 +56,10 @@ fn listing<'a>(
         found = true;
         json.array(&mut item)
     })?;
-    if found { Ok(()) } else { Err(json.broken("a listing without `value`")) }
+    if found { Ok(()) } else { Err(json.broken("the listing has no `value`")) }
 }
 
-/// The text of `TableName` in an entry of a listing.
+/// Reads the `TableName` of an item of a listing.
 fn table_name(json: &mut Json<'_>) -> json::Result<String> {
     let mut table = None;
     json.object(|json, name| {
@@ -69,5 +69,5 @@ fn table_name(json: &mut Json<'_>) -> json::Result<String> {
         table = Some(json.text()?.into_owned());
         Ok(())
     })?;
-    table.ok_or_else(|| json.broken("a table without `TableName`"))
+    table.ok_or_else(|| json.broken("the table has no `TableName`"))
 }

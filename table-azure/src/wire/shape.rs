@@ -1,5 +1,6 @@
-//! The entities of a page have mostly the same properties in the same order: what stood between the values of one is
-//! likely to stand between those of the next, and then one comparison tells name and type.
+//! Predicts the members of an entity from the previous entity. The entities of a page mostly have the same
+//! properties in the same order, so the text between two values is likely the same; then one comparison finds
+//! name and type.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,7 @@ use table_core::store::limits;
 
 use super::json::Json;
 
-/// A member of an entity's object.
+/// A member of an entity's JSON object.
 pub(super) enum Member<'a> {
     Partition,
     Row,
@@ -16,36 +17,37 @@ pub(super) enum Member<'a> {
     ETag,
     /// A property and its annotated type.
     Property(Cow<'a, str>, Option<EdmType>),
-    /// Something that nobody asked for.
+    /// A member that is ignored.
     Other,
 }
 
-/// A member, and all of the text between the value before it and its own: separators, annotation, name.
+/// A member, and the text between the preceding value and its own value: separators, annotation, name.
 struct Step<'a> {
     before: &'a str,
     member: Member<'a>,
 }
 
-/// The members of the last entity.
+/// The members of the previous entity.
 #[derive(Default)]
 pub(super) struct Shape<'a> {
     steps: Vec<Step<'a>>,
-    /// How many members of the current entity were as in the last.
+    /// How many members of the current entity equal the previous entity's so far.
     followed: usize,
-    /// Whether each member so far stands by itself: its annotation, if any, is in the text before it.
+    /// Whether each member so far is independent: its annotation, if any, is in the text directly before it.
     whole: bool,
 }
 
-/// Members that are kept. An entity has fewer, but for nulls, which stand for properties that were asked for.
+/// Maximum number of members kept. Entities have fewer, except for nulls, which stand for selected properties
+/// that the entity does not have.
 const MAX_STEPS: usize = 2 * limits::CUSTOM_PROPERTIES;
 
 impl<'a> Shape<'a> {
-    /// An entity starts.
+    /// Starts an entity.
     pub(super) const fn start(&mut self) {
         (self.followed, self.whole) = (0, true);
     }
 
-    /// The next member, if it is the one of the last entity: its value comes now.
+    /// Returns the next member if it equals the previous entity's. Its value follows.
     #[inline]
     pub(super) fn follow(&mut self, json: &mut Json<'a>) -> Option<&Member<'a>> {
         let step = self.steps.get(self.followed)?;
@@ -55,22 +57,22 @@ impl<'a> Shape<'a> {
         })
     }
 
-    /// Whether a property with this name was followed, or kept, in the current entity.
+    /// Whether a property with this name was followed or kept in the current entity.
     pub(super) fn has_followed(&self, name: &str) -> bool {
         self.steps.iter().any(|step| matches!(&step.member, Member::Property(known, _) if known == name))
     }
 
-    /// Whether a member was followed.
+    /// Whether any member of the current entity was followed.
     pub(super) const fn is_followed(&self) -> bool {
         self.followed > 0
     }
 
-    /// From here on the entity is another one than the last.
+    /// Stops the prediction: from here on the current entity differs from the previous one.
     pub(super) fn leave(&mut self) {
         self.steps.truncate(self.followed);
     }
 
-    /// Keeps a member for the next entity. `alone` is whether no annotation waits for another one.
+    /// Keeps a member for the next entity. `alone` says that no annotation is pending for another member.
     pub(super) fn keep(&mut self, before: &'a str, member: Member<'a>, alone: bool) {
         self.whole &= alone && self.steps.len() < MAX_STEPS;
         if self.whole {

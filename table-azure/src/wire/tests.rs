@@ -19,7 +19,7 @@ fn any_value() -> impl Strategy<Value = EdmValue> {
     ]
 }
 
-/// Names that the service allows, and some that it does not but that JSON can carry.
+/// Names that the service allows, and some that it refuses but JSON can carry.
 fn any_name() -> impl Strategy<Value = String> {
     prop_oneof!["P[A-Za-z0-9_]{0,20}", "P\\PC{0,6}", Just("P\"\\\u{1F600}".to_owned())]
         .prop_filter("metadata", |name| !name.contains('@'))
@@ -33,7 +33,8 @@ fn any_entity() -> impl Strategy<Value = Entity> {
     })
 }
 
-/// Entities of few members in many forms, so that the next one is often the same up to a point.
+/// JSON of entities that use few member names in many forms, so that entities often share their first
+/// members.
 fn members() -> impl Strategy<Value = String> {
     let member = prop::sample::select(vec![
         r#""A@odata.type":"Edm.Int64","A":"5""#,
@@ -71,11 +72,11 @@ fn members() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn entities_come_back(entity in any_entity()) {
+    fn entities_survive_a_round_trip(entity in any_entity()) {
         let json = encode_entity(&entity);
         let back = decode_entity(&json).unwrap();
         prop_assert_eq!(back.key(), entity.key());
-        // Bytes, not `==`: NaN is not equal to itself, and -0.0 is equal to 0.0.
+        // Compares bytes, not values: NaN differs from itself, and -0.0 equals 0.0.
         let bits = |e: &Entity| e.properties().as_packed().to_vec();
         if !entity.properties().iter().any(|p| matches!(p.value(), ValueRef::Double(d) if d.is_nan())) {
             prop_assert_eq!(bits(&back), bits(&entity));
@@ -83,14 +84,14 @@ proptest! {
     }
 
     #[test]
-    fn texts_are_written_as_serde_json_writes_them(text in "\\PC{0,30}|[\\x00-\\x7F]{0,30}") {
+    fn strings_are_written_like_serde_json(text in "\\PC{0,30}|[\\x00-\\x7F]{0,30}") {
         let json = encode_entity(&Entity::new("p", "r").unwrap().with("P", text.as_str()));
         let expected = format!(r#"{{"PartitionKey":"p","RowKey":"r","P":{}}}"#, serde_json::to_string(&text).unwrap());
         prop_assert_eq!(String::from_utf8(json).unwrap(), expected);
     }
 
     #[test]
-    fn entities_in_a_row_are_written_as_alone(entities in proptest::collection::vec(any_entity(), 0..4), turns in proptest::collection::vec(0..4_usize, 0..12)) {
+    fn entities_in_sequence_are_written_like_single_entities(entities in proptest::collection::vec(any_entity(), 0..4), turns in proptest::collection::vec(0..4_usize, 0..12)) {
         let (mut encoder, mut all, mut alone) = (EntityEncoder::default(), Vec::new(), Vec::new());
         for entity in turns.iter().filter_map(|turn| entities.get(*turn)) {
             encoder.encode(entity, &mut all);
@@ -100,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn entities_of_a_page_are_read_as_alone(entities in proptest::collection::vec(members(), 0..8), turns in proptest::collection::vec(0..8_usize, 0..16)) {
+    fn entities_of_a_page_are_read_like_single_entities(entities in proptest::collection::vec(members(), 0..8), turns in proptest::collection::vec(0..8_usize, 0..16)) {
         let json: Vec<_> = turns.iter().filter_map(|turn| entities.get(*turn)).map(String::as_str).collect();
         let page = decode_entities(format!(r#"{{"value":[{}]}}"#, json.join(",")).as_bytes());
         let alone: table_core::Result<Vec<_>> = json.iter().map(|json| decode_entity(json.as_bytes())).collect();
@@ -151,7 +152,7 @@ fn nan_is_a_double() {
 }
 
 #[test]
-fn annotations_count_before_and_after_and_far_from_their_values() {
+fn annotations_apply_before_after_and_far_from_their_values() {
     let long = Some(EdmValue::Int64(7));
     assert_eq!(value(r#""X@odata.type":"Edm.Int64","X":"7""#), long);
     assert_eq!(value(r#""X":"7","X@odata.type":"Edm.Int64""#), long);
@@ -164,7 +165,7 @@ fn annotations_count_before_and_after_and_far_from_their_values() {
 }
 
 #[test]
-fn untyped_values_are_what_json_says() {
+fn values_without_annotation_have_their_json_type() {
     assert_eq!(value(r#""X":1"#), Some(EdmValue::Int32(1)));
     assert_eq!(value(r#""X":1.0"#), Some(EdmValue::Double(1.0)));
     assert_eq!(value(r#""X":1e3"#), Some(EdmValue::Double(1000.0)));
@@ -181,7 +182,7 @@ fn null_is_absent() {
 }
 
 #[test]
-fn a_value_of_another_type_is_refused_by_name_and_not_shown() {
+fn a_value_of_the_wrong_type_is_refused_by_property_name_without_showing_it() {
     for (edm_type, json) in [
         ("Edm.Int64", "\"se7en\""),
         ("Edm.Int32", "1.5"),
@@ -209,7 +210,7 @@ fn a_value_of_another_type_is_refused_by_name_and_not_shown() {
 }
 
 #[test]
-fn system_properties_are_the_entitys() {
+fn system_properties_are_not_custom_properties() {
     let json = br#"{"odata.metadata":"http://h/$metadata#T/@Element","odata.type":"a.T","odata.id":"x",
         "odata.etag":"W/\"datetime'2013-01-01T00%3A00%3A00.1234567Z'\"","odata.editLink":"x",
         "PartitionKey":"p","RowKey":"r\u0027","Timestamp@odata.type":"Edm.DateTime",
@@ -222,7 +223,7 @@ fn system_properties_are_the_entitys() {
 }
 
 #[test]
-fn pages_list_their_items() {
+fn pages_contain_their_items() {
     let json = br#"{"odata.metadata":"m","value":[{"PartitionKey":"p","RowKey":"1"},{"PartitionKey":"p","RowKey":"2"}]}"#;
     let rows: Vec<_> = decode_entities(json).unwrap().iter().map(|e| e.key().row().to_owned()).collect();
     assert_eq!(rows, ["1", "2"]);

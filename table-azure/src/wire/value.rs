@@ -1,4 +1,4 @@
-//! One property value, from JSON into [`Properties`].
+//! Parses one property value from JSON into [`Properties`].
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,11 +7,11 @@ use uuid::Uuid;
 
 use super::json::Scalar;
 
-/// Appends a value under its name, with the annotated type if that came before it. Null appends nothing: it is
-/// an absent property.
+/// Appends a value under its name. `edm_type` is the annotated type, if the annotation came first. Null
+/// appends nothing: the property is absent.
 ///
 /// # Errors
-/// The value cannot be of that type (a message without the value).
+/// Fails if the value cannot have that type. The message does not contain the value.
 pub(super) fn push_value(
     properties: &mut Properties,
     name: &str,
@@ -33,7 +33,7 @@ pub(super) fn push_value(
     Ok(())
 }
 
-/// Most are short, and then need no buffer of their own.
+/// Decodes base64. Most values are short and fit a buffer on the stack.
 fn push_base64(properties: &mut Properties, name: &str, text: &str) -> Option<()> {
     let (mut short, long);
     let bytes = if text.len() <= 256 {
@@ -48,7 +48,7 @@ fn push_base64(properties: &mut Properties, name: &str, text: &str) -> Option<()
     Some(())
 }
 
-/// A value of this type, unless another one is annotated.
+/// Returns the value if no other type than `of` is annotated.
 fn only(of: EdmType, edm_type: Option<EdmType>, value: ValueRef<'_>) -> Option<ValueRef<'_>> {
     edm_type.is_none_or(|annotated| annotated == of).then_some(value)
 }
@@ -65,7 +65,7 @@ fn mismatch(name: &str, edm_type: Option<EdmType>, found: &Scalar<'_>) -> String
     format!("property '{name}': expected {expected}, found {found}")
 }
 
-/// An integer of JSON as the annotated type, or as the smallest that holds it.
+/// Converts a JSON integer to the annotated type, or to the smallest type that holds it.
 fn integer(value: i64, edm_type: Option<EdmType>) -> Option<ValueRef<'static>> {
     match (edm_type, i32::try_from(value)) {
         (None | Some(EdmType::Int32), Ok(value)) => Some(ValueRef::Int32(value)),
@@ -75,7 +75,7 @@ fn integer(value: i64, edm_type: Option<EdmType>) -> Option<ValueRef<'static>> {
     }
 }
 
-/// The text form of every type but Binary, which needs a buffer.
+/// Parses the text form of every type but Binary, which needs a buffer.
 fn from_text(text: &str, edm_type: EdmType) -> Option<ValueRef<'_>> {
     Some(match edm_type {
         EdmType::String => ValueRef::String(text),
@@ -98,10 +98,10 @@ fn double(text: &str) -> Option<f64> {
     }
 }
 
-/// Gives the type of an annotation to a property that was read before it.
+/// Converts a property to the type of an annotation that came after it.
 ///
 /// # Errors
-/// The value cannot be of that type (a message without the value).
+/// Fails if the value cannot have that type. The message does not contain the value.
 pub(super) fn retype(properties: &mut Properties, name: &str, edm_type: EdmType) -> Result<(), String> {
     let Some(value) = properties.get(name).map(ValueRef::to_owned) else { return Ok(()) };
     if value.edm_type() == edm_type {

@@ -1,4 +1,4 @@
-//! What is made of good answers: pages, continuations, versions.
+//! Reading successful answers: pages, continuation tokens, ETags.
 
 use table_core::model::{ETag, ValueRef};
 use table_core::query::{Continuation, Query};
@@ -28,14 +28,15 @@ async fn empty_and_short_pages_are_not_the_end() {
         [
             "GET /acc/Orders() HTTP/1.1",
             "GET /acc/Orders()?NextPartitionKey=1%218%21b%2F%2Bx%3D&NextRowKey=1%214%21MQ-- HTTP/1.1",
-            // Without a NextRowKey in the answer there is none in the question: an empty one is refused.
+            // Without a NextRowKey in the answer the request must not have one: the service refuses an empty
+            // one.
             "GET /acc/Orders()?NextPartitionKey=1%218%21b%2F%2Bx%3D HTTP/1.1",
         ]
     );
 }
 
 #[tokio::test]
-async fn a_continuation_survives_a_web_client_and_belongs_to_its_query() {
+async fn a_continuation_survives_a_url_and_belongs_to_its_query() {
     let one = r#"{"value":[{"PartitionKey":"o'x","RowKey":"1"}]}"#;
     let server = Server::start([answer("200 OK", &[NEXT, NEXT_ROW], one), answer("200 OK", &[], one)]).await;
     let store = store(&server);
@@ -48,9 +49,9 @@ async fn a_continuation_survives_a_web_client_and_belongs_to_its_query() {
     assert_eq!(server.asked().len(), 2);
 }
 
-/// Not of the service, which encodes it; of a server that gives the key as it is.
+/// The service encodes continuation headers; some other servers send the key unencoded.
 #[tokio::test]
-async fn a_continuation_is_utf_8_or_an_error_and_never_the_end() {
+async fn a_continuation_that_is_not_utf_8_is_an_error_and_never_the_end() {
     let letters = ("x-ms-continuation-NextPartitionKey", "\u{E9}");
     let server = Server::start([answer("200 OK", &[letters], TWO), answer("200 OK", &[], EMPTY)]).await;
     assert_eq!(store(&server).query_all(&table(), &Query::new()).await.unwrap().len(), 2);
@@ -64,7 +65,7 @@ async fn a_continuation_is_utf_8_or_an_error_and_never_the_end() {
         let server = Server::start([Answer::Bytes(bytes)]).await;
         let kind = if name == "NextTableName" { OperationKind::ListTables } else { OperationKind::Query };
         let error = run(&store(&server), kind).await.unwrap_err().to_string();
-        assert!(error.contains("a continuation that is no text"), "{name}: {error}");
+        assert!(error.contains("the continuation header"), "{name}: {error}");
     }
 }
 
@@ -82,7 +83,7 @@ async fn tables_are_listed_page_by_page_and_by_prefix_without_case() {
 }
 
 #[tokio::test]
-async fn an_entity_comes_with_its_types_and_its_version() {
+async fn an_entity_has_its_types_and_its_etag() {
     let body = r#"{"odata.metadata":"m","odata.etag":"W/\"v\"","PartitionKey":"o'x","RowKey":"a b",
         "Timestamp":"2013-01-01T00:00:00Z","N@odata.type":"Edm.Int64","N":"5","Gone":null}"#;
     let server = Server::start([answer("200 OK", &[], body)]).await;
@@ -92,14 +93,14 @@ async fn an_entity_comes_with_its_types_and_its_version() {
 }
 
 #[tokio::test]
-async fn a_write_gives_the_new_version() {
+async fn a_write_returns_the_new_etag() {
     let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
     let written = store(&server).write(&table(), Operation::Insert(entity())).await.unwrap();
     assert_eq!(written.etag, Some(ETag::from("W/\"new\"")));
 }
 
 #[tokio::test]
-async fn a_group_gives_the_new_versions_in_order() {
+async fn a_group_returns_the_new_etags_in_order() {
     let body = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n\
         --c\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\nETag: W/\"new\"\r\n\r\n\r\n\
         --c\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n--c--\r\n--b--\r\n";
@@ -111,7 +112,7 @@ async fn a_group_gives_the_new_versions_in_order() {
 }
 
 #[tokio::test]
-async fn connections_are_kept() {
+async fn connections_are_reused() {
     let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
     let store = store(&server);
     for _ in 0..3 {

@@ -1,5 +1,5 @@
-//! What a caller sets in `ClientOptions` is honoured, except for a second layer of retries; logs and traces
-//! hold no secret.
+//! The caller's `ClientOptions` are honoured, except for a second layer of retries. Logs and traces contain
+//! no secrets.
 
 use std::borrow::Cow;
 use std::io;
@@ -20,7 +20,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::server::{Server, answer};
 use super::{OPERATIONS, run, store_with};
 
-/// Counts the requests that pass, and marks them.
+/// A policy that counts requests and marks them.
 #[derive(Debug, Default)]
 struct Counting(AtomicUsize);
 
@@ -35,7 +35,7 @@ impl Policy for Counting {
 }
 
 #[tokio::test]
-async fn policies_see_each_request_once_and_nothing_is_sent_again() {
+async fn policies_see_each_request_once_without_retries() {
     for kind in OPERATIONS {
         let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
         let (per_call, per_try) = (Arc::new(Counting::default()), Arc::new(Counting::default()));
@@ -50,7 +50,7 @@ async fn policies_see_each_request_once_and_nothing_is_sent_again() {
     }
 }
 
-/// Keeps the text of every span.
+/// A tracer that keeps the text of every span.
 #[derive(Clone, Debug, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
@@ -162,9 +162,9 @@ fn traced(server: &Server, keys: TraceKeys) -> (AzureTableStore, Recorder) {
     (store_with(server, options), recorder)
 }
 
-/// A missing entity, a conflict and a lost race are answers.
+/// Not found, conflict and failed condition are expected answers.
 #[tokio::test]
-async fn answers_are_no_spans_in_error() {
+async fn expected_answers_are_not_error_spans() {
     for (status, code, is_error) in [
         ("404 Not Found", "ResourceNotFound", false),
         ("409 Conflict", "EntityAlreadyExists", false),
@@ -187,11 +187,11 @@ async fn answers_are_no_spans_in_error() {
     }
 }
 
-/// Keys of the operations, as they stand in addresses.
+/// Keys of the operations, as URLs contain them.
 const KEYS: [&str; 2] = ["o%27%27x", "a%20b"];
 
 #[tokio::test]
-async fn spans_show_keys_only_where_they_may() {
+async fn spans_show_keys_only_if_allowed() {
     for (keys, shown) in [(TraceKeys::Hidden, false), (TraceKeys::Shown, true)] {
         let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
         let (store, recorder) = traced(&server, keys);
@@ -208,14 +208,14 @@ async fn spans_show_keys_only_where_they_may() {
 }
 
 #[tokio::test]
-async fn logs_show_keys_only_where_they_may() {
+async fn logs_show_keys_only_if_allowed() {
     for kind in OPERATIONS {
         let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
         let log = Log::of(kind, &store_with(&server, AzureTableStoreOptions::default())).await;
         assert!(log.contains("Request"), "{kind}: {log}");
         assert_eq!(KEYS.map(|key| log.contains(key)), [false; 2], "{kind}: {log}");
         assert!(!log.contains("o'x") && !log.contains("o''x"), "{kind}: {log}");
-        // Nobody listens there.
+        // No server listens on this address.
         let unheard = AzureTableStore::with_sas("http://127.0.0.2:1/acc?sv=1&sig=x", None).unwrap();
         let log = Log::of(kind, &unheard).await;
         assert!(log.contains("Failed response"), "{kind}: {log}");
@@ -228,7 +228,7 @@ async fn logs_show_keys_only_where_they_may() {
     assert_eq!(KEYS.map(|key| log.contains(key)), [true; 2], "{log}");
 }
 
-/// Everything that is logged on this thread.
+/// Captures all logs of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -252,7 +252,7 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 impl Log {
-    /// What an operation logs at every level, answered well or not at all.
+    /// Returns the logs of an operation at every level, successful or not.
     async fn of(kind: OperationKind, store: &AzureTableStore) -> String {
         let log = Self::default();
         let subscriber =
@@ -266,7 +266,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn logs_hold_neither_key_nor_signature() {
+async fn logs_contain_neither_key_nor_signature() {
     for kind in OPERATIONS {
         let server = Server::start([answer("500 Internal Server Error", &[], "")]).await;
         let log = Log::of(kind, &store_with(&server, AzureTableStoreOptions::default())).await;
@@ -277,7 +277,7 @@ async fn logs_hold_neither_key_nor_signature() {
         let url = format!("{}?sv=1&sig=se7en%3D", server.address);
         let log = Log::of(kind, &AzureTableStore::with_sas(&url, None).unwrap()).await;
         assert!(log.contains("sig=") && !log.contains("se7en"), "{kind}: {log}");
-        // Nobody listens there: the failure is logged with its causes.
+        // No server listens on this address, so the failure is logged with its causes.
         let url = "http://127.0.0.2:1/acc?sv=1&sig=se7en%3D";
         let log = Log::of(kind, &AzureTableStore::with_sas(url, None).unwrap()).await;
         assert!(log.contains("Failed response") && !log.contains("se7en"), "{kind}: {log}");

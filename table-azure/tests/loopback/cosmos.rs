@@ -1,5 +1,5 @@
-//! What Azure Cosmos DB for Table does not take, or not as Table Storage takes it: refused or changed before anything
-//! is sent.
+//! Differences of Azure Cosmos DB for Table from Table Storage: the store refuses or changes such requests
+//! before it sends them.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn group_of(operations: impl IntoIterator<Item = Operation>, profile: &ServicePr
     group
 }
 
-/// Each write of the entity, alone and in a group, is refused without a request.
+/// Asserts that each write of the entity, alone and in a group, is refused without a request.
 async fn assert_refused(entity: &Entity, expected: impl Fn(&Error) -> bool) {
     let server = Server::start([answer("204 No Content", WRITTEN, "")]).await;
     let store = cosmos(&server);
@@ -49,7 +49,7 @@ async fn assert_refused(entity: &Entity, expected: impl Fn(&Error) -> bool) {
         let kind = operation.kind();
         let error = store.write(&table(), operation.clone()).await.unwrap_err();
         assert!(expected(&error), "{kind}: {error}");
-        // Built for Table Storage, which would take it.
+        // Built with the limits of Table Storage, which accept it.
         let group = group_of([operation], &ServiceProfile::AZURE_TABLES);
         let error = store.transact(&table(), group).await.unwrap_err();
         assert_eq!(error.failed_index(), Some(0), "{kind}: {error}");
@@ -60,7 +60,7 @@ async fn assert_refused(entity: &Entity, expected: impl Fn(&Error) -> bool) {
 
 /// <https://learn.microsoft.com/azure/cosmos-db/table/faq>
 #[tokio::test]
-async fn names_that_it_reserves_are_refused() {
+async fn reserved_names_are_refused() {
     for name in ["id", "rid", "etag", "ResourceId"] {
         let entity = Entity::new("p", "r").unwrap().with(name, 1);
         let names_it =
@@ -83,7 +83,7 @@ async fn row_keys_have_255_bytes_of_utf_8() {
     cosmos(&server).write(&table(), Operation::Insert(longest)).await.unwrap();
 }
 
-/// An entity of so many bytes of text.
+/// Returns an entity with a string of `bytes` bytes.
 fn entity_of(row: &str, bytes: usize) -> Entity {
     let pieces = bytes.div_ceil(32_000);
     let pieces = (0..pieces).map(|n| (n, 32_000.min(bytes - n * 32_000)));
@@ -92,7 +92,7 @@ fn entity_of(row: &str, bytes: usize) -> Entity {
     })
 }
 
-/// Entities may be larger than those of Table Storage, groups smaller.
+/// Entities may be larger than in Table Storage; groups are smaller.
 #[tokio::test]
 async fn entities_and_groups_have_two_mebibytes() {
     let half = limits::COSMOS_ENTITY_BYTES / 4;
@@ -109,7 +109,7 @@ async fn entities_and_groups_have_two_mebibytes() {
 }
 
 #[tokio::test]
-async fn names_of_tables_are_asked_for_as_they_are_written() {
+async fn table_names_keep_their_case_in_requests() {
     let page = r#"{"value":[{"TableName":"ordA"},{"TableName":"OrdB"}]}"#;
     let server = Server::start([answer("200 OK", &[], page)]).await;
     let listed = cosmos(&server).list_tables(Some("Ord"), None).await.unwrap();
@@ -128,7 +128,7 @@ struct Order {
 }
 
 #[tokio::test]
-async fn what_relies_on_order_is_refused_or_sorted_here() {
+async fn queries_that_need_order_are_refused_or_sorted_by_the_client() {
     let page = r#"{"value":[{"PartitionKey":"p","RowKey":"2"},{"PartitionKey":"p","RowKey":"3"},
         {"PartitionKey":"p","RowKey":"1"}]}"#;
     let server = Server::start([answer("200 OK", &[], page)]).await;
@@ -139,7 +139,7 @@ async fn what_relies_on_order_is_refused_or_sorted_here() {
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains("sorted_on_client"), "{error}");
     assert!(required.first().await.is_err() && required.page(None).await.is_err());
-    // Without a word about order, what is cut is the first by key.
+    // A query without an explicit order and with a limit returns the first entities by key.
     let error = query.clone().limit(1).all().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unsupported { .. }), "{error}");
     assert!(error.to_string().contains("in_any_order"), "{error}");
@@ -154,13 +154,13 @@ async fn what_relies_on_order_is_refused_or_sorted_here() {
     let sorted = query.clone().sorted_on_client();
     assert_eq!(numbers(sorted.all().await.unwrap()), ["1", "2", "3"]);
     assert_eq!(numbers(sorted.limit(2).all().await.unwrap()), ["1", "2"]);
-    // Its first ones are any ones: the service would be asked for as many.
+    // The service's first entities are arbitrary ones, so `$top` must not be sent.
     assert!(server.asked()[2..].iter().all(|asked| !asked.line.contains("$top")));
     assert_eq!(numbers(query.all().await.unwrap()), ["2", "3", "1"]);
 }
 
 #[tokio::test]
-async fn upserts_that_merge_are_tunnelled_too() {
+async fn insert_or_merge_is_tunnelled_too() {
     let server = Server::start([answer("204 No Content", WRITTEN, "")]).await;
     run(&cosmos(&server), OperationKind::InsertOrMerge).await.unwrap();
     let asked = server.only();

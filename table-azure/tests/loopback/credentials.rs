@@ -1,5 +1,5 @@
-//! Tokens: which are asked for, and how they are sent. Over a transport of the test's own, since a token is
-//! only sent over https.
+//! Tokens: their scope and how they are sent. The tests use a transport of their own, because tokens are sent
+//! over https only.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use table_core::store::{ErrorKind, OperationKind, Outcome, ServiceProfile, Table
 
 use super::run;
 
-/// Gives a token, or none, and keeps what it was asked for.
+/// A credential that returns a token or an error, and keeps the requested scopes.
 #[derive(Debug, Default)]
 struct Credential {
     refuses: bool,
@@ -30,7 +30,7 @@ impl TokenCredential for Credential {
     ) -> azure_core::Result<AccessToken> {
         if self.refuses {
             let kind = azure_core::error::ErrorKind::Credential;
-            return Err(azure_core::Error::with_message(kind, "nobody is logged in"));
+            return Err(azure_core::Error::with_message(kind, "no user is logged in"));
         }
         self.scopes.lock().unwrap().extend(scopes.iter().map(|scope| (*scope).to_owned()));
         let expires = OffsetDateTime::now_utc() + std::time::Duration::from_secs(3600);
@@ -38,7 +38,7 @@ impl TokenCredential for Credential {
     }
 }
 
-/// Answers every request alike, and keeps what was sent.
+/// A transport that gives every request the same answer and keeps the requests.
 #[derive(Debug)]
 struct Scripted {
     status: StatusCode,
@@ -71,7 +71,7 @@ fn store(endpoint: &str, credential: &Arc<Credential>, server: &Arc<Scripted>) -
 }
 
 #[tokio::test]
-async fn a_token_for_the_service_goes_with_every_request() {
+async fn every_request_carries_a_token_for_the_service() {
     for (endpoint, scope) in [
         ("https://acc.table.core.windows.net", "https://storage.azure.com/.default"),
         ("https://acc.table.cosmos.azure.com", "https://cosmos.azure.com/.default"),
@@ -102,7 +102,7 @@ async fn without_a_token_nothing_is_sent() {
     assert_eq!((error.outcome(), server.sent.lock().unwrap().len()), (Outcome::NotApplied, 0));
 }
 
-/// Microsoft Entra ID and the Table service in one; keeps URL, authorization and body of what was sent.
+/// Simulates Microsoft Entra ID and the Table service; keeps URL, authorization and body of requests.
 #[derive(Debug)]
 struct Azure {
     token: (StatusCode, &'static str),
@@ -126,7 +126,7 @@ impl HttpClient for Azure {
     }
 }
 
-/// A store with a credential of `azure_identity`, and what answers both.
+/// Returns a store with a credential of `azure_identity`, and the transport that answers both.
 fn with_identity(status: StatusCode, token: &'static str) -> (AzureTableStore, Arc<Azure>) {
     let azure = Arc::new(Azure { token: (status, token), sent: Mutex::default() });
     let transport = || Some(Transport::new(Arc::clone(&azure) as Arc<dyn HttpClient>));
@@ -142,7 +142,7 @@ fn with_identity(status: StatusCode, token: &'static str) -> (AzureTableStore, A
 }
 
 #[tokio::test]
-async fn a_credential_of_azure_identity_gets_a_token_once_for_many_requests() {
+async fn an_azure_identity_credential_requests_one_token_for_many_requests() {
     let token = r#"{"token_type":"Bearer","expires_in":3600,"ext_expires_in":3600,"access_token":"se7en"}"#;
     let (store, azure) = with_identity(StatusCode::Ok, token);
     for kind in [OperationKind::Insert, OperationKind::Delete] {
@@ -159,7 +159,7 @@ async fn a_credential_of_azure_identity_gets_a_token_once_for_many_requests() {
 }
 
 #[tokio::test]
-async fn a_credential_of_azure_identity_that_is_refused_says_so() {
+async fn a_refused_azure_identity_credential_is_reported() {
     let refusal =
         r#"{"error":"invalid_client","error_description":"Invalid client secret.","error_codes":[7]}"#;
     let (store, azure) = with_identity(StatusCode::Unauthorized, refusal);
@@ -173,15 +173,15 @@ async fn a_credential_of_azure_identity_that_is_refused_says_so() {
 }
 
 #[test]
-fn a_token_is_not_sent_in_the_clear() {
+fn tokens_are_not_sent_over_http() {
     let credential: Arc<dyn TokenCredential> = Arc::new(Credential::default());
     assert!(AzureTableStore::new("http://127.0.0.1:1/acc", credential, None).is_err());
 }
 
-/// To another machine over plain http: an account key's signatures and shared access signatures, unless the host is named
-/// or the key is an emulator's, which is public.
+/// Over plain http to another machine. Requests signed by an account key and SAS are sent only if the host is
+/// allowed or the key is an emulator's public key.
 #[test]
-fn secrets_are_not_sent_in_the_clear() {
+fn secrets_are_not_sent_over_http() {
     let key = |key| SharedKey::new("acc", key).unwrap();
     let with = |hosts: &[&str]| {
         let mut options = AzureTableStoreOptions::default();
@@ -217,7 +217,7 @@ const COSMOS_EMULATOR: &str = "AccountName=localhost;AccountKey=\
     C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==;TableEndpoint=";
 
 #[test]
-fn the_emulator_of_cosmos_has_the_limits_of_cosmos() {
+fn the_cosmos_emulator_has_the_limits_of_cosmos() {
     for endpoint in ["http://localhost:8902/;", "https://localhost:8902/;", "http://cosmos:9000"] {
         let text = format!("DefaultEndpointsProtocol=http;{COSMOS_EMULATOR}{endpoint}");
         let store = AzureTableStore::from_connection_string(&text, None).unwrap();
@@ -254,7 +254,7 @@ mod queue {
     }
 
     #[tokio::test]
-    async fn a_token_goes_with_every_request_to_a_queue() {
+    async fn every_queue_request_carries_a_token() {
         let (credential, server) = (Arc::new(Credential::default()), Scripted::new(StatusCode::Ok, PEEKED));
         let seen = queue(&credential, &server).peek(1).await.unwrap();
         assert_eq!((seen[0].id.as_str(), seen[0].body.as_str()), ("7", "one"));
@@ -265,7 +265,7 @@ mod queue {
     }
 
     #[tokio::test]
-    async fn a_queue_that_is_there_already_is_no_error() {
+    async fn creating_an_existing_queue_succeeds() {
         let body = "<Error><Code>QueueAlreadyExists</Code><Message>with other metadata</Message></Error>";
         let (credential, server) =
             (Arc::new(Credential::default()), Scripted::new(StatusCode::Conflict, body));
@@ -275,7 +275,7 @@ mod queue {
         assert!(queue(&credential, &server).create_if_missing().await.is_err());
     }
 
-    /// Never answers.
+    /// A transport that never answers.
     #[derive(Debug)]
     struct Silence;
 
@@ -287,7 +287,7 @@ mod queue {
     }
 
     #[tokio::test]
-    async fn a_queue_that_does_not_answer_in_time_leaves_a_send_open() {
+    async fn a_send_without_an_answer_in_time_is_ambiguous() {
         let transport = Some(Transport::new(Arc::new(Silence)));
         let mut options = AzureWorkQueueOptions::default();
         options.client_options.transport = transport;
@@ -301,7 +301,7 @@ mod queue {
     }
 
     #[test]
-    fn secrets_are_not_sent_in_the_clear() {
+    fn secrets_are_not_sent_over_http() {
         let key = || SharedKey::new("acc", "a2V5").unwrap();
         let url = "http://queues.example/acc/jobs";
         let signed = format!("{url}?sig=se7en");

@@ -1,5 +1,5 @@
-//! A service that is damaged, hostile, or not the service at all: wrong rows, answers without end, floods of names, pages
-//! in a circle, and the login page of a network.
+//! Damaged, hostile and wrong servers: wrong rows, endless answers, huge numbers of names, cyclic
+//! continuations, and the login page of a network.
 
 use azure_core::http::Transport;
 use futures_util::TryStreamExt as _;
@@ -12,7 +12,7 @@ use table_core::store::{ErrorKind, OperationKind, Outcome, TableStore, TableStor
 use super::server::{Answer, Asked, Server, answer, endless};
 use super::{OPERATIONS, key, run, store, store_with, table};
 
-/// The same server asked with an account's key and with a signature.
+/// The same server, accessed with an account key and with a SAS.
 fn clients(server: &Server) -> [AzureTableStore; 2] {
     let sas = format!("{}?sv=1&sig=x", server.address);
     [store(server), AzureTableStore::with_sas(&sas, None).unwrap()]
@@ -28,7 +28,7 @@ fn page(rows: &[(&str, &str)]) -> Answer {
 }
 
 #[tokio::test]
-async fn another_row_than_the_one_asked_for_is_an_error() {
+async fn a_row_other_than_the_requested_one_is_an_error() {
     let alice = Key::new("Users", "alice").unwrap();
     for (partition, found) in [("Users", "bob"), ("users", "alice"), ("Users", "Alice"), ("Users", "alice ")]
     {
@@ -42,7 +42,7 @@ async fn another_row_than_the_one_asked_for_is_an_error() {
 }
 
 #[tokio::test]
-async fn rows_outside_of_the_query_are_an_error() {
+async fn rows_outside_the_query_are_an_error() {
     let sales = Query::new().with_filter(Filter::eq("PartitionKey", "Sales"));
     let rows = Filter::starts_with("RowKey", "emp_").and(Filter::eq("PartitionKey", "Sales"));
     let rows = Query::new().with_filter(rows);
@@ -63,7 +63,7 @@ async fn rows_outside_of_the_query_are_an_error() {
     }
 }
 
-/// The transports of a store without a proxy, and with one.
+/// The transport of a store without a proxy, and with a proxy.
 fn transports() -> [Option<Transport>; 2] {
     [None, Some(Transport::default())]
 }
@@ -74,11 +74,11 @@ fn store_over(server: &Server, transport: Option<Transport>) -> AzureTableStore 
     store_with(server, options)
 }
 
-/// Bytes of an answer that are taken, and what lies in buffers of sockets.
+/// Maximum bytes read of an answer, plus what socket buffers hold.
 const TAKEN: usize = (64 << 20) + (32 << 20);
 
 #[tokio::test]
-async fn an_answer_without_an_end_is_given_up_on_every_transport() {
+async fn an_endless_answer_is_aborted_on_every_transport() {
     use OperationKind::{Insert, Query, Transact};
     for (kind, status) in
         [(Query, "200 OK"), (Insert, "201 Created"), (Transact, "202 Accepted"), (Query, "400 Bad Request")]
@@ -99,7 +99,7 @@ async fn an_answer_without_an_end_is_given_up_on_every_transport() {
 }
 
 #[tokio::test]
-async fn an_answer_that_announces_too_much_is_not_read() {
+async fn an_answer_with_a_too_large_content_length_is_not_read() {
     let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n{\"value\":[";
     for transport in transports() {
         let server = Server::start([Answer::Endless(head.as_bytes().to_vec())]).await;
@@ -110,7 +110,7 @@ async fn an_answer_that_announces_too_much_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_sentence_of_a_megabyte_is_cut() {
+async fn an_error_message_of_a_megabyte_is_truncated() {
     let long = "x".repeat(1 << 20);
     let body = format!(r#"{{"odata.error":{{"code":"{long}","message":{{"value":"{long}"}}}}}}"#);
     let server = Server::start([answer("400 Bad Request", &[], &body)]).await;
@@ -118,7 +118,7 @@ async fn a_sentence_of_a_megabyte_is_cut() {
     assert!(error.to_string().len() < 2000 && format!("{error:?}").len() < 5000);
 }
 
-/// An entity with so many annotations, values, or nulls.
+/// Returns an entity with `members` annotations, values or nulls.
 fn flood(members: usize, member: impl Fn(usize) -> String) -> Answer {
     let mut body = r#"{"PartitionKey":"o'x","RowKey":"a b""#.to_owned();
     (0..members).for_each(|n| body.push_str(&member(n)));
@@ -127,7 +127,7 @@ fn flood(members: usize, member: impl Fn(usize) -> String) -> Answer {
 }
 
 #[tokio::test]
-async fn more_properties_than_the_service_allows_are_refused_while_they_are_read() {
+async fn too_many_properties_are_refused_while_they_are_read() {
     let annotations: fn(usize) -> String = |n| format!(r#","P{n}@odata.type":"Edm.Int64""#);
     let values: fn(usize) -> String = |n| format!(r#","P{n}":{n}"#);
     let both: fn(usize) -> String = |n| format!(r#","P{n}@odata.type":"Edm.Int64","P{n}":"{n}""#);
@@ -141,9 +141,9 @@ async fn more_properties_than_the_service_allows_are_refused_while_they_are_read
     assert_eq!(found.properties().len(), 252);
 }
 
-/// Nulls stand for properties that are not there: any number of them is read, each once.
+/// Nulls stand for absent properties. Any number of them is accepted, each name once.
 #[tokio::test]
-async fn nulls_without_number_are_read() {
+async fn any_number_of_nulls_is_read() {
     let null: fn(usize) -> String = |n| format!(r#","P{n}@odata.type":"Edm.Int64","P{n}":null"#);
     let server = Server::start([flood(80_000, null)]).await;
     let found = store(&server).get(&table(), &key(), None).await.unwrap().unwrap();
@@ -151,7 +151,7 @@ async fn nulls_without_number_are_read() {
 }
 
 #[tokio::test]
-async fn a_property_that_stands_twice_is_an_error() {
+async fn a_property_that_occurs_twice_is_an_error() {
     let row = |members: &str| format!(r#"{{"PartitionKey":"o'x","RowKey":"a b",{members}}}"#);
     for members in
         [r#""A":1,"B":2,"A":3"#, r#""A":null,"A":3"#, r#""A":1,"A@odata.type":"Edm.Int64","A":"2""#]
@@ -159,7 +159,7 @@ async fn a_property_that_stands_twice_is_an_error() {
         let server = Server::start([answer("200 OK", &[], &row(members))]).await;
         let error = run(&store(&server), OperationKind::Get).await.unwrap_err();
         assert!(error.to_string().contains("property 'A'"), "{members}: {error}");
-        // In a row that begins as the one before it.
+        // In a row that begins like the row before it.
         let rows = format!(r#"{{"value":[{},{}]}}"#, row(r#""A":1,"B":2"#), row(r#""A":1,"B":2,"A":3"#));
         let server = Server::start([answer("200 OK", &[], &rows)]).await;
         assert!(store(&server).query(&table(), &Query::new(), None).await.is_err());
@@ -168,7 +168,7 @@ async fn a_property_that_stands_twice_is_an_error() {
 
 const NEXT: &str = "x-ms-continuation-NextPartitionKey";
 const NEXT_TABLE: &str = "x-ms-continuation-NextTableName";
-/// A row, or a table.
+/// One row, or one table.
 const ONE: &str = r#"{"value":[{"PartitionKey":"p","RowKey":"1","TableName":"Tab"}]}"#;
 
 fn circle(asked: &[Asked], length: usize) -> Answer {
@@ -177,7 +177,7 @@ fn circle(asked: &[Asked], length: usize) -> Answer {
 }
 
 #[tokio::test]
-async fn pages_in_a_circle_end_in_an_error() {
+async fn cyclic_continuations_end_in_an_error() {
     type Pages = fn(&[Asked]) -> Answer;
     let circles: [(Pages, usize); 3] =
         [(|asked| circle(asked, 1), 2), (|asked| circle(asked, 2), 6), (|asked| circle(asked, 7), 24)];
@@ -211,7 +211,7 @@ fn check(kind: &str, is_read: bool, status: &str, done: Result<()>) {
 }
 
 #[tokio::test]
-async fn a_login_page_is_no_answer_of_the_service() {
+async fn a_login_page_is_not_an_answer_of_the_service() {
     for status in
         ["200 OK", "203 Non-Authoritative Information", "206 Partial Content", "302 Found", "404 Not Found"]
     {
@@ -224,7 +224,7 @@ async fn a_login_page_is_no_answer_of_the_service() {
 }
 
 #[tokio::test]
-async fn a_login_page_says_nothing_about_the_account() {
+async fn a_login_page_is_not_an_answer_about_the_account() {
     let server = Server::start([answer("200 OK", &[HTML], PORTAL)]).await;
     let store = store(&server);
     check("policies", true, "200", store.stored_policies(&table()).await.map(drop));
@@ -257,7 +257,7 @@ mod queues {
     }
 
     #[tokio::test]
-    async fn an_answer_without_an_end_is_given_up() {
+    async fn an_endless_answer_is_aborted() {
         for call in [Call::Send, Call::Receive, Call::Peek] {
             for status in [done(call), "500 Internal Server Error"] {
                 let server = Server::start([endless(status, &[], "<QueueMessagesList>")]).await;
@@ -270,7 +270,7 @@ mod queues {
     }
 
     #[tokio::test]
-    async fn a_login_page_is_no_answer_of_the_service() {
+    async fn a_login_page_is_not_an_answer_of_the_service() {
         for call in CALLS {
             for status in ["200 OK", "201 Created", "302 Found"] {
                 let server = Server::start([answer(status, &[HTML], PORTAL)]).await;
@@ -282,7 +282,7 @@ mod queues {
     }
 
     #[tokio::test]
-    async fn more_messages_than_asked_for_are_an_error() {
+    async fn more_messages_than_requested_are_an_error() {
         let one = "<QueueMessage><MessageId>1</MessageId><PopReceipt>r</PopReceipt><DequeueCount>1</DequeueCount>\
             <InsertionTime>Fri, 09 Oct 2026 21:04:30 GMT</InsertionTime><MessageText>b25l</MessageText></QueueMessage>";
         for (messages, is_good) in [(1, true), (2, false)] {

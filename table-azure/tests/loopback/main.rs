@@ -1,5 +1,5 @@
-//! The store against a scripted server: what it sends, byte by byte, and what it makes of every
-//! kind of answer.
+//! The store against a scripted server: the exact bytes of its requests, and its result for every kind of
+//! answer.
 
 mod answers;
 mod client_options;
@@ -74,7 +74,7 @@ fn group() -> GroupTransaction {
     group
 }
 
-/// Every operation of the contract.
+/// Every operation of `TableStore`.
 const OPERATIONS: [OperationKind; 12] = [
     OperationKind::CreateTable,
     OperationKind::DeleteTable,
@@ -90,7 +90,7 @@ const OPERATIONS: [OperationKind; 12] = [
     OperationKind::Transact,
 ];
 
-/// Does one of them.
+/// Executes one operation.
 async fn run(store: &dyn TableStore, kind: OperationKind) -> Result<()> {
     let operation = match kind {
         OperationKind::CreateTable => return store.create_table(&table()).await,
@@ -105,7 +105,7 @@ async fn run(store: &dyn TableStore, kind: OperationKind) -> Result<()> {
         OperationKind::InsertOrReplace => Operation::InsertOrReplace(entity()),
         OperationKind::InsertOrMerge => Operation::InsertOrMerge(entity()),
         OperationKind::Delete => Operation::Delete(key(), version()),
-        other => panic!("{other} is not here"),
+        other => panic!("{other} is not in the list"),
     };
     store.write(&table(), operation).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Requests to queues: what is made of answers that never come, and of a busy service.
+//! Queue requests whose answer is lost, invalid, or "busy".
 
 use std::time::Duration;
 
@@ -42,9 +42,9 @@ impl Call {
     }
 }
 
-/// Receiving hides messages and counts: a lost answer leaves that open too.
+/// `receive` hides and counts messages, so a lost answer leaves its outcome ambiguous too.
 #[tokio::test]
-async fn a_lost_answer_leaves_open_what_changes_something() {
+async fn a_lost_answer_of_a_changing_call_is_ambiguous() {
     for call in CALLS {
         let server = Server::start([Answer::Lost]).await;
         let error = call.run(&server).await.unwrap_err();
@@ -55,9 +55,9 @@ async fn a_lost_answer_leaves_open_what_changes_something() {
     }
 }
 
-/// Nothing proves that the service said it.
+/// Nothing proves that the service sent the answer.
 #[tokio::test]
-async fn a_success_that_cannot_be_read_is_ambiguous() {
+async fn an_unreadable_success_is_ambiguous() {
     for (call, status) in [(Call::Send, "201 Created"), (Call::Renew, "204 No Content")] {
         for body in ["", "<QueueMessagesList></QueueMessagesList>", "rubbish"] {
             let body = if call == Call::Renew { "" } else { body };
@@ -70,7 +70,7 @@ async fn a_success_that_cannot_be_read_is_ambiguous() {
 }
 
 #[tokio::test]
-async fn a_busy_service_says_when_to_come_back_and_is_asked_once() {
+async fn retry_after_is_reported_without_a_retry() {
     let body = "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>Busy.</Message></Error>";
     for call in CALLS {
         let server = Server::start([answer("503 Server Busy", &[("Retry-After", "7")], body)]).await;
@@ -102,9 +102,10 @@ fn is_poison(asked: &Asked) -> bool {
     asked.line.contains("/jobs-poison/")
 }
 
-/// The signature does not cover the second queue: good messages are received, one request tried that.
+/// The SAS does not cover the poison queue. Other messages are received, and only one request tries to move a
+/// message.
 #[tokio::test]
-async fn a_message_that_cannot_be_set_aside_starves_no_other() {
+async fn a_message_that_cannot_be_moved_to_poison_does_not_block_others() {
     let body =
         "<?xml version=\"1.0\"?><Error><Code>AuthorizationFailure</Code><Message>No.</Message></Error>";
     let forbidden = || answer("403 Forbidden", &[], body);

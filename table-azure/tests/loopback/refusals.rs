@@ -1,4 +1,4 @@
-//! What is made of the service's refusals.
+//! Errors for requests that the service refuses.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn a_missing_entity_is_none_and_a_missing_table_an_error() {
 }
 
 #[tokio::test]
-async fn codes_have_meanings() {
+async fn error_codes_map_to_error_kinds() {
     use OperationKind::*;
     type Check = fn(&Error) -> bool;
     let cases: [(OperationKind, &str, &str, Check); 12] = [
@@ -70,9 +70,9 @@ async fn codes_have_meanings() {
     }
 }
 
-/// A refusal of the whole group, or of a table, with the code of an entity does not say that the table is missing.
+/// An entity's error code for a whole group or for a table does not say that the table is missing.
 #[tokio::test]
-async fn conflicts_are_not_missing_tables() {
+async fn conflicts_are_not_reported_as_missing_tables() {
     for (status, code) in
         [("412 x", "UpdateConditionNotSatisfied"), ("409 x", "EntityAlreadyExists"), ("412 x", "Other")]
     {
@@ -86,12 +86,12 @@ async fn conflicts_are_not_missing_tables() {
     assert!(refused(OperationKind::Transact, missing).await.is_table_not_found());
 }
 
-/// What a first program meets.
+/// Refusals that new users meet.
 #[tokio::test]
-async fn refusals_say_what_to_do() {
+async fn refusals_give_advice() {
     for (kind, status, code, expected) in [
-        (OperationKind::Get, "403 x", "AuthenticationFailed", "name and key"),
-        (OperationKind::Get, "403 x", "AuthorizationFailure", "name and key"),
+        (OperationKind::Get, "403 x", "AuthenticationFailed", "the account key belongs"),
+        (OperationKind::Get, "403 x", "AuthorizationFailure", "the account key belongs"),
         (OperationKind::Insert, "403 x", "AuthorizationPermissionMismatch", "Storage Table Data Contributor"),
         (OperationKind::Insert, "404 x", "TableNotFound", "create it first"),
         (OperationKind::CreateTable, "404 x", "ResourceNotFound", "check the account"),
@@ -124,7 +124,7 @@ async fn the_code_is_found_in_json_in_xml_and_in_the_header() {
 }
 
 #[tokio::test]
-async fn without_a_code_nothing_is_guessed() {
+async fn without_a_code_the_kind_is_not_guessed() {
     for kind in OPERATIONS {
         let error = refused(kind, answer("404 Not Found", &[], "")).await;
         assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind}: {error}");
@@ -133,7 +133,7 @@ async fn without_a_code_nothing_is_guessed() {
 }
 
 #[tokio::test]
-async fn a_busy_service_says_when_to_come_back() {
+async fn retry_after_of_a_busy_service_is_reported() {
     for (status, header, code) in [
         ("503 Server Busy", ("Retry-After", "7"), "ServerBusy"),
         ("429 Too Many Requests", ("x-ms-retry-after-ms", "7000"), "TooManyRequests"),
@@ -152,7 +152,7 @@ async fn a_busy_service_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_busy_service_may_name_the_time_to_come_back() {
+async fn retry_after_may_be_a_date() {
     let at =
         (chrono::Utc::now() + chrono::TimeDelta::hours(2)).format("%a, %d %b %Y %H:%M:%S GMT").to_string();
     let past = "Fri, 09 Oct 2015 21:04:30 GMT";
@@ -165,7 +165,7 @@ async fn a_busy_service_may_name_the_time_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_failing_service_leaves_a_write_open() {
+async fn a_server_error_makes_a_write_ambiguous() {
     for status in [
         "500 Internal Server Error",
         "502 Bad Gateway",
@@ -182,7 +182,7 @@ async fn a_failing_service_leaves_a_write_open() {
 }
 
 #[tokio::test]
-async fn a_wrong_clock_is_named() {
+async fn a_wrong_clock_is_reported() {
     let date = ("date", "Thu, 01 Jan 1970 00:00:00 GMT");
     let error =
         refused(OperationKind::Get, answer("403 Forbidden", &[date], &json("AuthenticationFailed", "No.")))

@@ -1,4 +1,4 @@
-//! What is sent.
+//! The form of each request.
 //!
 //! The forms are those of <https://learn.microsoft.com/rest/api/storageservices/table-service-rest-api>.
 
@@ -23,7 +23,7 @@ async fn asked(kind: OperationKind) -> Asked {
     server.only()
 }
 
-/// The first line, the conditions and the body of each operation.
+/// The request line, the condition header and the body of each operation.
 #[tokio::test]
 async fn each_operation_is_one_request_of_its_documented_form() {
     use OperationKind::*;
@@ -65,7 +65,7 @@ async fn a_group_is_one_request_to_batch() {
     assert_eq!(asked.body.matches('\n').count(), asked.body.matches("\r\n").count());
 }
 
-/// The header that a request must be signed with.
+/// Returns the expected `Authorization` header of a request.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key#table-service-shared-key-authorization>
 pub(super) fn authorization(asked: &Asked, comp: Option<&str>) -> String {
@@ -90,7 +90,7 @@ async fn every_request_is_signed_over_verb_type_date_and_encoded_path() {
 }
 
 #[tokio::test]
-async fn every_request_names_its_version_and_its_metadata() {
+async fn every_request_has_the_version_and_metadata_headers() {
     for kind in OPERATIONS {
         let asked = asked(kind).await;
         assert_eq!(asked.header("x-ms-version"), Some("2020-12-06"), "{kind}");
@@ -101,7 +101,7 @@ async fn every_request_names_its_version_and_its_metadata() {
 }
 
 #[tokio::test]
-async fn a_sas_goes_with_the_address_and_nothing_is_signed() {
+async fn a_sas_is_part_of_the_url_and_the_request_is_not_signed() {
     let server = Server::start([answer("418 I'm a teapot", &[], "")]).await;
     let url = format!("{}?sv=2020-12-06&sig=a%2Bb", server.address);
     let _ = run(&AzureTableStore::with_sas(&url, None).unwrap(), OperationKind::Get).await;
@@ -111,7 +111,7 @@ async fn a_sas_goes_with_the_address_and_nothing_is_signed() {
 }
 
 #[tokio::test]
-async fn reads_alone_go_to_the_secondary() {
+async fn only_reads_go_to_the_secondary() {
     let (primary, secondary) =
         (Server::start([answer("500", &[], "")]).await, Server::start([answer("500", &[], "")]).await);
     let mut options = AzureTableStoreOptions::default();
@@ -126,9 +126,9 @@ async fn reads_alone_go_to_the_secondary() {
     assert!(store.profile().reads_lag);
 }
 
-/// What is read late proves nothing about a write.
+/// A stale read proves nothing about a write.
 #[tokio::test]
-async fn write_ids_are_refused_where_reads_lag() {
+async fn write_ids_are_refused_if_reads_may_be_stale() {
     let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
     for read_from in [ReadFrom::Secondary, ReadFrom::Primary] {
         let mut options = AzureTableStoreOptions::default();
@@ -163,7 +163,7 @@ async fn a_merge_to_cosmos_is_a_tunnelled_post() {
     assert_eq!(asked.header("if-match"), Some("W/\"v\""));
 }
 
-/// A group whose request has `extra` bytes more than the smallest of this shape.
+/// Returns a group whose request is `extra` bytes longer than the smallest group of this shape.
 fn group_of(extra: usize) -> GroupTransaction {
     let mut group = GroupTransaction::new(PartitionKey::new("p").unwrap(), &ServiceProfile::AZURE_TABLES);
     for n in 0..100 {
@@ -178,7 +178,7 @@ fn group_of(extra: usize) -> GroupTransaction {
 }
 
 #[tokio::test]
-async fn a_group_has_up_to_exactly_four_mebibytes() {
+async fn a_group_may_have_exactly_four_mebibytes() {
     let server = Server::start([answer("418 I'm a teapot", &[], "")]).await;
     let store = store(&server);
     let _ = store.transact(&table(), group_of(0)).await;

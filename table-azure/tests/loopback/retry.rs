@@ -1,5 +1,5 @@
-//! The store under the retrying adapter: what is sent again, what proves a write, and that every attempt is
-//! counted.
+//! The store under the retrying adapter: which requests are repeated, what proves a write, and that the meter
+//! counts every attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const GROUP: &str = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n\
     --c\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\nETag: W/\"new\"\r\n\r\n\r\n\
     --c\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n\r\n--c--\r\n--b--\r\n";
 
-/// A retrying, counted store on a server with these answers.
+/// A retrying, metered store on a server with scripted answers.
 struct Rig {
     server: Server,
     store: Arc<dyn TableStore>,
@@ -43,7 +43,7 @@ impl Rig {
         run(&*self.store, kind).await
     }
 
-    /// The verbs of what was asked, each of which the meter saw.
+    /// Returns the verbs of the requests, after checking that the meter counted each of them.
     fn verbs(&self) -> Vec<String> {
         let asked = self.server.asked();
         assert_eq!(self.meter.total(), asked.len() as u64);
@@ -51,12 +51,12 @@ impl Rig {
     }
 }
 
-/// What the service answers where all goes well.
+/// Returns the answer of a successful operation.
 pub(super) fn good(kind: OperationKind) -> Answer {
     good_as(kind, "multipart/mixed; boundary=b")
 }
 
-/// The same under this content type.
+/// Like [`good`], with this content type.
 pub(super) fn good_as(kind: OperationKind, content_type: &str) -> Answer {
     let content_type = ("content-type", content_type);
     match kind {
@@ -73,18 +73,18 @@ fn refusal(status: &str, code: &str) -> Answer {
     answer(status, &[("x-ms-error-code", code)], "")
 }
 
-/// The write id in a request's body.
+/// Returns the write id in a request's body.
 fn write_id(asked: &Asked) -> &str {
     let (_, rest) = asked.body.split_once(r#""_WriteId":""#).expect("a write id");
     rest.split('"').next().unwrap()
 }
 
-/// The entity of the first request, as the service gives it back.
+/// Returns the entity of the first request as stored by the service.
 fn stored(asked: &[Asked]) -> Answer {
     carrying(write_id(&asked[0]))
 }
 
-/// The same entity as another writer would have left it.
+/// Returns the entity as another writer would have written it.
 fn of_another(_: &[Asked]) -> Answer {
     carrying("00000000-0000-0000-0000-000000000007")
 }
@@ -104,7 +104,7 @@ const WRITES_AN_ENTITY: [OperationKind; 6] = [
 ];
 
 #[tokio::test]
-async fn a_busy_service_is_asked_again_and_each_attempt_counted() {
+async fn a_busy_service_is_retried_and_each_attempt_is_counted() {
     for kind in OPERATIONS {
         let busy =
             answer("503 Server Busy", &[("x-ms-error-code", "ServerBusy"), ("x-ms-retry-after-ms", "2")], "");
@@ -115,7 +115,7 @@ async fn a_busy_service_is_asked_again_and_each_attempt_counted() {
 }
 
 #[tokio::test]
-async fn a_retry_after_beyond_the_deadline_is_not_waited_for() {
+async fn a_retry_after_beyond_the_deadline_ends_the_retries() {
     let busy = answer("503 Server Busy", &[("x-ms-error-code", "ServerBusy"), ("Retry-After", "600")], "");
     let rig = Rig::with(RetryPolicy::default(), [busy]).await;
     let error = rig.run(OperationKind::Insert).await.unwrap_err();
@@ -124,7 +124,7 @@ async fn a_retry_after_beyond_the_deadline_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_lost_read_is_read_again() {
+async fn a_lost_read_is_repeated() {
     for kind in OPERATIONS.into_iter().filter(|kind| kind.is_read()) {
         let rig = Rig::new([Answer::Lost, good(kind)]).await;
         rig.run(kind).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_lost_write_is_recognized_by_its_id() {
 }
 
 #[tokio::test]
-async fn a_recognized_write_has_the_version_that_was_read() {
+async fn a_recognized_write_has_the_etag_that_was_read() {
     let rig = Rig::new([Answer::Lost, Answer::By(stored)]).await;
     let written = rig.store.write(&table(), Operation::Insert(entity())).await.unwrap();
     assert_eq!(written, Written::version(ETag::from("W/\"new\"")));
@@ -156,7 +156,7 @@ async fn a_recognized_write_has_the_version_that_was_read() {
 }
 
 #[tokio::test]
-async fn equal_content_of_another_writer_leaves_an_insert_open() {
+async fn equal_content_of_another_writer_leaves_an_insert_ambiguous() {
     for kind in [OperationKind::Insert, OperationKind::Replace, OperationKind::Transact] {
         let rig = Rig::new([Answer::Lost, Answer::By(of_another)]).await;
         let error = rig.run(kind).await.unwrap_err();
@@ -166,7 +166,7 @@ async fn equal_content_of_another_writer_leaves_an_insert_open() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_not_there_is_sent_again_under_the_same_id() {
+async fn a_write_that_was_not_applied_is_sent_again_with_the_same_id() {
     let missing = refusal("404 Not Found", "ResourceNotFound");
     let rig = Rig::new([Answer::Lost, missing, good(OperationKind::Insert)]).await;
     rig.run(OperationKind::Insert).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_write_that_is_not_there_is_sent_again_under_the_same_id() {
     assert_eq!(write_id(&asked[0]), write_id(&asked[2]));
 }
 
-/// A conflict may be the write's own effect: it never comes back as a plain one.
+/// A conflict may be the effect of the write itself, so it is not reported as a plain conflict.
 #[tokio::test]
 async fn a_conflict_after_a_lost_answer_is_ambiguous() {
     for (kind, conflict) in [

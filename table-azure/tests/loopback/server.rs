@@ -1,4 +1,4 @@
-//! A server on this machine that answers by script and keeps what it was asked.
+//! A server on this machine that sends scripted answers and records the requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// One request as it arrived.
+/// One received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// `GET /path?query HTTP/1.1`
@@ -26,30 +26,30 @@ impl Asked {
 pub(crate) enum Answer {
     /// Sends these bytes.
     Bytes(Vec<u8>),
-    /// Closes the connection without a word: the effect may have happened.
+    /// Closes the connection without an answer: the effect may have happened.
     Lost,
-    /// Sends these bytes and closes, although more was announced.
+    /// Sends these bytes, fewer than announced, and closes the connection.
     CutOff(Vec<u8>),
     /// Never answers.
     Silence,
-    /// Sends these bytes, and then more without end.
+    /// Sends these bytes, then sends more without end.
     Endless(Vec<u8>),
-    /// Sends what is made of the requests so far.
+    /// Computes the answer from the requests so far.
     By(fn(&[Asked]) -> Answer),
 }
 
-/// An answer with a status line, headers and a body of known length.
+/// Returns an answer with a status line, headers and a body of known length.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     Answer::Bytes(message(status, headers, body, body.len()))
 }
 
-/// An answer whose body has no announced length and no end.
+/// Returns an answer whose body has no announced length and does not end.
 pub(crate) fn endless(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let text = String::from_utf8(message(status, headers, body, 0)).unwrap();
     Answer::Endless(text.replacen("content-length: 0", "connection: close", 1).into_bytes())
 }
 
-/// The same, announcing more bytes than it sends.
+/// Returns an answer that announces more bytes than it sends.
 pub(crate) fn cut_off(status: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     Answer::CutOff(message(status, headers, body, body.len() + 100))
 }
@@ -71,7 +71,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Gives the answers in order; after the last one it repeats that.
+    /// Starts a server that gives the answers in order and repeats the last one.
     pub(crate) async fn start(answers: impl Into<Vec<Answer>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/acc", listener.local_addr().unwrap());
@@ -83,7 +83,7 @@ impl Server {
         server
     }
 
-    /// Bytes of bodies without end that were taken from it.
+    /// The number of bytes of endless bodies that clients have read.
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
     }
@@ -96,10 +96,10 @@ impl Server {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The only request.
+    /// Returns the request, after checking that there was only one.
     pub(crate) fn only(&self) -> Asked {
         let asked = self.asked();
-        assert_eq!(asked.len(), 1, "one request, never repeated: {asked:?}");
+        assert_eq!(asked.len(), 1, "expected one request: {asked:?}");
         asked[0].clone()
     }
 }

@@ -1,4 +1,4 @@
-//! What Azure Storage has beside tables: each call's form, and what is made of its answers.
+//! Calls about the account: the form of each request and the result of its answers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use table_core::store::{ErrorKind, Outcome};
 use super::server::{Answer, Server, answer, cut_off};
 use super::{requests, store, store_with, table};
 
-/// The calls beside the contract.
+/// The calls that are not part of `TableStore`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Policies,
@@ -47,7 +47,7 @@ impl Call {
         matches!(self, SetPolicies | SetProperties)
     }
 
-    /// What is known after the exchange went wrong.
+    /// The outcome after a failed exchange.
     fn unknown(self) -> Outcome {
         if self.writes() { Outcome::Ambiguous } else { Outcome::NotApplied }
     }
@@ -84,7 +84,7 @@ async fn each_call_is_one_signed_request_of_its_documented_form() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_on_the_way_leaves_a_setting_open() {
+async fn a_failed_exchange_makes_a_set_call_ambiguous() {
     for call in CALLS {
         for wrong in [Answer::Lost, cut_off("200 OK", &[], "<?xml"), answer("500 Oops", &[], "<html>")] {
             let server = Server::start([wrong]).await;
@@ -97,7 +97,7 @@ async fn what_goes_wrong_on_the_way_leaves_a_setting_open() {
 }
 
 #[tokio::test]
-async fn a_busy_service_says_when_to_come_back() {
+async fn retry_after_of_a_busy_service_is_reported() {
     let body = "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>Busy.</Message></Error>";
     for call in CALLS {
         let server = Server::start([answer("503 Server Busy", &[("Retry-After", "7")], body)]).await;
@@ -110,9 +110,9 @@ async fn a_busy_service_says_when_to_come_back() {
     }
 }
 
-/// A page of some server on the way must not be taken for "nothing is set": what was read is written back.
+/// A page of another server must not be read as "nothing is set", because callers write back what they read.
 #[tokio::test]
-async fn rubbish_is_not_read() {
+async fn an_answer_that_is_not_the_services_xml_is_refused() {
     let rubbish = ["", "<", "{}", "<html></html>", "<Error><Code>x</Code></Error>", "\u{0}", "<?xml?>"];
     for call in CALLS.into_iter().filter(|call| !call.writes()) {
         for body in rubbish {
@@ -125,7 +125,7 @@ async fn rubbish_is_not_read() {
 }
 
 #[tokio::test]
-async fn cosmos_is_not_asked_for_what_it_has_not() {
+async fn calls_that_cosmos_does_not_have_are_not_sent() {
     let server = Server::start([answer("200 OK", &[], "")]).await;
     let mut options = AzureTableStoreOptions::default();
     options.service = Service::CosmosDb;

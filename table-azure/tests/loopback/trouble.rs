@@ -1,5 +1,4 @@
-//! What is made of answers that are broken, late, elsewhere, or never come: for each operation, and
-//! without a second attempt.
+//! Broken, late, redirected and missing answers: the error of each operation, without a second attempt.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::retry::good_as;
 use super::server::{Answer, Server, answer, cut_off};
 use super::{OPERATIONS, impatient, run, store, store_with};
 
-/// What is known of a write after the exchange went wrong.
+/// The outcome of a write after a failed exchange.
 fn expected(kind: OperationKind) -> Outcome {
     if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous }
 }
@@ -28,7 +27,7 @@ async fn an_answer_lost_after_the_effect_is_ambiguous() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_off_is_ambiguous() {
+async fn a_truncated_answer_is_ambiguous() {
     for kind in OPERATIONS {
         let server = Server::start([cut_off("200 OK", &[("ETag", "W/\"new\"")], "{\"value\":[")]).await;
         let error = run(&store(&server), kind).await.unwrap_err();
@@ -48,7 +47,7 @@ async fn no_answer_in_time_is_ambiguous() {
 }
 
 #[tokio::test]
-async fn no_connection_means_nothing_was_sent() {
+async fn without_a_connection_nothing_was_sent() {
     let address = {
         let server = Server::start([Answer::Lost]).await;
         server.address.replace("127.0.0.1", "127.0.0.2")
@@ -59,7 +58,7 @@ async fn no_connection_means_nothing_was_sent() {
         assert!(error.is_transient(), "{kind}: {error}");
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
         assert!(!format!("{error} {error:?}").contains("se7en"), "{error:?}");
-        assert!(error.to_string().contains("no connection to 127.0.0.2:"), "{error}");
+        assert!(error.to_string().contains("cannot connect to 127.0.0.2:"), "{error}");
     }
 }
 
@@ -76,9 +75,9 @@ async fn a_redirect_is_not_followed() {
     }
 }
 
-/// Reads have nothing to show for it; writes have their ETag in a header, so the body does not matter.
+/// Reads need a valid body; writes need only their ETag, which is in a header.
 #[tokio::test]
-async fn a_success_of_rubbish_is_an_error_where_the_body_counts() {
+async fn an_invalid_body_is_an_error_if_the_operation_needs_it() {
     let by_body =
         [OperationKind::ListTables, OperationKind::Get, OperationKind::Query, OperationKind::Transact];
     for rubbish in ["", "{", "<html>", "{\"value\":5}", "\u{0}", "[]"] {
@@ -91,9 +90,10 @@ async fn a_success_of_rubbish_is_an_error_where_the_body_counts() {
     }
 }
 
-/// What an answer is called does not matter where its bytes say what it is; a group's boundary is in its name.
+/// The content type does not matter if the bytes identify themselves. The boundary of a group's answer is in
+/// its content type.
 #[tokio::test]
-async fn a_good_answer_of_a_wrong_content_type_is_read_all_the_same() {
+async fn a_valid_answer_with_a_wrong_content_type_is_read() {
     for content_type in ["text/html", "application/xml", "multipart/mixed", "", "\u{e9}"] {
         for kind in OPERATIONS {
             let server = Server::start([good_as(kind, content_type)]).await;
@@ -108,7 +108,7 @@ async fn a_good_answer_of_a_wrong_content_type_is_read_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_write_without_a_version_in_the_answer_is_ambiguous() {
+async fn a_write_without_an_etag_in_the_answer_is_ambiguous() {
     use OperationKind::{Insert, InsertOrMerge, InsertOrReplace, Merge, Replace};
     for kind in [Insert, InsertOrMerge, InsertOrReplace, Merge, Replace] {
         let server = Server::start([answer("204 No Content", &[], "")]).await;
@@ -118,7 +118,7 @@ async fn a_write_without_a_version_in_the_answer_is_ambiguous() {
     }
 }
 
-/// A request that has been sent.
+/// Starts a request and waits until the server received it.
 async fn under_way(store: &AzureTableStore, server: &Server) -> JoinHandle<Result<()>> {
     let store = store.clone();
     let request = tokio::spawn(async move { run(&store, OperationKind::Get).await });
@@ -129,7 +129,7 @@ async fn under_way(store: &AzureTableStore, server: &Server) -> JoinHandle<Resul
 }
 
 #[tokio::test]
-async fn in_flight_requests_are_bounded_and_a_dropped_one_makes_room() {
+async fn requests_in_flight_are_bounded_and_a_dropped_request_frees_its_permit() {
     let server = Server::start([Answer::Silence]).await;
     let mut options = impatient();
     options.max_in_flight = 1;
@@ -143,7 +143,7 @@ async fn in_flight_requests_are_bounded_and_a_dropped_one_makes_room() {
 }
 
 #[tokio::test]
-async fn a_request_that_finds_no_place_was_not_sent() {
+async fn a_request_without_a_permit_was_not_sent() {
     for kind in OPERATIONS {
         let server = Server::start([Answer::Silence]).await;
         let mut options = AzureTableStoreOptions::default();
@@ -157,9 +157,9 @@ async fn a_request_that_finds_no_place_was_not_sent() {
     }
 }
 
-/// More requests in one task than the runtime lets it do at a stretch.
+/// One task makes more requests than its cooperative budget allows without yielding.
 #[tokio::test]
-async fn many_requests_of_one_task_give_way_to_each_other() {
+async fn many_requests_of_one_task_yield_to_each_other() {
     let server = Server::start([answer("204 No Content", &[("ETag", "W/\"new\"")], "")]).await;
     let store = store(&server);
     let requests = (0..500).map(|_| run(&store, OperationKind::Replace));

@@ -22,26 +22,26 @@ fn as_serde_has_it(json: &str) -> Option<Scalar<'_>> {
 
 proptest! {
     #[test]
-    fn numbers_are_those_of_serde_json(json in "-?[0-9]{0,20}(\\.[0-9]{0,6})?([eE][+-]?[0-9]{0,3})?|[-+.eE0-9]{1,6}") {
+    fn numbers_equal_those_of_serde_json(json in "-?[0-9]{0,20}(\\.[0-9]{0,6})?([eE][+-]?[0-9]{0,3})?|[-+.eE0-9]{1,6}") {
         prop_assert_eq!(scalar(&json), as_serde_has_it(&json), "{}", json);
     }
 
     #[test]
-    fn texts_are_those_of_serde_json(text in any::<String>(), broken in "\"[a\\\\\"/bfnrtu0d8]{0,12}\"?") {
+    fn strings_equal_those_of_serde_json(text in any::<String>(), broken in "\"[a\\\\\"/bfnrtu0d8]{0,12}\"?") {
         let json = serde_json::to_string(&text).unwrap();
         prop_assert_eq!(scalar(&json), Some(Scalar::Text(Cow::Owned(text))));
         prop_assert_eq!(scalar(&broken), as_serde_has_it(&broken), "{}", broken);
     }
 
     #[test]
-    fn what_is_skipped_is_json(json in "[\\[\\]{},:\" 01tnrulfase.-]{0,16}") {
+    fn skipped_values_are_valid_json(json in "[\\[\\]{},:\" 01tnrulfase.-]{0,16}") {
         let skipped = read(json.as_bytes(), Json::skip).is_ok();
         prop_assert_eq!(skipped, serde_json::from_str::<Value>(&json).is_ok(), "{}", json);
     }
 }
 
 #[test]
-fn depth_has_an_end() {
+fn depth_is_bounded() {
     let nested = |depth| ["[".repeat(depth), "]".repeat(depth)].concat();
     assert!(read(nested(DEPTH).as_bytes(), Json::skip).is_ok());
     assert!(read(nested(DEPTH + 1).as_bytes(), Json::skip).is_err());
@@ -49,7 +49,7 @@ fn depth_has_an_end() {
 }
 
 #[test]
-fn errors_say_where() {
+fn errors_name_the_position() {
     let error = read(b"{\"a\" 1}", Json::skip).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, "byte 5: expected ':'");

@@ -1,9 +1,9 @@
-//! Texts and their escapes.
+//! JSON strings and their escapes.
 
 use std::borrow::Cow;
 
 use super::{Json, Result};
-use crate::wire::words::before_quote;
+use crate::wire::byte_scan::before_quote;
 
 impl<'a> Json<'a> {
     #[inline]
@@ -19,7 +19,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Appends a text to `out`.
+    /// Appends a string to `out`.
     pub(in crate::wire) fn text_into(&mut self, out: &mut String) -> Result<()> {
         self.expect(b'"')?;
         let start = self.at;
@@ -32,22 +32,22 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// The next quote or backslash.
+    /// Finds the next quote or backslash.
     #[inline]
     fn stop(&self, from: usize) -> Result<(usize, u8)> {
         let bytes = self.text.as_bytes();
         let at = from + before_quote(&bytes[from..]);
-        bytes.get(at).map(|stop| (at, *stop)).ok_or_else(|| self.broken("a text without end"))
+        bytes.get(at).map(|stop| (at, *stop)).ok_or_else(|| self.broken("unterminated string"))
     }
 
-    /// A text from its first backslash on.
+    /// Reads a string from its first backslash on.
     fn escaped(&mut self, start: usize, backslash: usize) -> Result<Cow<'a, str>> {
         let mut text = String::with_capacity(2 * (backslash - start) + 64);
         self.unescape(start, backslash, &mut text)?;
         Ok(Cow::Owned(text))
     }
 
-    /// Appends a text from its first backslash on, and what came before that.
+    /// Appends the part of a string before its first backslash, and the rest with its escapes decoded.
     fn unescape(&mut self, start: usize, mut backslash: usize, text: &mut String) -> Result<()> {
         let (mut from, before) = (start, text.len());
         loop {
@@ -70,13 +70,13 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A text with escapes of every kind.
+    /// Reads a string with any kind of escape. It is rarely needed.
     fn rarely_escaped(&mut self, start: usize) -> Result<String> {
         let mut rest = serde_json::Deserializer::from_str(&self.text[start - 1..]).into_iter::<String>();
         let text = match rest.next() {
             Some(Ok(text)) => text,
             Some(Err(error)) => return Err(self.broken(error.to_string())),
-            None => return Err(self.broken("a text without end")),
+            None => return Err(self.broken("unterminated string")),
         };
         self.at = start - 1 + rest.byte_offset();
         Ok(text)

@@ -4,12 +4,12 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Keeps what happens inside a poll from waking the task that is polling.
+/// Prevents wake-ups that occur inside a poll from waking the polling task.
 ///
-/// The two ends of a connection wake each other through channels. Both are polled by one task: it need not be
-/// scheduled again, perhaps on another thread, to be told what it just did; polling once more is enough.
+/// The two halves of a connection wake each other through channels, and one task polls both. Such a wake-up
+/// need not reschedule the task, perhaps on another thread; polling once more is enough.
 #[derive(Clone, Debug)]
-pub(super) struct Relay {
+pub(super) struct InlineWaker {
     state: Arc<State>,
     waker: Waker,
 }
@@ -20,19 +20,20 @@ struct State {
     task: AtomicWaker,
 }
 
-/// How often one poll is repeated. What still is not done then takes its turn like every other task: a task that
-/// used up its share of time on the runtime is woken without end until it gives way.
+/// Maximum number of repeated polls. After that, the wake-up goes to the task as usual: a task that used up
+/// its cooperative budget is woken in every poll until it yields.
 const ROUNDS: usize = 4;
 const POLLING: u8 = 1;
 const WOKEN: u8 = 2;
 
-impl Relay {
+impl InlineWaker {
     pub(super) fn new() -> Self {
         let state = Arc::new(State::default());
         Self { waker: Waker::from(Arc::clone(&state)), state }
     }
 
-    /// Polls until it is ready or nothing woke it meanwhile, a few times at most; from then on, the task is woken.
+    /// Polls until the future is ready or no wake-up occurred during the poll, at most [`ROUNDS`] times.
+    /// Later wake-ups reach the task.
     pub(super) fn poll<T>(
         &self,
         task: &Context<'_>,
@@ -84,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn a_task_is_woken_from_outside_only() {
-        let (relay, task) = (Relay::new(), Arc::new(Task::default()));
+    fn only_wake_ups_from_outside_reach_the_task() {
+        let (inline, task) = (InlineWaker::new(), Arc::new(Task::default()));
         let waker = Waker::from(Arc::clone(&task));
         let context = Context::from_waker(&waker);
         let (mut polls, mut inner) = (0, None);
-        let polled = relay.poll(&context, |cx| {
+        let polled = inline.poll(&context, |cx| {
             polls += 1;
             inner = Some(cx.waker().clone());
             if polls < 3 {
@@ -102,8 +103,8 @@ mod tests {
         inner.wake_by_ref();
         inner.wake();
         assert_eq!(task.0.load(Ordering::SeqCst), 1);
-        assert_eq!(relay.poll(&context, |_| Poll::Ready(5)), Poll::Ready(5));
-        let endless = relay.poll(&context, |cx| {
+        assert_eq!(inline.poll(&context, |_| Poll::Ready(5)), Poll::Ready(5));
+        let endless = inline.poll(&context, |cx| {
             cx.waker().wake_by_ref();
             Poll::<()>::Pending
         });

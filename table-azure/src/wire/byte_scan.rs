@@ -1,16 +1,16 @@
-//! Texts of JSON, eight bytes at a time: they are short, and a search that is faster on long ones takes longer to
-//! begin.
+//! Scans JSON strings eight bytes at a time. The strings are short; searches that are faster on long texts
+//! take longer to start.
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 const HIGH: u64 = ONES << 7;
 
-/// How many bytes come before a quote or a backslash.
+/// The number of bytes before the first quote or backslash.
 #[inline]
 pub(super) fn before_quote(bytes: &[u8]) -> usize {
     before(bytes, |word| are(word, b'"') | are(word, b'\\'), |byte| matches!(byte, b'"' | b'\\'))
 }
 
-/// How many bytes come before one that cannot stand in a text: a quote, a backslash, a control character.
+/// The number of bytes before the first byte that JSON escapes: a quote, a backslash, a control character.
 #[inline]
 pub(super) fn before_escape(bytes: &[u8]) -> usize {
     let stops = |byte| byte < b' ' || matches!(byte, b'"' | b'\\');
@@ -30,13 +30,15 @@ fn before(bytes: &[u8], found: impl Fn(u64) -> u64, stops: impl Fn(u8) -> bool) 
     words.len() * 8 + within.unwrap_or(rest.len())
 }
 
-/// Sets the high bit of bytes that are `byte`: of the first one surely, and of none before it.
+/// Sets the high bit of bytes equal to `byte`. Only the first marked byte is exact; later bits may be false
+/// positives.
 #[inline]
 const fn are(word: u64, byte: u8) -> u64 {
     are_below(word ^ (ONES * byte as u64), 1)
 }
 
-/// Sets the high bit of bytes below `end`, which is at most 128: of the first one surely, and of none before it.
+/// Sets the high bit of bytes below `end`, which is at most 128. Only the first marked byte is exact; later
+/// bits may be false positives.
 #[inline]
 const fn are_below(word: u64, end: u8) -> u64 {
     word.wrapping_sub(ONES * end as u64) & !word & HIGH
@@ -50,7 +52,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_one_is_found(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0x1F..=0x23_u8, Just(b'\\'), Just(b'a')], 0..40)) {
+        fn the_first_match_is_found(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), 0x1F..=0x23_u8, Just(b'\\'), Just(b'a')], 0..40)) {
             let position = |stops: fn(u8) -> bool| bytes.iter().position(|b| stops(*b)).unwrap_or(bytes.len());
             prop_assert_eq!(before_quote(&bytes), position(|b| b == b'"' || b == b'\\'));
             prop_assert_eq!(before_escape(&bytes), position(|b| b < 0x20 || b == b'"' || b == b'\\'));

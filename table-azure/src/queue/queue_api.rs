@@ -1,4 +1,4 @@
-//! One queue of the service, request by request.
+//! The requests to one queue of the service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use table_core::{Error, Result};
 use super::message::{receipt, unreadable};
 use crate::rest::{Answer, of_client, outermost, timed_out};
 
-/// Messages in one answer, and seconds that one can be hidden.
+/// Maximum number of messages in one answer, and maximum seconds that a message can be hidden.
 const MAX_MESSAGES: usize = 32;
 const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
 
-/// How long one request may take unless set: the service itself gives up after 30 seconds.
+/// Default duration limit of one request. The service itself gives up after 30 seconds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) struct OneQueue {
+pub(super) struct QueueApi {
     client: QueueClient,
     name: String,
     timeout: Duration,
 }
 
-impl OneQueue {
+impl QueueApi {
     pub(super) fn new(
         url: Url,
         credential: Option<Arc<dyn TokenCredential>>,
@@ -47,7 +47,7 @@ impl OneQueue {
         self.timeout = timeout;
     }
 
-    /// Waits for an exchange, no longer than a request may take.
+    /// Waits for an exchange, at most as long as a request may take.
     async fn timed<T>(
         &self,
         writes: bool,
@@ -106,7 +106,7 @@ impl OneQueue {
         at_most(max, listing(answer, false)?)
     }
 
-    /// Hides a message; its new pop receipt.
+    /// Hides a message for a time and returns its new pop receipt.
     pub(super) async fn update(&self, id: &MessageId, token: &str, visibility: Duration) -> Result<String> {
         let seconds = seconds(visibility)?;
         let update = self.client.update_message(id.as_str(), token, seconds, None);
@@ -120,7 +120,7 @@ impl OneQueue {
         deleted.map(drop).map_err(|e| self.void(id, e))
     }
 
-    /// A receipt that is not the message's any more is a condition that does not hold.
+    /// Reports a pop receipt that is no longer valid as a failed condition.
     fn void(&self, id: &MessageId, error: Error) -> Error {
         if !matches!(code(&error), Some("MessageNotFound" | "PopReceiptMismatch")) {
             return error;
@@ -133,8 +133,8 @@ impl OneQueue {
     }
 }
 
-/// An error of reading the answer to something that changes the queue. A success that does not say what every success
-/// says may be of another server on the way.
+/// Converts an error of reading the answer to a request that changes the queue. A success without the
+/// documented elements may come from an intermediary, so the outcome is ambiguous.
 fn in_doubt(error: Error) -> Error {
     error.with_outcome(Outcome::Ambiguous)
 }
@@ -146,7 +146,7 @@ struct Listing<T> {
     items: Vec<T>,
 }
 
-/// What is needed of the answer to a message that was sent.
+/// The elements used of the answer to a sent message.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Sent {
@@ -154,8 +154,8 @@ struct Sent {
     pop_receipt: Option<String>,
 }
 
-/// Reads a list of messages. Its outermost element must be the service's: an empty list is one without elements, so that
-/// any other XML, such as a login page, would read as "no messages".
+/// Parses a list of messages. The root element must be the service's: an empty list has no elements, so any
+/// other XML, such as a login page, would be read as "no messages".
 fn listing<T: DeserializeOwned, M>(answer: Response<M, XmlFormat>, writes: bool) -> Result<Listing<T>> {
     let answer = Answer::from(RawResponse::from(answer));
     let is_list = outermost(&answer.body) == Some(b"QueueMessagesList");
@@ -166,21 +166,22 @@ fn listing<T: DeserializeOwned, M>(answer: Response<M, XmlFormat>, writes: bool)
     })
 }
 
-/// The messages of a list, which are no more than were asked for.
+/// Returns the messages, after checking that there are at most `max`.
 fn at_most<T>(max: usize, list: Listing<T>) -> Result<Vec<T>> {
     if list.items.len() <= max {
         return Ok(list.items);
     }
-    let text = format!("{} messages, where {max} at most were asked for", list.items.len());
+    let text =
+        format!("the service returned {} messages; the request asked for at most {max}", list.items.len());
     Err(ErrorKind::Service(text).into())
 }
 
-/// The queue that a URL names.
+/// Returns the name of the queue in a URL.
 pub(super) fn name_in(url: &Url) -> &str {
     url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
 
-/// Whether a queue does not exist.
+/// Whether the error says that the queue does not exist.
 pub(super) fn is_missing(error: &Error) -> bool {
     code(error) == Some("QueueNotFound")
 }
