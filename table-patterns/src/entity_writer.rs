@@ -17,9 +17,9 @@ use table_core::store::{
 };
 
 use crate::conflict::version_of;
-use crate::index::IndexedEntities;
+use crate::index::{IndexOptions, IndexedEntities};
 use crate::journal::{Change, Committed, Entries, before};
-use crate::large::{LargeValues, NewBlobs};
+use crate::large::{LargeOptions, LargeValues, NewBlobs};
 
 /// Writes the entities of one table with what belongs to them: large values, and the entries of indexes.
 #[derive(Clone, Debug)]
@@ -39,6 +39,19 @@ impl EntityWriter {
     /// The same with indexes of the table, whose entries follow every write.
     pub(crate) fn with_indexes(self, indexes: IndexedEntities) -> Self {
         Self { indexes: Some(indexes), ..self }
+    }
+
+    /// The same with other options of its large values and of its indexes.
+    pub(crate) fn with_options(
+        mut self,
+        of_values: impl FnOnce(&mut LargeOptions),
+        of_indexes: impl FnOnce(&mut IndexOptions),
+    ) -> Self {
+        of_values(self.values.options_mut());
+        if let Some(indexes) = &mut self.indexes {
+            of_indexes(indexes.options_mut());
+        }
+        self
     }
 
     pub(crate) const fn values(&self) -> &LargeValues {

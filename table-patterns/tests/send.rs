@@ -23,7 +23,7 @@ use table_patterns::index::{
     StoredQuery,
 };
 use table_patterns::journal::{Journal, Recovery};
-use table_patterns::large::{LargeLookup, LargeRewrite, LargeTable};
+use table_patterns::large::{LargeLookup, LargeQuery, LargeRewrite, LargeTable};
 use table_patterns::log_blobs::LogWriter;
 use table_patterns::log_tail::LogTail;
 use table_patterns::queue::TableQueue;
@@ -180,6 +180,13 @@ fn large_lookups(
     send(one.get());
 }
 
+fn large_queries(query: &LargeQuery<Plain>) {
+    send(query.all());
+    send(query.first());
+    send(query.count());
+    send(query.page(any()));
+}
+
 fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
     send(table.create_if_missing());
     send(table.delete_table());
@@ -187,6 +194,7 @@ fn large_tables(table: &LargeTable<Plain>, rewrite: &mut LargeRewrite<Plain>) {
     send(table.get_existing(any::<PlainKey>()));
     send(table.insert(any()));
     send(table.upsert(any()));
+    send(table.insert_or_merge(any()));
     send(table.replace(any()));
     send(table.replace_if(any(), any::<IfMatch>()));
     send(table.update(any::<PlainKey>(), |_: &mut Plain| Ok(())));

@@ -55,6 +55,10 @@ impl IndexedEntities {
         self.set.refresh(&*self.store).await
     }
 
+    pub(crate) const fn options_mut(&mut self) -> &mut IndexOptions {
+        &mut self.options
+    }
+
     /// Another table that entries of the indexes are in.
     pub(crate) fn other_table(&self) -> Option<TableName> {
         self.set.indexes().iter().find_map(|index| match index.placement() {

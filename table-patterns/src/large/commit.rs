@@ -1,7 +1,7 @@
 //! One attempt at a write of a row that was read.
 
 use table_core::model::{Entity, IfMatch, Key};
-use table_core::store::{Error, ErrorKind, Outcome, Result, Written};
+use table_core::store::{ErrorKind, Result, Written};
 use table_core::typed::TableEntity;
 
 use super::LargeTable;
@@ -37,10 +37,4 @@ impl<T: TableEntity> LargeTable<T> {
             _ => Ok(()),
         }
     }
-}
-
-/// Whether another writer was faster, for certain.
-pub(super) fn is_lost(error: &Error) -> bool {
-    error.outcome() == Outcome::NotApplied
-        && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
 }

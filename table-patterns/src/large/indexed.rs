@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 use table_core::model::TableName;
-use table_core::store::{Error, Result, TableStore};
+use table_core::store::{Error, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{EntriesOf, IndexedEntity};
 
 use super::{LargeLookup, LargeOptions, LargeTable};
@@ -72,8 +72,8 @@ impl<T: IndexedEntity> LargeTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        let table = Self::unindexed(store, name, blobs, large)?;
-        let (store, name) = (Arc::clone(table.store()), table.name().clone());
+        let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
+        let table = Self::unindexed(Arc::clone(&store), name.clone(), blobs, large)?;
         let entities = open_entities::<T>(store, name, Vec::new(), indexes).await?;
         Ok(table.with_indexes(entities))
     }
@@ -94,8 +94,8 @@ impl<T: IndexedEntity> LargeTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
-        let table = Self::unindexed(store, name, blobs, large)?;
-        let (store, name) = (Arc::clone(table.store()), table.name().clone());
+        let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
+        let table = Self::unindexed(Arc::clone(&store), name.clone(), blobs, large)?;
         let all = all_indexes::<T>(Vec::new());
         let entities = IndexedEntities::open_to_read(store, name, all, indexes).await?;
         Ok(table.with_indexes(entities))

@@ -54,8 +54,8 @@
 //! | call | table | blob store |
 //! |---|---|---|
 //! | insert | 1 | 1 per large value up to 8 MiB; above, 1 per 8 MiB and 2 more |
-//! | get, a row of a query | 1 (a page) | 1 per large value |
-//! | replace, update, upsert, delete | 2 | as insert; 1 delete per value replaced |
+//! | get, a row of a query | 1 (a page) | 1 per large value; a count none |
+//! | replace, update, upsert, insert_or_merge, delete | 2 | as insert; 1 delete per value replaced |
 //! | put_stream, read_stream | 2, 1 | as above |
 //! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
 //! | delete_table | 1 | 1 per page of names, 1 per blob |
@@ -88,6 +88,7 @@ mod lookup;
 mod moves;
 mod options;
 mod place;
+mod query;
 mod read;
 mod reference;
 mod rewrite;
@@ -106,6 +107,7 @@ pub use collect::{CollectMode, Collected};
 pub(crate) use elsewhere::BlobStores;
 pub use lookup::LargeLookup;
 pub use options::LargeOptions;
+pub use query::LargeQuery;
 pub(crate) use reference::{in_a_blob, names_in_blobs};
 pub use rewrite::{LargeRewrite, LargeRewritten, UnreadableBlob};
 pub use row::LargeRow;

@@ -5,10 +5,9 @@ use table_core::store::{Error, Result};
 use table_core::typed::{KeyOf, TableEntity};
 
 use super::LargeTable;
-use super::commit::is_lost;
 use super::rewrite_row::references;
 use super::values::NewBlobs;
-use crate::conflict::Conflicts;
+use crate::conflict::{Conflicts, is_lost};
 use crate::journal::Change;
 
 impl<T: TableEntity> LargeTable<T> {

@@ -61,6 +61,13 @@ pub(super) fn large<T: TableEntity>() -> impl Iterator<Item = &'static PropertyS
     T::SCHEMA.properties.iter().filter(|property| property.large.is_some())
 }
 
+/// The names of the large properties of a type, in every version of its schema.
+pub(super) fn large_names<T: TableEntity>() -> impl Iterator<Item = &'static str> {
+    let versions = std::iter::successors(Some(T::SCHEMA), |version| version.previous);
+    let properties = versions.flat_map(|version| version.properties.iter());
+    properties.filter(|property| property.large.is_some()).map(|property| property.name)
+}
+
 /// A row with `text` in place of every large value that is in a blob, for what depends on the others alone; `None` for one
 /// that has all of its values.
 pub(crate) fn filled<T: TableEntity>(row: &Entity, text: &str) -> Option<Entity> {

@@ -2,14 +2,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use table_core::model::{IfMatch, Key, TableName};
-use table_core::store::{Error, Outcome, Result, TableStore, Written};
+use table_core::model::{Entity, IfMatch, Key, TableName};
+use table_core::store::{Error, Outcome, Result, TableStore, TableStoreExt as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Table, TableEntity, TableQuery};
 
-use super::commit::is_lost;
 use super::row::large;
 use super::values::{LargeValues, NewBlobs, not_encrypted};
 use super::{LargeOptions, LargeRow};
+use crate::conflict::Conflicts;
 use crate::entity_writer::EntityWriter;
 use crate::index::IndexedEntities;
 use crate::journal::Change;
@@ -81,6 +81,7 @@ impl<T: TableEntity> LargeTable<T> {
         S: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
+        let (store, name) = (store.into_shared(), name.try_into().map_err(Into::into)?);
         if let Some(index) = T::indexes().first() {
             let (name, index) = (T::SCHEMA.rust_name, &index.name);
             return Err(Error::invalid_request(format!(
@@ -92,16 +93,12 @@ impl<T: TableEntity> LargeTable<T> {
     }
 
     /// Without the indexes of the type.
-    pub(super) fn unindexed<S, N>(
-        store: S,
-        name: N,
+    pub(super) fn unindexed(
+        store: Arc<dyn TableStore>,
+        name: TableName,
         blobs: Arc<dyn ObjectStore>,
         options: LargeOptions,
-    ) -> Result<Self>
-    where
-        S: TableStore,
-        N: TryInto<TableName, Error: Into<Error>>,
-    {
+    ) -> Result<Self> {
         let table: Table<LargeRow<T>> = Table::new(store, name)?;
         if let Some(open) = large::<T>().find(|p| p.encrypted && !options.codec.encrypts()) {
             return Err(not_encrypted(open.name));
@@ -116,6 +113,26 @@ impl<T: TableEntity> LargeTable<T> {
         Self { writer: self.writer.with_indexes(indexes), ..self }
     }
 
+    /// The same table with another bound on the blobs, and on the requests to the table, that one call has in flight; at least 1. See
+    /// [`LargeOptions::concurrency`].
+    #[must_use]
+    pub fn with_concurrency(self, requests: usize) -> Self {
+        let requests = requests.max(1);
+        let change = |options: &mut LargeOptions| options.concurrency = requests;
+        let writer = self.writer.with_options(change, |options| options.concurrency = requests);
+        Self { table: self.table.with_concurrency(requests), writer }
+    }
+
+    /// The same table with another bound on the attempts of a write that loses against other writers; at least 1. See
+    /// [`LargeOptions::attempts`].
+    #[must_use]
+    pub fn with_attempts(self, attempts: u32) -> Self {
+        let attempts = attempts.max(1);
+        let change = |options: &mut LargeOptions| options.attempts = attempts;
+        let writer = self.writer.with_options(change, |options| options.attempts = attempts);
+        Self { writer, ..self }
+    }
+
     /// Creates the table unless it is there; whether it was created. One request.
     ///
     /// # Errors
@@ -124,8 +141,8 @@ impl<T: TableEntity> LargeTable<T> {
         self.table.create_if_missing().await
     }
 
-    /// The rows as they are stored, to narrow down, and then to [`load`](Self::load) or to project. Keys of `T`
-    /// need a `cast()`.
+    /// The rows as they are stored, to narrow down, and then to [`load`](Self::load) or to project: a filter sees what is stored of a
+    /// large property. Keys of `T` need a `cast()`. [`query`](Self::query) returns whole entities.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -174,13 +191,13 @@ impl<T: TableEntity> LargeTable<T> {
     /// As [`replace`](Self::replace).
     pub async fn replace_if(&self, value: &T, version: impl Into<IfMatch>) -> Result<Written> {
         let (new, version) = (value.to_entity()?, version.into());
-        let mut left = self.options().attempts;
+        let mut conflicts = self.conflicts(&version);
         loop {
             let old = self.existing(new.key()).await?;
             self.check_version(&old, &version)?;
             T::SCHEMA.check_replaceable(&old)?;
             match self.replace_read(&old, new.clone()).await {
-                Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
         }
@@ -193,21 +210,59 @@ impl<T: TableEntity> LargeTable<T> {
     /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt; the entity is stored in a
     /// later version of the schema.
     pub async fn upsert(&self, value: &T) -> Result<Written> {
+        self.write_over(value, |old, new| {
+            T::SCHEMA.check_replaceable(old)?;
+            Ok(new.clone())
+        })
+        .await
+    }
+
+    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
+    /// stored, in its blob, and so do properties that `T` does not know. Two requests and the blobs, from the start for each writer
+    /// that comes in between.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); precondition failed or already exists, after the last attempt. The entity that is there is of
+    /// another type, or stored in another version of the schema: [`update`](Self::update) it.
+    pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
+        self.write_over(value, |old, new| {
+            T::SCHEMA.check_patchable(old)?;
+            let mut merged = old.clone().with_system(None, None);
+            merged.properties_mut().merge(new.properties());
+            Ok(merged)
+        })
+        .await
+    }
+
+    /// Adds the entity, or replaces the row that is there by what `over` makes of that and of the entity.
+    async fn write_over(
+        &self,
+        value: &T,
+        over: impl Fn(&Entity, &Entity) -> Result<Entity> + Send + Sync,
+    ) -> Result<Written> {
         let new = value.to_entity()?;
-        let mut left = self.options().attempts;
+        let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
-            let attempt = match self.row(new.key()).await? {
+            let change = match self.row(new.key()).await? {
                 Some(old) => {
-                    T::SCHEMA.check_replaceable(&old)?;
-                    self.replace_read(&old, new.clone()).await
+                    let over = over(&old, &new)?;
+                    Change::replace(old, over)
                 }
-                None => self.insert(value).await,
+                None => Change::insert(new.clone()),
             };
-            match attempt {
-                Err(error) if is_lost(&error) && left > 1 => left -= 1,
+            match self.writer.write(change).await {
+                Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
         }
+    }
+
+    /// How often a write that loses is tried: one that is bound to a version, once.
+    const fn conflicts(&self, version: &IfMatch) -> Conflicts {
+        Conflicts::new(match version {
+            IfMatch::Any => self.options().attempts,
+            IfMatch::Exactly(_) => 1,
+        })
     }
 
     /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start
@@ -223,7 +278,7 @@ impl<T: TableEntity> LargeTable<T> {
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<T> {
         let key: Key = key.into_key();
-        let mut left = self.options().attempts;
+        let mut conflicts = self.conflicts(&IfMatch::Any);
         loop {
             let old = self.existing(&key).await?;
             let Some(mut value) = self.hydrate_or_again(old.clone()).await? else { continue };
@@ -235,8 +290,7 @@ impl<T: TableEntity> LargeTable<T> {
             }
             T::SCHEMA.keep_unknown(&old, &mut new)?;
             match self.replace_read(&old, new.clone()).await {
-                Err(error) if is_lost(&error) && left > 1 => left -= 1,
-                Err(error) => return Err(error),
+                Err(error) => conflicts.wait(error).await?,
                 Ok(written) => {
                     let stored = T::from_entity(new.with_system(written.etag, None));
                     return stored.map_err(|error| error.with_outcome(Outcome::Applied));
@@ -258,13 +312,13 @@ impl<T: TableEntity> LargeTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
         let (patch, version) = (patch.to_entity(key.into_key())?, version.into());
-        let mut left = self.options().attempts;
+        let mut conflicts = self.conflicts(&version);
         loop {
             let old = self.existing(patch.key()).await?;
             self.check_version(&old, &version)?;
             T::SCHEMA.check_patchable(&old)?;
             match self.writer.merge(&NewBlobs::none(), &old, patch.clone()).await {
-                Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
         }
@@ -277,12 +331,12 @@ impl<T: TableEntity> LargeTable<T> {
     /// Precondition failed: another writer was faster. Entity not found.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<()> {
         let (key, version): (Key, IfMatch) = (key.into_key(), version.into());
-        let mut left = self.options().attempts;
+        let mut conflicts = self.conflicts(&version);
         loop {
             let old = self.existing(&key).await?;
             self.check_version(&old, &version)?;
             match self.delete_read(&old).await {
-                Err(error) if version == IfMatch::Any && is_lost(&error) && left > 1 => left -= 1,
+                Err(error) => conflicts.wait(error).await?,
                 done => return done,
             }
         }

@@ -88,6 +88,10 @@ impl LargeValues {
         self.options.write_deadline
     }
 
+    pub(crate) const fn options_mut(&mut self) -> &mut LargeOptions {
+        &mut self.options
+    }
+
     /// The large properties.
     pub(super) fn large(&self) -> impl Iterator<Item = &'static PropertySchema> + use<> {
         self.schema.properties.iter().filter(|property| property.large.is_some())

@@ -11,6 +11,7 @@ use table_core::store::{Operation, Result, TableStore, Written};
 use table_core::typed::{Table, TableEntity, TableGroup};
 use table_patterns::index::{IndexOptions, IndexedGroup, IndexedTable, Stored};
 use table_patterns::journal::Committed;
+use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::{Wide, WideTable};
@@ -107,6 +108,14 @@ note!(
     Indexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], []
 );
 note!(Wider, [entity(wide)], [partition_key], []);
+note!(
+    /// Whose text is in a blob.
+    Large, [entity(type = "Note")], [partition_key], [large(over = 3)]
+);
+note!(
+    /// Whose text is in a blob, with an entry in its partition.
+    LargeIndexed, [entity(type = "Note"), index(rank, row_key = "rank_{rank:04}_{number:06}")], [partition_key], [large(over = 3)]
+);
 note!(Spread, [], [partition_key(spread = 4)], []);
 
 /// What a verb of a handle costs: requests to tables, of an entity that is there and that nobody else writes.
@@ -122,6 +131,7 @@ pub(super) const fn n(requests: u64) -> Cell {
 }
 
 const NO_READS: Cell = Cell::Absent("a group writes, and reads nothing for its caller");
+const READS_VALUES: Cell = Cell::Absent("it reads values, which do not keep their rows");
 const NOT_BOUND: Cell = Cell::Absent("`replace` knows all that it needs");
 
 /// The verbs of a handle.
@@ -596,6 +606,57 @@ impl Verbs for WideTable<Wider> {
         let found = self.entities().get(&Wider::key_of(number)).await.expect("an answer");
         found.and_then(|found| unknown(&found.value))
     }
+}
+
+/// The row is read before it is written over, for what it has in blobs.
+const LARGE: Cells =
+    Cells { replace_stored: READS_VALUES, delete_stored: READS_VALUES, move_to: n(3), ..READS };
+
+/// The note is removed with its blob, and planted in its row.
+macro_rules! large_rows {
+    () => {
+        async fn erase(&self, number: u32) {
+            self.delete(Self::Of::key_of(number), IfMatch::Any).await.expect("the note");
+        }
+
+        async fn plant(&self, number: u32, value: i32) {
+            plant_in(&**self.store(), self.name(), Self::Of::key_of(number), value).await;
+        }
+
+        async fn planted(&self, number: u32) -> Option<i32> {
+            planted_in(&**self.store(), self.name(), Self::Of::key_of(number)).await
+        }
+    };
+}
+
+impl Verbs for LargeTable<Large> {
+    type Of = Large;
+    const NAME: &'static str = "`LargeTable`";
+    const CELLS: Cells = LARGE;
+
+    async fn open(world: &World) -> Self {
+        let (store, blobs) = (Arc::clone(&world.store), Arc::clone(&world.blobs));
+        let table = Self::new(store, world.table.clone(), blobs).expect("a table");
+        opened(table, async |table| table.create_if_missing().await).await
+    }
+
+    common!(|number| Large::key_of(number); |table| table.query().partition(book()));
+    large_rows!();
+}
+
+impl Verbs for LargeTable<LargeIndexed> {
+    type Of = LargeIndexed;
+    const NAME: &'static str = "`LargeTable`, entries in the partition";
+    const CELLS: Cells = LARGE;
+
+    async fn open(world: &World) -> Self {
+        let (store, blobs) = (Arc::clone(&world.store), Arc::clone(&world.blobs));
+        let (large, indexes) = (LargeOptions::default(), IndexOptions::default());
+        Self::open(store, world.table.clone(), blobs, large, indexes).await.expect("a new table")
+    }
+
+    common!(|number| LargeIndexed::key_of(number); |table| table.query().partition(book()));
+    large_rows!();
 }
 
 impl Verbs for SpreadTable<Spread> {

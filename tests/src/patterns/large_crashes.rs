@@ -64,7 +64,7 @@ type Act = for<'a> fn(&'a Reports) -> BoxFuture<'a, Result<()>>;
 /// A write: what is there before, what it does, and what is there after.
 type Write = (&'static str, Option<fn() -> Report>, Act, Option<fn() -> Report>);
 
-const WRITES: [Write; 8] = [
+const WRITES: [Write; 9] = [
     ("insert", None, |reports| async { reports.insert(&other()).await.map(drop) }.boxed(), Some(other)),
     ("upsert of a new one", None, upsert, Some(other)),
     ("upsert", Some(first), upsert, Some(other)),
@@ -79,6 +79,15 @@ const WRITES: [Write; 8] = [
         Some(first),
         |reports| async { reports.upsert(&small()).await.map(drop) }.boxed(),
         Some(small),
+    ),
+    (
+        "insert_or_merge",
+        Some(first),
+        |reports| {
+            let merged = Report { picture: None, ..other() };
+            async move { reports.insert_or_merge(&merged).await.map(drop) }.boxed()
+        },
+        Some(|| Report { picture: first().picture, ..other() }),
     ),
     ("update", Some(first), update, Some(|| Report { text: other().text, ..first() })),
     (

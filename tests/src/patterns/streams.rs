@@ -125,14 +125,18 @@ const AT_ONCE: usize = 3;
 pub async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
     let blobs = Arc::new(Counted::new(harness.blobs().await));
-    let options = LargeOptions::default().with_concurrency(AT_ONCE);
-    let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), options).expect("a table");
+    let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), LargeOptions::default());
+    let films = films.expect("a table").with_concurrency(AT_ONCE);
     for number in 0..12 {
         films.insert(&Film { year: 1895, number, pictures: vec![1; 100_000] }).await.expect("a new film");
     }
     let before = blobs.requests();
     let begun = || (blobs.requests() - before) as usize;
     let (taken, most) = most_ahead(films.load(films.rows().stream()), begun).await;
+    assert!(taken == 12 && most <= AT_ONCE, "{most} values were held");
+    let before = blobs.requests();
+    let begun = || (blobs.requests() - before) as usize;
+    let (taken, most) = most_ahead(films.query().stream(), begun).await;
     assert!(taken == 12 && most <= AT_ONCE, "{most} values were held");
 }
 

@@ -11,13 +11,15 @@ use table_core::query::{Continuation, Position, Query};
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::{Table, TableEntity as _};
 use table_patterns::index::IndexedTable;
+use table_patterns::large::LargeTable;
 use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
 use super::before::Before;
 use super::handles::{
-    Alone, BOOK, Cell, Group, Indexed, Note, Spread, Told, Verbs, Wider, WithEntries, World,
+    Alone, BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Spread, Told, Verbs, Wider, WithEntries,
+    World,
 };
 use crate::Harness;
 
@@ -30,6 +32,8 @@ macro_rules! every_handle {
         $check::<IndexedTable<Indexed>>($harness).await;
         $check::<WithEntries>($harness).await;
         $check::<WideTable<Wider>>($harness).await;
+        $check::<LargeTable<Large>>($harness).await;
+        $check::<LargeTable<LargeIndexed>>($harness).await;
         $check::<SpreadTable<Spread>>($harness).await;
         $check::<TimeSlices<Alone>>($harness).await;
     };
@@ -475,6 +479,8 @@ mod tests {
             (<IndexedTable<Indexed> as Verbs>::NAME, <IndexedTable<Indexed> as Verbs>::CELLS),
             (WithEntries::NAME, WithEntries::CELLS),
             (<WideTable<Wider> as Verbs>::NAME, <WideTable<Wider> as Verbs>::CELLS),
+            (<LargeTable<Large> as Verbs>::NAME, <LargeTable<Large> as Verbs>::CELLS),
+            (<LargeTable<LargeIndexed> as Verbs>::NAME, <LargeTable<LargeIndexed> as Verbs>::CELLS),
             (<SpreadTable<Spread> as Verbs>::NAME, <SpreadTable<Spread> as Verbs>::CELLS),
             (<TimeSlices<Alone> as Verbs>::NAME, <TimeSlices<Alone> as Verbs>::CELLS),
         ];

@@ -20,13 +20,21 @@ fn other() -> Report {
 }
 
 /// Each starts with the report of [`LONG`] and [`PICTURE`].
-const PATHS: [Path; 5] = [
+const PATHS: [Path; 6] = [
     (
         "replace",
         |rig| async { rig.reports.replace_if(&other(), IfMatch::Any).await.map(drop) }.boxed(),
         || Some(other()),
     ),
     ("upsert", |rig| async { rig.reports.upsert(&other()).await.map(drop) }.boxed(), || Some(other())),
+    (
+        "insert_or_merge",
+        |rig| {
+            async { rig.reports.insert_or_merge(&Report { picture: None, ..other() }).await.map(drop) }
+                .boxed()
+        },
+        || Some(Report { picture: Some(PICTURE.to_vec()), ..other() }),
+    ),
     (
         "shrink",
         |rig| async { rig.reports.upsert(&report("x", None)).await.map(drop) }.boxed(),

@@ -135,7 +135,7 @@ async fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result
 type Path = (&'static str, fn(&Rig) -> BoxFuture<'_, Result<()>>, fn() -> Vec<Paper>);
 
 /// Each starts with [`before`].
-const PATHS: [Path; 8] = [
+const PATHS: [Path; 9] = [
     (
         "insert",
         |rig| async { rig.papers.insert(&paper(2, "kay", LONG)).await.map(drop) }.boxed(),
@@ -147,6 +147,13 @@ const PATHS: [Path; 8] = [
         || vec![other()],
     ),
     ("upsert", |rig| async { rig.papers.upsert(&other()).await.map(drop) }.boxed(), || vec![other()]),
+    (
+        "insert_or_merge",
+        |rig| {
+            async { rig.papers.insert_or_merge(&Paper { picture: None, ..other() }).await.map(drop) }.boxed()
+        },
+        || vec![Paper { picture: before().picture, ..other() }],
+    ),
     (
         "update",
         |rig| {

@@ -1,5 +1,6 @@
 mod crashes;
 mod indexed;
+mod queries;
 mod rewrite;
 mod types;
 mod values;
