@@ -221,7 +221,8 @@ impl<R: FromEntity> Compound<R> {
 
     /// Every row, whatever its type.
     async fn keys(&self) -> Result<Vec<Entity>> {
-        let query = self.of::<Entity>()?.select(Select::new([Filter::PARTITION_KEY]).names());
+        let query =
+            self.of::<Entity>()?.select(Select::new([Filter::PARTITION_KEY]).names()).with_index_entries();
         query.all().await
     }
 

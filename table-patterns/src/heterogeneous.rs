@@ -10,7 +10,8 @@
 //! put together at run time, from closures.
 //!
 //! # Guarantees
-//! A row of an unknown type is an error, or what `other` makes of it: never a struct of defaults. [`modify`] writes
+//! A row of an unknown type is an error, or what `other` makes of it: never a struct of defaults. Index entries are no rows of
+//! unknown types: queries leave them out. [`modify`] writes
 //! the properties that it was given and nothing else, under the ETag that it read.
 //!
 //! # Failure windows

@@ -35,7 +35,7 @@ pub use page_entities::PageEntities;
 pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
 pub use shards::Shards;
-pub use system::{ENCRYPTION_HEADERS, INDEX_TABLE, MANIFEST_PARTITION, SYSTEM_PREFIX};
+pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, MANIFEST_PARTITION, SYSTEM_PREFIX};
 #[cfg(feature = "derive")]
 pub use table_derive::KeyPart;
 pub use table_name::TableName;

@@ -9,7 +9,10 @@ pub const SYSTEM_PREFIX: &str = "~~";
 /// The PartitionKey of the system rows in which a table says what it is: its manifest.
 pub const MANIFEST_PARTITION: &str = "~~manifest";
 
-/// The property of such a row with the table that holds the entries, where that is another table.
+/// The property with the [id](crate::manifest::StoredIndex::id) of an index, by which its entries are told from entities.
+pub const INDEX_NAME: &str = "IndexName";
+
+/// The property of a row of the manifest with the table that holds the entries, where that is another table.
 pub const INDEX_TABLE: &str = "IndexTable";
 
 /// The properties in which `table-encryption` keeps what decryption needs: of its format v2, and of the legacy format.
@@ -28,6 +31,16 @@ impl Entity {
     /// cannot be told. A store that decrypts takes the [headers](ENCRYPTION_HEADERS) out.
     pub fn is_ciphertext(&self) -> bool {
         ENCRYPTION_HEADERS.iter().any(|header| self.get(header).is_some())
+    }
+
+    /// Whether the row is an entry of an index: its property [`INDEX_NAME`] is the id of one, such as `newest.1f0c77aa`. No typed
+    /// query shows entries unless it is [asked](crate::typed::TableQuery::with_index_entries).
+    pub fn is_index_entry(&self) -> bool {
+        let is_fingerprint = |digits: &str| {
+            digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
+        let id = self.properties().text_at_hand(INDEX_NAME).and_then(|id| id.rsplit_once('.'));
+        id.is_some_and(|(name, digits)| !name.is_empty() && is_fingerprint(digits))
     }
 
     /// The other table that holds index entries of this row's table, if this is a row that names one.

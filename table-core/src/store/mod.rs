@@ -21,5 +21,5 @@ pub use ext::TableStoreExt;
 pub use group::GroupTransaction;
 pub use local::{LocalChange, LocalPermit, LocalWork, LocalWriters};
 pub use operation::{Operation, OperationKind, Written};
-pub(crate) use pages::{Entities, Handle, Pages, Rest, Step, Stepped, hide_system_rows};
+pub(crate) use pages::{Entities, Handle, Hidden, Pages, Rest, Step, Stepped};
 pub use profile::{KeyOrder, ServiceProfile};

@@ -7,8 +7,8 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 
 use super::{Error, Progress, Result, TableStore};
-use crate::model::{Entity, TableName};
-use crate::query::{Continuation, Page, Query};
+use crate::model::{Entity, INDEX_NAME, TableName};
+use crate::query::{Continuation, Page, Query, Select};
 
 /// While a page is consumed, the next is driven once in this many items.
 const PREFETCH_EVERY: usize = 16;
@@ -34,7 +34,9 @@ pub(crate) struct Rest {
     from: Option<Continuation>,
     left: Option<usize>,
     page_size: Option<usize>,
-    hides_system_rows: bool,
+    hidden: Hidden,
+    /// How many rows were left out so far.
+    left_out: usize,
     progress: Progress,
 }
 
@@ -43,13 +45,14 @@ impl Rest {
     pub(crate) fn of(mut query: Query, page_size: Option<usize>) -> Option<Self> {
         let left = query.top.take();
         let progress = Progress::default();
-        let rest = Self { query, from: None, left, page_size, hides_system_rows: false, progress };
+        let hidden = Hidden::default();
+        let rest = Self { query, from: None, left, page_size, hidden, left_out: 0, progress };
         (left != Some(0)).then_some(rest)
     }
 
-    /// The same without the rows that only patterns see; see [`Key::is_system`](crate::model::Key::is_system).
-    pub(crate) const fn without_system_rows(mut self) -> Self {
-        self.hides_system_rows = true;
+    /// The same without certain rows.
+    pub(crate) const fn without(mut self, hidden: Hidden) -> Self {
+        self.hidden = hidden;
         self
     }
 
@@ -73,21 +76,61 @@ impl Rest {
 
 impl Step for Rest {
     async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
-        self.query.top = self.left.into_iter().chain(self.page_size).min();
+        // Where rows are left out, more are asked for than are wanted: else a few wanted ones behind many others would cost a
+        // request for each of those.
+        let wanted = self.left.map(|left| left.saturating_add(self.left_out));
+        self.query.top = wanted.into_iter().chain(self.page_size).min();
         let mut page = store.query(&table, &self.query, self.from.as_ref()).await?;
-        if self.hides_system_rows {
-            hide_system_rows(&mut page);
-        }
+        self.left_out += self.hidden.leave_out(&mut page);
+        page.items.truncate(self.left.unwrap_or(usize::MAX));
         let rest = self.after(&page)?;
         Ok((page, rest))
     }
 }
 
-/// Leaves out the rows that only patterns see.
-pub(crate) fn hide_system_rows(page: &mut Page<Entity>) {
-    // Looking is quicker than keeping, and most pages have none.
-    if page.items.iter().any(|entity| entity.key().is_system()) {
-        page.items.retain(|entity| !entity.key().is_system());
+/// The rows that a read leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    /// Those that only patterns see; see [`Key::is_system`](crate::model::Key::is_system).
+    pub(crate) system_rows: bool,
+    /// See [`Entity::is_index_entry`].
+    pub(crate) index_entries: bool,
+    /// Whether [`INDEX_NAME`] is read for that alone: nobody asked for it.
+    pub(crate) adds_index_name: bool,
+}
+
+impl Hidden {
+    /// Leaves them out of a page; how many there were.
+    pub(crate) fn leave_out(self, page: &mut Page<Entity>) -> usize {
+        let before = page.items.len();
+        // Looking is quicker than keeping, and most pages have none.
+        if page.items.iter().any(|entity| self.hides(entity)) {
+            page.items.retain(|entity| !self.hides(entity));
+        }
+        page.items.iter_mut().for_each(|entity| self.clean(entity));
+        before - page.items.len()
+    }
+
+    /// The entity, unless it is to be left out.
+    pub(crate) fn show(self, mut entity: Entity) -> Option<Entity> {
+        let hidden = self.hides(&entity);
+        self.clean(&mut entity);
+        (!hidden).then_some(entity)
+    }
+
+    /// What is read for it.
+    pub(crate) fn select(self, asked: &Select) -> Select {
+        if self.adds_index_name { asked.union([INDEX_NAME]) } else { asked.clone() }
+    }
+
+    fn hides(self, entity: &Entity) -> bool {
+        (self.system_rows && entity.key().is_system()) || (self.index_entries && entity.is_index_entry())
+    }
+
+    fn clean(self, entity: &mut Entity) {
+        if self.adds_index_name {
+            entity.properties_mut().remove(INDEX_NAME);
+        }
     }
 }
 

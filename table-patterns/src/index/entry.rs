@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use table_core::manifest::{IndexState, index_name};
-use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::model::{Entity, INDEX_NAME, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, LocalPermit, Result, TableStore};
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ pub struct Entry {
 
 impl Entry {
     /// The property with the index's id, by which entries are told from entities.
-    pub const INDEX: &'static str = "IndexName";
+    pub const INDEX: &'static str = INDEX_NAME;
     /// The property with the owner's PartitionKey.
     pub const OWNER_PARTITION: &'static str = "OwnerPartition";
     /// The property with the owner's RowKey.

@@ -169,6 +169,10 @@ macro_rules! pattern_tests {
                 a_stream_reads_what_is_taken
                 merged_partitions_share_the_concurrency
             }
+            index_scans {
+                scans_leave_entries_out
+                resolvers_see_no_entries
+            }
             index_shapes {
                 summaries_agree_with_a_model
                 summaries_are_exact_under_many_writers

@@ -24,6 +24,7 @@ pub mod index_crashes;
 pub mod index_lists;
 pub mod index_order;
 pub mod index_reads;
+pub mod index_scans;
 pub mod index_shapes;
 pub mod index_upkeep;
 pub mod large;

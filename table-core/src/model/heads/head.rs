@@ -48,6 +48,11 @@ impl Head {
         Some((head, rest))
     }
 
+    /// The name in a packed head.
+    pub(super) fn name_in(packed: &[u8]) -> &[u8] {
+        packed.get(BEFORE_NAME..).unwrap_or_default()
+    }
+
     #[inline]
     pub(super) fn packed(&self) -> &[u8] {
         &self.packed

@@ -2,7 +2,7 @@
 
 use super::head::{Head, width};
 use super::{Heads, Unpacked};
-use crate::model::properties::read;
+use crate::model::properties::{MARK, read};
 use crate::model::{EdmType, ValueRef};
 
 /// Values up to this length are copied as one block of it.
@@ -85,6 +85,25 @@ impl Heads {
             bytes += head.len() + length;
         }
         Some(bytes)
+    }
+
+    /// The value of the first property with this name; the others are passed over.
+    pub(crate) fn value_of<'r>(&self, mut row: &'r [u8], name: &str) -> Option<ValueRef<'r>> {
+        while !row.is_empty() {
+            let head = match self.next(&mut row)? {
+                Next::Known(head) => head.packed(),
+                Next::Inline(head) => head,
+            };
+            if Head::name_in(head) == name.as_bytes() {
+                return Some(split_row_value(EdmType::from_tag(head.first()? & !MARK)?, row)?.0);
+            }
+            let length = match width(head)? {
+                Some(width) => width,
+                None => take_length(&mut row)? as usize,
+            };
+            row = row.get(length..)?;
+        }
+        None
     }
 
     /// The next property if it has this name, which is preceded by its length: its tag, and the row from the value on.

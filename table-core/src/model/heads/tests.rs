@@ -45,6 +45,10 @@ proptest! {
             row.iter().for_each(|(name, value, mark)| properties.put(name, value.as_ref(), *mark));
             let stored = packed(&properties, &mut heads);
             prop_assert_eq!(unpacked(&stored, &heads).unwrap(), properties.as_packed());
+            for name in row.iter().map(|(name, ..)| name.as_str()).chain(["absent"]) {
+                let (found, value) = (heads.value_of(&stored, name), properties.get(name));
+                prop_assert_eq!(format!("{found:?}"), format!("{value:?}"));
+            }
         }
         prop_assert!(heads.iter().count() <= Heads::MOST);
     }

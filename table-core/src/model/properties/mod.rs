@@ -140,6 +140,18 @@ impl Properties {
         find(&self.packed, name)?.value()
     }
 
+    /// The text of a property, if it is one. Properties with numbers in place of their heads stay so.
+    pub(crate) fn text_at_hand(&self, name: &str) -> Option<&str> {
+        let value = match self.at_hand() {
+            (packed, None) => find(packed, name)?.value(),
+            (row, Some(heads)) => heads.value_of(row, name),
+        };
+        match value {
+            Some(ValueRef::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
     /// The property, with its mark.
     pub fn find(&self, name: &str) -> Option<PropertyRef<'_>> {
         find(&self.packed, name)?.parse()

@@ -38,6 +38,15 @@ impl Conditions {
         }
     }
 
+    /// Whether a property is compared.
+    pub(super) fn name(&self, property: &str) -> bool {
+        let mut named = false;
+        if let Some(filter) = &self.filter {
+            filter.for_each_property(&mut |name| named |= name == property);
+        }
+        named
+    }
+
     pub(super) fn into_filter(self) -> Option<Filter> {
         Filter::and_maybe(self.keys.to_filter(), self.filter)
     }

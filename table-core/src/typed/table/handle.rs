@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::TableQuery;
 use crate::manifest::IndexDefinition;
-use crate::model::{Key, TableName};
+use crate::model::{INDEX_NAME, Key, TableName};
 use crate::query::{Filter, Select};
-use crate::store::{Error, ErrorKind, Result, TableStore, TableStoreExt};
+use crate::store::{Error, ErrorKind, Hidden, Result, TableStore, TableStoreExt};
 use crate::typed::FromEntity;
 
 /// Point reads that [`Table::get_many`] has in flight unless told otherwise.
@@ -80,6 +80,14 @@ pub(super) struct Shared {
     pub(super) attempts: u32,
     /// Whether writes may leave declared indexes as they are.
     pub(super) ignores_indexes: bool,
+    pub(super) shown: Shown,
+}
+
+/// The rows that reads return beside entities.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    pub(super) index_entries: bool,
+    pub(super) system_rows: bool,
 }
 
 impl<T: FromEntity> Table<T> {
@@ -104,6 +112,7 @@ impl<T: FromEntity> Table<T> {
             concurrency: CONCURRENCY,
             attempts: ATTEMPTS,
             ignores_indexes: false,
+            shown: Shown::default(),
         })
     }
 
@@ -174,6 +183,23 @@ impl<T> Table<T> {
         self
     }
 
+    /// The same table with reads that return index entries, too: see [`TableQuery::with_index_entries`].
+    ///
+    /// Otherwise a [`get`](Self::get) finds no entity where an entry is; so does every read of several rows.
+    #[must_use]
+    pub fn with_index_entries(mut self) -> Self {
+        Arc::make_mut(&mut self.shared).shown.index_entries = true;
+        self
+    }
+
+    /// The same table with reads that return the rows that patterns keep for themselves, too: see
+    /// [`TableQuery::with_system_rows`].
+    #[must_use]
+    pub fn with_system_rows(mut self) -> Self {
+        Arc::make_mut(&mut self.shared).shown.system_rows = true;
+        self
+    }
+
     /// Creates the table unless it is there; whether it was created. One request; another where the answer was
     /// lost: a table that is there then may be this call's, and the answer is `false`.
     ///
@@ -211,6 +237,18 @@ impl<T> Table<T> {
 impl Shared {
     pub(super) fn not_found(&self, key: &Key) -> Error {
         ErrorKind::EntityNotFound { table: self.name.to_string(), key: key.to_string() }.into()
+    }
+
+    /// What a read of this table as `R` leaves out. Types that are told by a discriminator need nothing of that: no entry is one.
+    pub(super) fn hidden<R: FromEntity>(&self, shown: Shown, select: Option<&Select>) -> Hidden {
+        let is_told = self.type_filter.is_some() || R::type_filter().is_some();
+        let index_entries = !is_told && !shown.index_entries;
+        let is_asked_for = select.is_none_or(|select| select.contains(INDEX_NAME));
+        Hidden {
+            system_rows: !shown.system_rows,
+            index_entries,
+            adds_index_name: index_entries && !is_asked_for,
+        }
     }
 
     /// Refuses writes that would leave entries of declared indexes stale.

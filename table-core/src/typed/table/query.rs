@@ -3,17 +3,19 @@ use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
 use super::conditions::Conditions;
+use super::handle::Shown;
 use super::row_bounds::end_of;
 use super::{PartitionIn, RowBounds, Table};
-use crate::model::Entity;
+use crate::model::{Entity, INDEX_NAME};
 use crate::query::{AccessPath, Explanation, Filter, Query, Range, Select};
-use crate::store::{Error, KeyOrder, Result};
+use crate::store::{Error, Hidden, KeyOrder, Result};
 use crate::typed::{Condition, FromEntity};
 
 /// A query on a table of `T` that returns `R`: made by [`Table::query`], narrowed down, then run.
 ///
 /// What cannot be encoded is reported when the query is run. A query can be run more than once. The
-/// rows that patterns keep for themselves are never returned: see [`Key::is_system`](crate::model::Key::is_system).
+/// rows that patterns keep for themselves ([`Key::is_system`](crate::model::Key::is_system)) and the entries of indexes
+/// ([`Entity::is_index_entry`]) are not returned: see [`with_index_entries`](Self::with_index_entries).
 ///
 /// ```
 /// use table_core::memory::MemoryStore;
@@ -51,6 +53,7 @@ pub(super) struct Options {
     pub(super) order: Order,
     pub(super) prefetch: bool,
     pub(super) cheaper_plan: bool,
+    pub(super) shown: Shown,
 }
 
 /// What is asked of the order of results.
@@ -71,7 +74,8 @@ impl<T: FromEntity> TableQuery<T> {
     pub(super) fn new(table: Table<T>) -> Self {
         let select = table.shared().select.clone();
         let conditions = Ok(Conditions::NONE);
-        Self { table, options: Options::default(), conditions, select, of: PhantomData }
+        let options = Options { shown: table.shared().shown, ..Options::default() };
+        Self { table, options, conditions, select, of: PhantomData }
     }
 }
 
@@ -253,6 +257,24 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         self
     }
 
+    /// Returns index entries too, of whatever indexes.
+    ///
+    /// Otherwise a query leaves them out. A type that is told by a discriminator is asked of the service by that, and no entry is
+    /// one. Where any row will do ([`Entity`], a resolver's `other`, a type without a discriminator), the service sends the entries and they are dropped
+    /// here: pages come shorter, even empty, and a projection reads [`INDEX_NAME`](crate::model::INDEX_NAME) beside what was
+    /// asked for. A [`raw_filter`](Self::raw_filter) that names that property asks for entries, too.
+    pub const fn with_index_entries(mut self) -> Self {
+        self.options.shown.index_entries = true;
+        self
+    }
+
+    /// Returns the rows that patterns keep for themselves too: the table's manifest, journals, parts of long lists. See
+    /// [`Key::is_system`](crate::model::Key::is_system).
+    pub const fn with_system_rows(mut self) -> Self {
+        self.options.shown.system_rows = true;
+        self
+    }
+
     /// Runs the cheaper [`Plan`](crate::query::Plan) with the same answer where there is one: an `or`
     /// of keys as one request each, as many at once as [`Table::with_concurrency`] allows, or an `or`
     /// of ranges one after another.
@@ -303,7 +325,18 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         of_table.into_iter().chain(of_result).for_each(|filter| conditions.of_type(filter));
         let filter = conditions.into_filter();
         filter.iter().try_for_each(|filter| self.check_comparable(filter))?;
-        Ok(Query { filter, select: self.select.clone(), top: None })
+        let hidden = self.hidden();
+        let select = self.select.as_ref().map(|select| hidden.select(select));
+        Ok(Query { filter, select, top: None })
+    }
+
+    /// What is left out of the results.
+    pub(super) fn hidden(&self) -> Hidden {
+        let mut shown = self.options.shown;
+        if let Ok(conditions) = &self.conditions {
+            shown.index_entries |= conditions.name(INDEX_NAME);
+        }
+        self.table.shared().hidden::<R>(shown, self.select.as_ref())
     }
 
     /// Refuses a filter that compares what is encrypted.

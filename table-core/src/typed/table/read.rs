@@ -8,14 +8,16 @@ use crate::query::Select;
 use crate::store::Result;
 use crate::typed::FromEntity;
 
-/// Point reads.
+/// Point reads. They find entities: where there is an index entry, or a row that patterns keep for themselves, they find
+/// nothing, unless the table is asked for it by [`with_index_entries`](Self::with_index_entries) and
+/// [`with_system_rows`](Self::with_system_rows).
 impl<T: FromEntity> Table<T> {
     /// The entity, or `None`. One request.
     ///
     /// # Errors
     /// The store's, a missing table among them; the row is not a `T`.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
-        let found = self.read(&key.into_key(), self.shared().select.as_ref()).await?;
+        let found = self.read::<T>(&key.into_key(), self.shared().select.as_ref()).await?;
         found.map(T::from_entity).transpose()
     }
 
@@ -42,7 +44,7 @@ impl<T: FromEntity> Table<T> {
     /// # Errors
     /// As [`get`](Self::get).
     pub async fn get_as<P: FromEntity>(&self, key: impl KeyOf<T>) -> Result<Option<P>> {
-        let found = self.read(&key.into_key(), P::select().as_ref()).await?;
+        let found = self.read::<P>(&key.into_key(), P::select().as_ref()).await?;
         found.map(P::from_entity).transpose()
     }
 
@@ -89,12 +91,16 @@ impl<T: FromEntity> Table<T> {
 
     async fn read_all(&self, keys: Vec<Key>) -> Result<Vec<Option<Entity>>> {
         let select = self.shared().select.as_ref();
-        let reads = stream::iter(keys).map(|key| async move { self.read(&key, select).await });
+        let reads = stream::iter(keys).map(|key| async move { self.read::<T>(&key, select).await });
         reads.buffered(self.shared().concurrency).try_collect().await
     }
 
-    async fn read(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        self.store().get(self.name(), key, select).await
+    async fn read<R: FromEntity>(&self, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        let shared = self.shared();
+        let hidden = shared.hidden::<R>(shared.shown, select);
+        let select = select.map(|select| hidden.select(select));
+        let found = self.store().get(self.name(), key, select.as_ref()).await?;
+        Ok(found.and_then(|row| hidden.show(row)))
     }
 }
 

@@ -9,9 +9,9 @@ use futures_util::TryStreamExt;
 use super::TableQuery;
 use super::query::Order;
 use super::steps::{Reads, Steps};
-use crate::model::Entity;
+use crate::model::{Entity, INDEX_NAME};
 use crate::query::{Continuation, Filter, Page, Query, Select};
-use crate::store::{Entities, Error, KeyOrder, Pages, Result, TableStore, hide_system_rows};
+use crate::store::{Entities, Error, KeyOrder, Pages, Result, TableStore};
 use crate::typed::FromEntity;
 
 /// A query's pages, which own what they need.
@@ -85,7 +85,8 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     /// # Errors
     /// The store's, a missing table among them.
     pub async fn count(&self) -> Result<usize> {
-        let keys_only = Select::new([Filter::PARTITION_KEY]);
+        let to_tell_entries = self.hidden().index_entries.then_some(INDEX_NAME);
+        let keys_only = Select::new([Filter::PARTITION_KEY].into_iter().chain(to_tell_entries));
         let query = self.to_query().map(|query| query.with_select(keys_only));
         let mut counted = self.clone();
         if counted.options.order == Order::Given {
@@ -150,7 +151,7 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
         query.top = self.options.limit.into_iter().chain(self.options.page_size).min();
         let table = &self.table;
         let mut page = table.store().query(table.name(), &query, from).await?;
-        hide_system_rows(&mut page);
+        self.hidden().leave_out(&mut page);
         page.try_map(R::from_entity)
     }
 
@@ -173,10 +174,10 @@ impl<T: FromEntity, R: FromEntity> TableQuery<T, R> {
     }
 
     fn reads(&self, query: Query) -> Option<Reads> {
-        let page_size = self.options.page_size;
+        let (page_size, hidden) = (self.options.page_size, self.hidden());
         match query.cheaper_plan().filter(|_| self.options.cheaper_plan) {
-            Some(plan) => Reads::of_plan(plan, query, page_size, self.table.shared().concurrency),
-            None => Reads::of_query(query, page_size),
+            Some(plan) => Reads::of_plan(plan, query, page_size, self.table.shared().concurrency, hidden),
+            None => Reads::of_query(query, page_size, hidden),
         }
     }
 

@@ -4,7 +4,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Page, Plan, Query, Select};
-use crate::store::{Handle, Rest, Result, Step, Stepped, TableStore};
+use crate::store::{Handle, Hidden, Rest, Result, Step, Stepped, TableStore};
 
 /// How a typed query is read.
 pub(super) enum Steps {
@@ -30,6 +30,7 @@ pub(super) struct Queries {
     next: vec::IntoIter<Query>,
     page_size: Option<usize>,
     left: Left,
+    hidden: Hidden,
 }
 
 pub(super) struct Points {
@@ -37,6 +38,7 @@ pub(super) struct Points {
     select: Option<Select>,
     concurrency: usize,
     left: Left,
+    hidden: Hidden,
 }
 
 /// What finds one entity, or none.
@@ -48,9 +50,9 @@ enum Point {
 
 impl Reads {
     /// The query, whose `top` bounds the whole; `None` if there is nothing to ask for.
-    pub(super) fn of_query(query: Query, page_size: Option<usize>) -> Option<Self> {
+    pub(super) fn of_query(query: Query, page_size: Option<usize>, hidden: Hidden) -> Option<Self> {
         let left = query.top;
-        Queries::start(vec![query].into_iter(), page_size, left).map(Self::Queries)
+        Queries::start(vec![query].into_iter(), page_size, left, hidden).map(Self::Queries)
     }
 
     /// The query by its plan.
@@ -59,6 +61,7 @@ impl Reads {
         query: Query,
         page_size: Option<usize>,
         concurrency: usize,
+        hidden: Hidden,
     ) -> Option<Self> {
         let Query { select, top: left, .. } = query;
         let points: Vec<Point> = match plan {
@@ -67,11 +70,11 @@ impl Reads {
                 queries.into_iter().map(Point::Query).collect()
             }
             Plan::Ranges(queries) => {
-                return Queries::start(queries.into_iter(), page_size, left).map(Self::Queries);
+                return Queries::start(queries.into_iter(), page_size, left, hidden).map(Self::Queries);
             }
         };
         let nothing = points.is_empty() || left == Some(0);
-        let points = Points { points: points.into_iter(), select, concurrency, left };
+        let points = Points { points: points.into_iter(), select, concurrency, left, hidden };
         (!nothing).then_some(Self::Points(points))
     }
 }
@@ -109,9 +112,14 @@ impl Step for Reads {
 }
 
 impl Queries {
-    fn start(mut next: vec::IntoIter<Query>, page_size: Option<usize>, left: Left) -> Option<Self> {
+    fn start(
+        mut next: vec::IntoIter<Query>,
+        page_size: Option<usize>,
+        left: Left,
+        hidden: Hidden,
+    ) -> Option<Self> {
         let query = Query { top: left, ..next.next()? };
-        Some(Self { current: Rest::of(query, page_size)?.without_system_rows(), next, page_size, left })
+        Some(Self { current: Rest::of(query, page_size)?.without(hidden), next, page_size, left, hidden })
     }
 }
 
@@ -121,7 +129,7 @@ impl Step for Queries {
         let left = less(self.left, page.items.len());
         let rest = match rest {
             Some(current) => Some(Self { current, left, ..self }),
-            None => Self::start(self.next, self.page_size, left),
+            None => Self::start(self.next, self.page_size, left, self.hidden),
         };
         Ok((page, rest))
     }
@@ -134,7 +142,8 @@ impl Step for Points {
         let (store, table, select) = (&store, &table, self.select.as_ref());
         let reads = stream::iter(points).map(|point| point.read(store, table, select));
         let found: Vec<_> = reads.buffered(self.concurrency).try_collect().await?;
-        let items: Vec<Entity> = found.into_iter().flatten().collect();
+        let items: Vec<Entity> =
+            found.into_iter().flatten().filter_map(|row| self.hidden.show(row)).collect();
         self.left = less(self.left, items.len());
         let done = self.points.as_slice().is_empty() || self.left == Some(0);
         Ok((Page { items, continuation: None }, (!done).then_some(self)))

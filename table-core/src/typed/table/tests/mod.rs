@@ -1,5 +1,6 @@
 //! What each method does, and how many requests it costs.
 
+mod entries;
 mod fixtures;
 mod groups;
 mod open;
