@@ -15,30 +15,33 @@ use crate::options::{Access, FileConfig};
 use crate::shared::{Generation, Shared};
 use crate::store::blocking;
 
-/// Bytes of rows that are copied in one commit, and of one moment of the original.
+/// Maximum bytes of rows that one step of a backup copies, in one commit and from one snapshot of the
+/// original.
 const CHUNK: usize = if cfg!(test) { 64 << 10 } else { 16 << 20 };
-/// Bytes of memory for pages of the copy, which are written one after another.
+/// Bytes of memory for pages of the copy. The copy writes its pages in sequence.
 const CACHE: usize = 32 << 20;
-/// Versions that the original may give out after the backup. The copy starts beyond them: an ETag
-/// read from the original then never fits another state of the copy.
+/// How many versions the original may assign after the backup. The copy assigns versions above them, so an
+/// ETag of the original never matches a different state in the copy.
 const VERSION_GAP: u64 = 1 << 40;
 
 type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
 type CopiedRows<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
 impl EmbeddedStore {
-    /// Copies the store, as it is when the copy is finished, into a directory without one. The copy is compact,
-    /// and opens as any store.
+    /// Copies the store into a directory that has no store. The copy has the store's state at the end of the
+    /// backup. It is compact and opens like any other store.
     ///
-    /// Reads and writes go on. The copy is made 16 MiB at a time, each of the moment when its turn comes, with
-    /// what was changed since in the part that is copied already; so the original grows by no more than what is written
-    /// during one such turn, and its memory holds the keys of that. A compaction waits for
-    /// it. A future that is dropped halfway leaves it going on; cut short, it leaves a directory without a store. It takes
-    /// 32 MiB of memory beside that of the store, or as much as the store if that has less.
+    /// Reads and writes continue. The backup copies 16 MiB per step, each from a new snapshot, and in each
+    /// step also copies the rows that changed since the previous step in the part already copied. The
+    /// original file therefore grows only by the writes of one step, and memory holds the keys of those
+    /// writes. A compaction waits for a backup. Dropping the future does not stop the backup; a crash leaves
+    /// a directory without a store. The backup needs 32 MiB of memory in addition to the store's, or as much
+    /// as the store's cache if that is smaller.
     ///
     /// # Errors
-    /// The directory has a store; the disk failed, or has no room ([`StorageFull`](table_core::store::ErrorKind::StorageFull)); a row or a page of
-    /// the original is damaged; or this store was closed or had to be opened anew.
+    /// Fails if the directory has a store; if the disk failed or is full
+    /// ([`StorageFull`](table_core::store::ErrorKind::StorageFull)); if a row or a page of the original is
+    /// damaged; or if this store was closed or had to be reopened.
     pub async fn backup(&self, directory: impl AsRef<Path>) -> Result<()> {
         let inner = self.inner.clone();
         let alone = inner.maintenance.clone().lock_owned().await;
@@ -74,21 +77,23 @@ fn config_of_copy(original: &FileConfig) -> FileConfig {
     FileConfig { cache_bytes: original.cache_bytes.min(CACHE), ..original.clone() }
 }
 
-/// A copy in the making: of the rows up to a key it has what the original had at one moment, that of the last turn.
+/// An unfinished copy. Up to the last copied key, it has the rows of one snapshot of the original: that of the
+/// last step.
 struct Copy<'s> {
     shared: &'s Shared,
     generation: Generation,
     watch: Watch,
     upto: Vec<u8>,
-    /// Tables of which there are rows in the copy.
+    /// The tables that have rows in the copy.
     tables: BTreeSet<u64>,
 }
 
 impl Copy<'_> {
-    /// Brings what is copied to this moment and copies more of it; at the end, what else the file holds.
+    /// Applies the changes since the previous step and copies the next chunk. After the last chunk it copies
+    /// the rest of the file's contents.
     fn go_on(&mut self, to: &Database) -> Result<Option<Option<Contents>>, Failure> {
         let reading = self.shared.snapshot_of(self.generation)?;
-        // After the moment was chosen: of it, no change is missing.
+        // The snapshot was taken before this, so no change in the snapshot is missing.
         let changed = self.watch.take();
         let mut contents = Contents::read(&reading.transaction)?;
         let rows = &reading.rows;
@@ -103,7 +108,7 @@ impl Copy<'_> {
         if !ended {
             return Ok(Some(None));
         }
-        // Tables that were dropped while they were copied.
+        // Tables that were dropped during the backup.
         let known: BTreeSet<_> = contents.catalog.iter().map(|(id, _)| id).collect();
         contents.dropped = self.tables.difference(&known).copied().collect();
         contents.version_mark = contents.version_mark.saturating_add(VERSION_GAP);
@@ -117,7 +122,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies a chunk; whether it was the last.
+    /// Copies a chunk. Returns whether it was the last.
     fn copy_more(&mut self, rows: &Rows, dropped: &[u64], to: &mut CopiedRows<'_>) -> Result<bool, Failure> {
         let from = self.upto.clone();
         let mut bytes = 0;
@@ -154,7 +159,7 @@ mod tests {
     use crate::EmbeddedStore;
 
     #[test]
-    fn a_copy_takes_no_more_memory_than_it_says() {
+    fn a_backup_uses_no_more_memory_than_documented() {
         let cache = |bytes| {
             config_of_copy(&EmbeddedStore::builder("unused").cache_bytes(bytes).config.file).cache_bytes
         };

@@ -6,7 +6,8 @@ use table_core::Result;
 use table_core::model::{Heads, TableName};
 use table_core::store::ErrorKind;
 
-/// The tables, by identity, and what their rows refer to. Shared unchanged: a change makes a new one.
+/// The tables by case-insensitive name, and the property dictionary of their rows. Immutable and shared; a
+/// change creates a new catalog.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tables: BTreeMap<String, Entry>,
@@ -20,7 +21,7 @@ struct Entry {
 }
 
 impl Catalog {
-    /// The id of a table.
+    /// Returns the id of a table.
     pub(crate) fn id(&self, table: &TableName) -> Result<u64> {
         let missing = || ErrorKind::TableNotFound { table: table.to_string() }.into();
         self.find(table).map(|entry| entry.id).ok_or_else(missing)
@@ -42,18 +43,18 @@ impl Catalog {
         self.tables.len()
     }
 
-    /// Identities and names from an identity on, in order.
+    /// Iterates over identities (lower-case names) and names from an identity on, in order.
     pub(crate) fn names_from<'a>(&'a self, start: &str) -> impl Iterator<Item = (&'a str, &'a TableName)> {
         let from = (Bound::Included(start), Bound::Unbounded);
         self.tables.range::<str, _>(from).map(|(identity, entry)| (identity.as_str(), &entry.name))
     }
 
-    /// Ids, with what [`insert`](Self::insert) was given.
+    /// Iterates over ids and names, as given to [`insert`](Self::insert).
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &TableName)> {
         self.tables.values().map(|entry| (entry.id, &entry.name))
     }
 
-    /// Lower-cases on the stack: every read comes here.
+    /// Converts to lower case on the stack, because every read calls this.
     fn find(&self, table: &TableName) -> Option<&Entry> {
         let mut buffer = [0; 63];
         let name = table.as_str();

@@ -1,16 +1,16 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The stored keys of rows that were written while a copy is made. The writer notes them before it commits.
+/// The stored keys of rows that were written during a backup. The writer records them before it commits.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Mutex<Option<BTreeSet<Vec<u8>>>>);
 
-/// Has changes noted until it is dropped.
+/// Records changes until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch(Arc<Changes>);
 
 impl Changes {
-    /// To be called between two commits: what one has written before would be missed.
+    /// Must be called between two commits: the changes of a running commit would be missed.
     pub(crate) fn watch(self: &Arc<Self>) -> Watch {
         *self.keys() = Some(BTreeSet::new());
         Watch(Arc::clone(self))
@@ -30,7 +30,7 @@ impl Changes {
 }
 
 impl Watch {
-    /// The keys since the last call.
+    /// Returns the keys since the previous call.
     pub(crate) fn take(&self) -> BTreeSet<Vec<u8>> {
         self.0.keys().replace(BTreeSet::new()).unwrap_or_default()
     }

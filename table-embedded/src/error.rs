@@ -7,31 +7,31 @@ use table_core::store::{Error, ErrorKind, Outcome};
 
 use crate::file::is_disk_full;
 
-/// What went wrong in this store, beside the semantics.
+/// Failures of this store, apart from those of the service's semantics.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(
-        "the store in '{}' is open already, in another process or in this one; close it there, \
+        "the store in '{}' is already open in this or another process; close it there, \
          or use another directory", .0.display()
     )]
     InUse(PathBuf),
-    #[error("'{}' is not a directory; a store needs a directory of its own", .0.display())]
+    #[error("'{}' is not a directory; name a directory for the store", .0.display())]
     NotDirectory(PathBuf),
     #[error("the path of the store's directory is empty; name a directory")]
     NoPath,
     #[error(
-        "'{}' is a symbolic link to nothing: its target may be on a volume that is not mounted; mount it, or remove the link",
+        "'{}' is a symbolic link without a target; mount the volume of the target, or remove the link",
         .0.display()
     )]
     Dangling(PathBuf),
-    #[error("'{}' is neither a file nor missing; it was left as it is", .0.display())]
+    #[error("'{}' exists and is not a file; it was not changed", .0.display())]
     NotFile(PathBuf),
-    #[error("there is no store in '{}', and none may be made there", .0.display())]
+    #[error("'{}' has no store, and the options do not allow to create one", .0.display())]
     Missing(PathBuf),
-    #[error("'{}' exists already; a backup needs a directory without a store", .0.display())]
+    #[error("'{}' already exists; a backup needs a directory without a store", .0.display())]
     BackupExists(PathBuf),
     #[error(
-        "'{}' is not the file of a table store; it was left as it is: use another directory", .0.display()
+        "'{}' is not the file of a table store; it was not changed: use another directory", .0.display()
     )]
     Foreign(PathBuf),
     #[error(
@@ -39,9 +39,9 @@ pub(crate) enum Failure {
          as it is: use the version that wrote it, or a later one", .path.display()
     )]
     OtherFormat { path: PathBuf, found: u64, known: u64 },
-    #[error("'{}' is damaged: {what}; it was left as it is: restore a backup", .path.display())]
+    #[error("'{}' is damaged: {what}; it was not changed: restore a backup", .path.display())]
     Damaged { path: PathBuf, what: String },
-    #[error("the row {} is damaged: it is not as it was written; restore a backup", KeyOrUnknown(.0))]
+    #[error("the row {} is damaged: its checksum does not match; restore a backup", KeyOrUnknown(.0))]
     DamagedRow(Option<Key>),
     #[error("{doing} '{}' failed", .path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
@@ -49,33 +49,33 @@ pub(crate) enum Failure {
     Closed,
     #[error("the writer ended without an answer")]
     Lost,
-    #[error("a write to the file failed; the file is opened anew{1}")]
+    #[error("a write to the file failed; the store reopens the file{1}")]
     Write(#[source] Arc<redb::Error>, Lost),
-    #[error("a write to the file failed; reading goes on, and the file is opened anew for writing{1}")]
+    #[error("a write to the file failed; reads continue, and the store reopens the file for writing{1}")]
     Disk(#[source] Arc<io::Error>, Lost),
-    #[error("the engine of the file panicked; the file is opened anew{0}")]
+    #[error("the storage engine panicked; the store reopens the file{0}")]
     Panicked(Lost),
     #[error(
-        "nothing can be written since a write to the file failed ({reason}); the file is opened anew later"
+        "the store accepts no writes since a write to the file failed ({reason}); it will reopen the file"
     )]
     Refused { reason: String, disk_full: bool },
-    #[error("the file is not open after a failure; opening it is tried again")]
+    #[error("the file is not open after a failure; the store will try to reopen it")]
     NotOpen,
     #[error("reading the file failed")]
     Read(#[source] redb::Error),
-    #[error("a page of the file is damaged, or the disk cannot read it; restore a backup")]
+    #[error("a page of the file is damaged or unreadable; restore a backup")]
     DamagedPage,
     #[error(
-        "'{}' may differ from what is on the disk, since a sync of it failed; open it for writing once", .0.display()
+        "the cached '{}' may differ from the disk, because a sync failed; open the store for writing once", .0.display()
     )]
     Unsynced(PathBuf),
-    #[error("compacting may take {needed} bytes of the disk, and {free} are free; nothing was done")]
+    #[error("compaction may need {needed} bytes of disk space, and {free} are free; nothing was changed")]
     NoRoom { needed: u64, free: u64 },
-    #[error("the rows of the file are not in their order: a page of it is damaged; restore a backup")]
+    #[error("the rows of the file are out of order: a page is damaged; restore a backup")]
     DamagedOrder,
-    #[error("the backup was interrupted, because the store was closed or had to be reopened; start it again")]
+    #[error("the store was closed or reopened during the backup; start the backup again")]
     Interrupted,
-    #[error("a failed write made the store unusable, and reopening it failed, which is tried again: {0}")]
+    #[error("a write failed and reopening the file failed; the store will try again: {0}")]
     Reopen(String),
 }
 
@@ -104,7 +104,7 @@ impl Failure {
         }
     }
 
-    /// The error of an operation that may have reached the disk.
+    /// Returns the error of an operation that may have reached the disk.
     pub(crate) fn ambiguous(self) -> Error {
         Error::from(self).with_outcome(Outcome::Ambiguous)
     }
@@ -129,7 +129,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// How many writes that were acknowledged with relaxed durability go with a failed one.
+/// The number of writes that were acknowledged with relaxed durability and may be lost with a failed write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost(pub(crate) usize);
 
@@ -139,20 +139,20 @@ impl fmt::Display for Lost {
             0 => Ok(()),
             writes => write!(
                 f,
-                "; {writes} earlier writes, acknowledged with relaxed durability and not yet on disk, may be lost"
+                "; {writes} earlier writes that were acknowledged with relaxed durability may be lost"
             ),
         }
     }
 }
 
-/// A damaged row's key may be damaged too.
+/// A row's key; `None` if the key is damaged too.
 struct KeyOrUnknown<'a>(&'a Option<Key>);
 
 impl fmt::Display for KeyOrUnknown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(key) => key.fmt(f),
-            None => f.write_str("of an unreadable key"),
+            None => f.write_str("with an unreadable key"),
         }
     }
 }

@@ -6,27 +6,27 @@ use std::thread::panicking;
 use crate::file::Unreadable;
 
 thread_local! {
-    /// How many calls of [`guarded`] this thread is in.
+    /// Nesting depth of [`guarded`] calls on this thread.
     static GUARDED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What ended work before its end.
+/// Why work ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unwound {
-    /// A page that it needed cannot be read; the engine is as it was.
+    /// A page that the work needed cannot be read. The engine's state is unchanged.
     Unreadable,
     Panicked,
 }
 
-/// Runs the engine, which panics where a file contradicts itself; `None` then. The panic is logged, not printed: the
-/// caller turns it into an error.
+/// Runs work on the engine, which panics if a file contradicts itself; then returns `None`. The panic is
+/// logged, not printed; the caller converts it to an error.
 ///
-/// What the work has borrowed may be half changed: let go of it, or make it anew.
+/// Values that the work borrowed may be partly changed: drop or recreate them.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     caught(work).ok()
 }
 
-/// [`guarded`], with what happened.
+/// Like [`guarded`], and returns the cause.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Unwound> {
     log_guarded_panics();
     GUARDED.set(GUARDED.get() + 1);
@@ -35,8 +35,9 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Unwound> {
     done.map_err(|payload| if payload.is::<Unreadable>() { Unwound::Unreadable } else { Unwound::Panicked })
 }
 
-/// Puts a panic hook before the program's, once: it keeps the panics of guarded work from the program's hook, which would print
-/// them, and passes all others on. A hook that the program sets later takes its place.
+/// Installs a panic hook, once, in front of the program's hook. It keeps panics of guarded work from the
+/// program's hook, which would print them, and passes on all others. A hook that the program installs later
+/// replaces it.
 fn log_guarded_panics() {
     static INSTALLED: Once = Once::new();
     if INSTALLED.is_completed() || panicking() {
@@ -48,7 +49,7 @@ fn log_guarded_panics() {
             if GUARDED.get() == 0 {
                 programs(panic);
             } else {
-                tracing::error!(%panic, "the engine of the file panicked");
+                tracing::error!(%panic, "the storage engine panicked");
             }
         }));
     });

@@ -1,5 +1,5 @@
-//! A durable, embedded [`TableStore`](table_core::store::TableStore) for one machine, in one
-//! directory, without a server.
+//! A durable, embedded [`TableStore`](table_core::store::TableStore) on one machine, in one directory,
+//! without a server.
 //!
 //! ```
 //! use table_core::model::{Entity, TableName};
@@ -19,35 +19,37 @@
 //! # }
 //! ```
 //!
-//! # What it promises
-//! - **Acknowledged means on disk**, unless [`Durability::Relaxed`] is asked for. A killed process or a
-//!   lost power supply costs no acknowledged write and leaves no torn group.
-//! - **One process at a time**: a second one is told so, and by which directory.
-//! - **ETags are never used twice**, whatever is deleted, reopened, or done to the clock.
-//! - **Damaged, truncated and foreign files, and those of another format, are errors**, and stay as they are, byte for byte.
-//! - **No damaged page is read silently.** Every page that is read from the file is compared with a checksum that another page holds, up to the
-//!   header, in files of any size. What does not match is an error of the operations that need it; the rest of the store goes on.
-//!   [`verify`](EmbeddedStore::verify) reads all pages. Pages in the cache are not compared again: memory that fails is not found.
-//! - **After a failed sync nothing is built on pages that may not be on the disk.** What was not synced is written once more from the
-//!   system's cache and synced, before the file is relied upon: by this process, and by the next, to which a mark in the directory tells
-//!   it. Until that succeeds nothing is written; reads go on as of the last acknowledged commit. Recovery then decides by
-//!   checksums whether the commit that failed is in effect; its error was *ambiguous*.
-//! - **A full disk is an error of its own**, [`StorageFull`](table_core::store::ErrorKind::StorageFull), and *not applied* unless
-//!   the header of the commit had been written.
+//! # Guarantees
+//! - **An acknowledged write is on disk**, unless [`Durability::Relaxed`] is set. After a killed process or a
+//!   power loss, no acknowledged write is missing and every group is complete or absent.
+//! - **One process at a time.** A second process gets an error that names the directory.
+//! - **ETags are never reused**, also after deletes, reopening and clock changes.
+//! - **Damaged, truncated and foreign files, and files of another format, are errors.** Opening does not
+//!   change them.
+//! - **No damaged page is read silently.** Every page that is read from the file is compared with a checksum
+//!   in another page, up to the header, in files of any size. A mismatch is an error of the operations that
+//!   need the page; the rest of the store keeps working. [`verify`](EmbeddedStore::verify) reads all pages.
+//!   Cached pages are not compared again, so memory errors are not detected.
+//! - **After a failed sync, nothing relies on pages that may not be on the disk.** The store writes the
+//!   unsynced pages again from the operating system's cache and syncs them before it relies on the file. A
+//!   mark in the directory makes the next process do the same. Until that succeeds the store accepts no
+//!   writes, and reads return the last acknowledged commit. Recovery then decides by checksums whether the
+//!   failed commit took effect; its error was *ambiguous*.
+//! - **A full disk has its own error**, [`StorageFull`](table_core::store::ErrorKind::StorageFull). The
+//!   outcome is *not applied* unless the header of the commit had been written.
 //!
 //! # Speed
-//! Writes of concurrent tasks share a sync to disk ([`GroupCommit`]). Point reads run in the task that
-//! asks, scans on blocking threads ([`Reads`]). Dropping a table takes one small commit, whatever
-//! its size; its space is reclaimed in the background, and given back by
-//! [`compact`](EmbeddedStore::compact).
+//! Writes of concurrent tasks share one sync ([`GroupCommit`]). Point reads run in the calling task, scans on
+//! blocking threads ([`Reads`]). Dropping a table is one small commit, whatever its size. The space is
+//! reclaimed in the background; [`compact`](EmbeddedStore::compact) returns it to the file system.
 //!
-//! While nothing can be written, the file is opened anew at growing intervals, up to a minute apart; writes in between are refused as *not
-//! applied*. Opening after a crash looks at every page of a file of up to 512 MiB that was being written
-//! ([`scan_up_to`](EmbeddedBuilder::scan_up_to)), and takes milliseconds for a larger one.
+//! After a failed write, the store reopens the file at growing intervals of up to a minute and refuses writes
+//! in between as *not applied*. Opening after a crash scans a file of up to 512 MiB that was being written
+//! ([`scan_up_to`](EmbeddedBuilder::scan_up_to)); a larger file recovers in milliseconds.
 //!
 //! # Format
-//! Described in `docs/embedded-format.md` and versioned. The storage engine is
-//! [redb](https://docs.rs/redb); the semantics are those of [`table_core::engine`].
+//! `docs/embedded-format.md` describes the versioned format. The storage engine is
+//! [redb](https://docs.rs/redb); [`table_core::engine`] defines the semantics.
 
 mod backup;
 mod catalog;

@@ -6,42 +6,42 @@ use table_core::Result;
 use crate::EmbeddedStore;
 use crate::file::{Free, Opener};
 
-/// When a write is acknowledged.
+/// When the store acknowledges a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When it is on disk.
+    /// When the write is on disk.
     #[default]
     Immediate,
-    /// When it is in memory. It reaches the disk within 100 ms, or 16 MiB of writes, or when the store is
-    /// closed. A crash may lose the last acknowledged writes: if one is lost, so are all after it, and
-    /// never a part of a group. So may a failed write, after which the store reopens its file within the same process:
-    /// reads that saw the lost writes no longer do, and the error tells how many writes may be lost. Creating and deleting tables
-    /// stays immediate.
+    /// When the write is in memory. It reaches the disk within 100 ms, after 16 MiB of writes, or when the
+    /// store is closed. A crash may lose the last acknowledged writes: if one write is lost, all later writes
+    /// are lost too, and a group is never lost in part. A failed write, after which the store reopens its
+    /// file in the same process, may lose writes in the same way: reads then no longer see them, and the
+    /// error reports how many may be lost. Creating and deleting tables is always immediate.
     Relaxed,
 }
 
 /// Where point reads run. Scans always run on blocking threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
-    /// In the task that asks: no hand-over between threads, which costs about ten times the read. A cold
-    /// read waits for a few pages of the file.
+    /// In the calling task. Handing the read to another thread would cost about ten times the read. An
+    /// uncached read waits for a few pages of the file.
     #[default]
     Inline,
-    /// On blocking threads, for files much larger than memory on slow disks.
+    /// On blocking threads. Use this for files much larger than memory on slow disks.
     Blocking,
 }
 
-/// The bounds within which concurrent writes share one commit.
+/// Limits for concurrent writes that share one commit.
 ///
-/// The writer takes what is queued. If that is less than it took last time, it lingers for
-/// stragglers; a lone writer never waits.
+/// The writer takes all queued writes. If there are fewer than last time, it waits up to `linger` for more. A
+/// single writer never waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupCommit {
-    /// Writes and group transactions in one commit, at most.
+    /// Maximum number of writes and group transactions in one commit.
     pub max_transactions: usize,
-    /// Bytes of entities in one commit, about.
+    /// Approximate maximum bytes of entities in one commit.
     pub max_bytes: usize,
-    /// How long to linger, a second at most.
+    /// How long to wait for more writes; at most one second.
     pub linger: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Default for GroupCommit {
     }
 }
 
-/// How to open an [`EmbeddedStore`]; made by [`EmbeddedStore::builder`].
+/// Options for opening an [`EmbeddedStore`]; see [`EmbeddedStore::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "call `open`"]
 pub struct EmbeddedBuilder {
@@ -70,17 +70,17 @@ pub(crate) struct Config {
     pub(crate) file: FileConfig,
 }
 
-/// What may be done to the directory.
+/// The permitted use of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nothing; others may read at the same time.
+    /// Reading only. Other handles may read at the same time.
     Read,
-    /// Everything but making a store where there is none.
+    /// Reading and writing an existing store.
     Write,
     Create,
 }
 
-/// How to open the file.
+/// Options for opening the file.
 #[derive(Clone, Debug)]
 pub(crate) struct FileConfig {
     pub(crate) cache_bytes: usize,
@@ -111,79 +111,81 @@ impl EmbeddedBuilder {
         Self { directory, config }
     }
 
-    /// When a write is acknowledged; when it is on disk by default.
+    /// Sets when a write is acknowledged. Default: when it is on disk.
     pub const fn durability(mut self, durability: Durability) -> Self {
         self.config.durability = durability;
         self
     }
 
-    /// Refuses a directory without a store, where [`open`](Self::open) would make one. An empty directory may be one
-    /// whose volume is not mounted.
+    /// Fails if the directory has no store, instead of creating one. Use this if an empty directory may mean
+    /// that a volume is not mounted.
     pub const fn must_exist(mut self) -> Self {
         self.config.access = Access::Write;
         self
     }
 
-    /// Opens the store for reading alone: no byte of its directory changes, also where a crash left a file to be recovered, which
-    /// happens in memory then. Any number of handles may read at the same time, but none while another one may write. Writes, changes of tables and
-    /// [`compact`](EmbeddedStore::compact) are refused; [`backup`](EmbeddedStore::backup) works.
+    /// Opens the store for reading only. No byte of the directory changes; if a crash left a file that needs
+    /// recovery, recovery happens in memory. Any number of handles may read at the same time, but not while
+    /// another handle may write. Writes, changes of tables and [`compact`](EmbeddedStore::compact) are
+    /// refused; [`backup`](EmbeddedStore::backup) works.
     pub const fn read_only(mut self) -> Self {
         self.config.access = Access::Read;
         self
     }
 
-    /// Bytes of memory for pages of the file; 256 MiB by default. The process may use up to twice as much: the engine counts the
-    /// pages it keeps, and the allocator's overhead, pages that are in use and those of a running commit come on top.
+    /// Sets the memory for pages of the file, in bytes; default 256 MiB. The process may use up to twice as
+    /// much: allocator overhead, pages in use and the pages of a running commit are not included.
     pub const fn cache_bytes(mut self, bytes: usize) -> Self {
         self.config.file.cache_bytes = bytes;
         self
     }
 
-    /// Checks the checksums of all pages when a file of at most this many bytes is opened; 64 MiB by
-    /// default. It takes about a second per gigabyte. In larger files, damage is found when the damaged page is
-    /// read from the file, which is then an error, or by [`verify`](EmbeddedStore::verify).
+    /// Verifies the checksums of all pages when opening a file of at most this many bytes; default 64 MiB.
+    /// This takes about a second per gigabyte. In larger files, damage is found when the damaged page is
+    /// read, which is then an error, or by [`verify`](EmbeddedStore::verify).
     pub const fn verify_up_to(mut self, bytes: u64) -> Self {
         self.config.file.verify_up_to = bytes;
         self
     }
 
-    /// Bounds recovery after a crash: it looks at every page of a file of at most this many bytes that was being written; 512 MiB by
-    /// default. In a larger file every commit notes which pages are in use, which takes a second sync and 64 KiB of writing per
-    /// gigabyte, and recovery takes milliseconds. [`u64::MAX`] never does: recovery then takes as long as reading
-    /// the file.
+    /// Sets the file size up to which recovery after a crash scans all pages, in bytes; default 512 MiB. In a
+    /// larger file, every commit records the pages in use, which costs a second sync and 64 KiB of writes per
+    /// gigabyte, and recovery takes milliseconds. With [`u64::MAX`], commits never record the pages, and
+    /// recovery takes as long as reading the file.
     pub const fn scan_up_to(mut self, bytes: u64) -> Self {
         self.config.file.scan_up_to = bytes;
         self
     }
 
-    /// The bounds of a commit that concurrent writes share.
+    /// Sets the limits of commits that concurrent writes share.
     pub const fn group_commit(mut self, bounds: GroupCommit) -> Self {
         self.config.group_commit = bounds;
         self
     }
 
-    /// Where point reads run; in the task that asks by default.
+    /// Sets where point reads run. Default: in the calling task.
     pub const fn reads(mut self, reads: Reads) -> Self {
         self.config.reads = reads;
         self
     }
 
-    /// Pages of queries read at once, at least 1; twice the number of cores by default. More wait.
+    /// Sets how many pages of queries are read concurrently, at least 1. Further reads wait. Default: twice
+    /// the number of cores.
     pub const fn max_scans(mut self, scans: usize) -> Self {
         self.config.max_scans = if scans == 0 { 1 } else { scans };
         self
     }
 
-    /// Opens the store, and creates it if the directory has none. Call it within a Tokio runtime.
+    /// Opens the store, and creates it if the directory has none. Must be called within a Tokio runtime.
     ///
-    /// After a crash the file is recovered first: within milliseconds if the store had been idle for a
-    /// moment or the file is larger than [`scan_up_to`](Self::scan_up_to), otherwise in a scan of the file, which takes about a second per
-    /// gigabyte if the system has it in its cache, and as long as the disk takes to read it otherwise. A damaged page that recovery
-    /// meets is an error.
+    /// After a crash, opening first recovers the file. This takes milliseconds if the store had been idle for
+    /// 100 ms or the file is larger than [`scan_up_to`](Self::scan_up_to). Otherwise it scans the file, which
+    /// takes about a second per gigabyte if the file is in the operating system's cache, and the disk's read
+    /// time if not. A damaged page met by recovery is an error.
     ///
     /// # Errors
-    /// The store is open already; its file is damaged, foreign or of another format, and was left untouched; or the
-    /// disk failed.
+    /// Fails if the store is already open; if its file is damaged, foreign or of another format (the file is
+    /// then unchanged); or if the disk failed.
     pub async fn open(self) -> Result<EmbeddedStore> {
         EmbeddedStore::start(self).await
     }

@@ -40,7 +40,7 @@ impl Snapshot {
         };
         let heads = &self.catalog.heads;
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        // Pages are checked one by one: this is for what they make together.
+        // Each page was checked by itself; this checks the order across pages.
         let mut before: Vec<u8> = Vec::new();
         for row in ReadableTable::range::<&[u8]>(&self.rows, range).map_err(Failure::read)? {
             let (key, row) = row.map_err(Failure::read)?;
@@ -60,7 +60,7 @@ impl Snapshot {
 
 type Range<B> = (Bound<B>, Bound<B>);
 
-/// A range of a table's keys as a range of stored keys, which must not reach into the next table.
+/// Converts a range of a table's keys to a range of stored keys. It must not reach into the next table.
 fn stored_range(id: u64, (from, to): Range<&[u8]>) -> Range<Vec<u8>> {
     let prefixed = |bound: Bound<&[u8]>| bound.map(|key| format::prefixed(id, key));
     let from = match from {

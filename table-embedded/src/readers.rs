@@ -9,23 +9,23 @@ use table_core::Result;
 use table_core::store::{Error, ErrorKind};
 use tokio::sync::oneshot;
 
-/// Threads that read pages of scans, as many as may be. The one that was busy last is the next to be: allocators
-/// keep memory for each thread that ever had some, so a scan on changing threads holds several times what it
-/// needs.
+/// A pool with a maximum number of threads, which read pages of scans. The most recently used idle thread is
+/// used first: allocators keep memory per thread, so scans on many threads would hold several times the
+/// memory they need.
 ///
-/// What waits for a thread waits here, in no future: one that nobody polls just now would keep the place that it
-/// was given from all others.
+/// Work waits in the pool's queue and not in a future, because a future that is not polled would keep its
+/// permit from all others.
 #[derive(Debug)]
 pub(crate) struct Readers {
     most: usize,
     pool: Arc<Mutex<Pool>>,
 }
 
-/// Does what blocks; what it returns gives the answer.
+/// Blocking work. The returned closure sends the answer.
 type Work = Box<dyn FnOnce() -> Answer + Send>;
 type Answer = Box<dyn FnOnce() + Send>;
 
-/// Work, and the way to the thread that does it.
+/// Work, and the channel to the thread that executes it.
 struct Task {
     work: Work,
     again: Sender<Task>,
@@ -34,7 +34,7 @@ struct Task {
 #[derive(Default)]
 struct Pool {
     threads: usize,
-    /// A thread ends when nobody can send to it any more.
+    /// A thread ends when all senders to it are dropped.
     idle: Vec<Sender<Task>>,
     waiting: VecDeque<Work>,
 }
@@ -46,19 +46,19 @@ impl fmt::Debug for Pool {
 }
 
 impl Readers {
-    /// At most so many threads, and at least one.
+    /// Creates a pool with at most `most` threads, and at least one.
     pub(crate) fn new(most: usize) -> Self {
         Self { most: most.max(1), pool: Arc::default() }
     }
 
-    /// Runs what blocks on a thread of its own, until it is done.
+    /// Runs blocking work on a thread of the pool.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Box::new(move || {
-            // Nobody may be waiting any more.
+            // The caller may have dropped its future.
             let result = (!answer.is_closed()).then(|| catch_unwind(AssertUnwindSafe(work)));
             Box::new(move || drop(result.map(|result| answer.send(result))))
         }))?;
@@ -84,7 +84,7 @@ impl Readers {
             }
         };
         let again = reader.clone();
-        // A thread that is gone drops the work, and with it the answer.
+        // If the thread is gone, the work is dropped, and so is its answer.
         let _ = reader.send(Task { work, again });
         Ok(())
     }
@@ -102,8 +102,8 @@ fn spawn(pool: &Arc<Mutex<Pool>>) -> std::io::Result<Sender<Task>> {
     Ok(sender)
 }
 
-/// Does a task and what waits. The thread is given back before the answer, after which the next page may be
-/// asked for at once.
+/// Runs a task and then waiting tasks. The thread returns to the pool before the answer is sent, because the
+/// caller may ask for the next page immediately.
 fn work_on(pool: &Weak<Mutex<Pool>>, Task { work, again }: Task) {
     let mut next = Some(work);
     while let Some(work) = next {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_after_another_is_one_thread() {
+    async fn sequential_reads_use_one_thread() {
         let readers = Readers::new(4);
         let mut threads = HashSet::new();
         for _ in 0..100 {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn at_once_are_as_many_as_needed_and_no_more() {
+    async fn concurrent_reads_use_at_most_the_maximum_of_threads() {
         let readers = Readers::new(4);
         for _ in 0..3 {
             let all_here = Arc::new(Barrier::new(4));
@@ -162,9 +162,9 @@ mod tests {
         }
     }
 
-    /// Futures that are polled once and then left alone take no place from others.
+    /// Futures that are polled once and then not again do not block others.
     #[tokio::test]
-    async fn who_is_not_polled_keeps_nobody_waiting() {
+    async fn a_future_that_is_not_polled_blocks_no_other() {
         let readers = Readers::new(1);
         let mut left: Vec<_> = (0..3).map(|n| Box::pin(readers.run(move || Ok(n)))).collect();
         for future in &mut left {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_error_and_the_thread_goes_on() {
+    async fn a_panic_is_an_error_and_the_thread_survives() {
         let readers = Readers::new(4);
         let panicked = readers.run::<()>(|| panic!("the test makes it panic")).await;
         assert!(panicked.unwrap_err().to_string().contains("panicked"));

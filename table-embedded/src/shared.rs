@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::format::ROWS;
 use crate::guard::guarded;
 
-/// What readers see, as the writer publishes it.
+/// The state that the writer publishes to readers.
 #[derive(Debug)]
 pub(crate) struct Shared {
     generations: AtomicU64,
@@ -20,7 +20,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 enum State {
     Open(View),
-    /// The writer needs the file for itself for a moment; readers wait.
+    /// The writer needs exclusive access to the file for a moment; readers wait.
     Paused,
     /// Reopening failed for this reason.
     Failed(String),
@@ -33,15 +33,15 @@ struct View {
     generation: Generation,
     database: Arc<Database>,
     catalog: Arc<Catalog>,
-    /// Made by the first reader after a commit, shared until the next: a read then neither begins a
-    /// transaction nor looks for the table of rows.
+    /// The first reader after a commit creates it; others share it until the next commit. A read then needs
+    /// neither a new transaction nor a lookup of the table of rows.
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// The rows and tables at one moment. It keeps pages of the file from being reused: hold it briefly.
+/// The rows and tables at one commit. It prevents reuse of the file's pages, so hold it only briefly.
 pub(crate) struct Snapshot {
     pub(crate) catalog: Arc<Catalog>,
-    // Before the database: they must go first.
+    // Before the database, because fields drop in order and these must drop first.
     pub(crate) rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
     pub(crate) transaction: ReadTransaction,
     _database: Arc<Database>,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// One opening of the file. Of two that differ, the later one may not have all that the earlier one had.
+/// One opening of the file. A later opening may lack commits that an earlier one had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(u64);
 
@@ -63,7 +63,7 @@ impl Shared {
         Self { generations: AtomicU64::new(0), state: RwLock::new(State::Open(view)), resumed: Notify::new() }
     }
 
-    /// The state after the last commit, once the writer lets readers in.
+    /// Returns the state after the last commit. Waits while the writer pauses readers.
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
         loop {
             let resumed = self.resumed.notified();
@@ -74,7 +74,7 @@ impl Shared {
         }
     }
 
-    /// What is open now.
+    /// Returns the current opening.
     pub(crate) fn generation(&self) -> Result<Generation, Failure> {
         match &*self.read() {
             State::Open(view) => Ok(view.generation),
@@ -82,10 +82,10 @@ impl Shared {
         }
     }
 
-    /// The state after the last commit, without waiting.
+    /// Returns the state after the last commit without waiting.
     ///
     /// # Errors
-    /// The file has been opened anew, or readers have to wait.
+    /// Fails if the file was reopened, or if readers have to wait.
     pub(crate) fn snapshot_of(&self, generation: Generation) -> Result<Arc<Snapshot>, Failure> {
         if self.generation()? != generation {
             return Err(Failure::Interrupted);
@@ -93,14 +93,14 @@ impl Shared {
         self.try_snapshot()?.ok_or(Failure::Interrupted)
     }
 
-    /// Whether readers have to wait, or cannot go on.
+    /// Whether readers have to wait or get an error.
     pub(crate) fn is_interrupted(&self) -> bool {
         !matches!(*self.read(), State::Open(_))
     }
 
-    /// Gives readers the state as it is now until the next commit is [published](Self::publish): a commit that fails is
-    /// never published, though the engine takes it for done, and what one that changes the catalog makes of the rows, only the
-    /// new catalog can tell.
+    /// Gives readers the current state until the next commit is [published](Self::publish). Two reasons: a
+    /// failed commit is never published, although the engine considers it done; and after a commit that
+    /// changes the catalog, rows can only be read with the new catalog.
     pub(crate) fn hold(&self) -> Result<(), Failure> {
         self.try_snapshot().map(drop)
     }
@@ -113,23 +113,23 @@ impl Shared {
         }
     }
 
-    /// Keeps readers out from now on; those inside finish.
+    /// Blocks new readers. Current readers finish.
     pub(crate) fn pause(&self) {
         *self.write() = State::Paused;
     }
 
-    /// Lets readers in.
+    /// Admits readers.
     pub(crate) fn resume(&self, database: Arc<Database>, catalog: Arc<Catalog>) {
         let generation = Generation(self.generations.fetch_add(1, Ordering::Relaxed) + 1);
         self.change(State::Open(View { generation, database, catalog, snapshot: None }));
     }
 
-    /// Answers readers with an error, until [`resume`](Self::resume).
+    /// Returns an error to readers, until [`resume`](Self::resume).
     pub(crate) fn fail(&self, failure: &Failure) {
         self.change(State::Failed(failure.to_string()));
     }
 
-    /// Answers readers that the store is closed.
+    /// Returns "the store is closed" to readers.
     pub(crate) fn close(&self) {
         self.change(State::Closed);
     }
@@ -139,12 +139,13 @@ impl Shared {
         self.resumed.notify_waiters();
     }
 
-    /// `None` while paused.
+    /// Returns `None` while readers are paused.
     fn try_snapshot(&self) -> Result<Option<Arc<Snapshot>>, Failure> {
         if let State::Open(View { snapshot: Some(snapshot), .. }) = &*self.read() {
             return Ok(Some(Arc::clone(snapshot)));
         }
-        // The catalog and the transaction are of one moment: commits that change the catalog `hold` it first.
+        // Catalog and transaction belong to the same commit: commits that change the catalog call `hold`
+        // first.
         match &mut *self.write() {
             State::Open(view) => view.snapshot().map(Some),
             other => other.unavailable().map(|()| None),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn between_a_commit_and_its_publication_readers_see_the_state_before() {
+    async fn before_a_commit_is_published_readers_see_the_previous_state() {
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
         let database = Arc::new(database);
         insert(&database, b"first");

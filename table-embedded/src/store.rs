@@ -20,11 +20,11 @@ use crate::readers::Readers;
 use crate::shared::{Shared, Snapshot};
 use crate::writer::{Queue, Request, Work, Writer};
 
-/// A durable store in a directory of this machine.
+/// A durable [`TableStore`](table_core::store::TableStore) in a directory on this machine.
 ///
-/// Cheap to clone; clones are the same store. Any number of tasks may use it at once, on a runtime
-/// of any flavour. [`close`](Self::close) it before the program ends: the next start is then quick.
-/// A dropped store closes itself in the background.
+/// Cloning is cheap; clones are the same store. Any number of tasks may use it concurrently, on a Tokio
+/// runtime of any flavour. Call [`close`](Self::close) before the program ends, so that the next start is
+/// fast. A dropped store closes itself in the background.
 #[derive(Clone)]
 pub struct EmbeddedStore {
     pub(crate) inner: Arc<Inner>,
@@ -37,17 +37,17 @@ pub(crate) struct Inner {
     reads: Reads,
     access: Access,
     readers: Readers,
-    /// How to open the file of a copy.
+    /// Options for opening the file of a copy.
     pub(crate) file: FileConfig,
-    /// Backup and compaction exclude one another: compaction waits for all readers. Whoever is at it has the lock,
-    /// also when nobody waits for it any more.
+    /// Backup and compaction exclude each other, because compaction waits for all readers. The running one
+    /// holds the lock, also after its future was dropped.
     pub(crate) maintenance: Arc<tokio::sync::Mutex<()>>,
 }
 
 pub(crate) const PROFILE: ServiceProfile = ServiceProfile::LOCAL;
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, and creates it if there is none, with the defaults.
+    /// Opens the store in a directory with default options, and creates it if it does not exist.
     ///
     /// # Errors
     /// See [`EmbeddedBuilder::open`].
@@ -55,34 +55,37 @@ impl EmbeddedStore {
         Self::builder(directory).open().await
     }
 
-    /// Opens with choices.
+    /// Returns a builder with options.
     pub fn builder(directory: impl Into<PathBuf>) -> EmbeddedBuilder {
         EmbeddedBuilder::new(directory.into())
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// Finishes what was asked for, writes what is still in memory, and lets go of the directory. Operations
-    /// that come later fail, except for `close`, which has nothing to do then.
+    /// Finishes queued operations, writes all data in memory and releases the directory. Later operations
+    /// fail, except for `close`, which does nothing.
     ///
     /// # Errors
-    /// The disk failed; with [`Durability::Relaxed`](crate::Durability) the last writes may be lost then.
+    /// Fails if the disk failed. With [`Durability::Relaxed`](crate::Durability), the last writes may then be
+    /// lost.
     pub async fn close(&self) -> Result<()> {
         self.inner.queue.close().await
     }
 
-    /// Removes what dropped tables left and gives free space back to the file system.
+    /// Removes the rows of dropped tables and returns free space to the file system.
     ///
-    /// Reads and writes wait meanwhile: seconds per gigabyte. Run it when much was deleted. It waits for a backup, and goes on
-    /// if its future is dropped. It moves pages within the file, and needs room on the disk where the file has holes, and for a 64th
-    /// of its length, 16 MiB at least; where the system copies on every write, for as much as is moved.
+    /// Reads and writes wait during the compaction: seconds per gigabyte. Run it after large deletes. It
+    /// waits for a running backup, and continues if its future is dropped. It moves pages within the file,
+    /// and needs disk space for the file's holes plus a 64th of its length, at least 16 MiB; on a
+    /// copy-on-write file system, for everything that is moved.
     ///
     /// # Errors
-    /// There is not that much room, which is found before anything is done ([`StorageFull`](ErrorKind::StorageFull), with both figures; on Linux); the disk
-    /// failed, or the file is damaged: it is then opened anew and serves what it can.
+    /// Fails before any change if the disk space is insufficient ([`StorageFull`](ErrorKind::StorageFull),
+    /// with both figures; on Linux only). Fails if the disk failed or the file is damaged: the store then
+    /// reopens the file and serves what is readable.
     pub async fn compact(&self) -> Result<()> {
         self.writable()?;
         let alone = Arc::clone(&self.inner.maintenance).lock_owned().await;
@@ -118,7 +121,7 @@ impl EmbeddedStore {
 
     fn writable(&self) -> Result<()> {
         if self.inner.access == Access::Read {
-            return Err(Error::unsupported("a store that was opened for reading alone", "changes"));
+            return Err(Error::unsupported("a store that was opened read-only", "changes"));
         }
         Ok(())
     }
@@ -130,12 +133,12 @@ impl fmt::Debug for EmbeddedStore {
     }
 }
 
-/// Reads from the file: what it holds may be damaged, which is an error and no panic.
+/// Reads from the file. Damage in the file is an error, not a panic.
 fn read<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     guarded(work).unwrap_or_else(|| Err(Failure::DamagedPage.into()))
 }
 
-/// Runs what blocks on a thread made for it.
+/// Runs blocking work on a new thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -172,7 +175,8 @@ impl TableStore for EmbeddedStore {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        // Inline reads wait for nothing: without a budget, a task of many reads would keep all others and the timers waiting.
+        // Inline reads never wait, so without a budget a task of many reads would block other tasks and
+        // timers.
         consume_budget().await;
         let snapshot = self.snapshot().await?;
         if self.inner.reads == Reads::Inline {
@@ -210,7 +214,7 @@ impl TableStore for EmbeddedStore {
         self.request(Request::Write(table.clone(), Work::Group(group.into_operations()))).await
     }
 
-    /// The directory is locked: while this process may write it, no other can.
+    /// The directory is locked: while this process may write, no other process can.
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         Some(Arc::clone(self.inner.queue.writers()))
     }

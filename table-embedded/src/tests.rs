@@ -1,5 +1,5 @@
-//! What a failing disk does to the store: operations whose outcome is unknown say so, and the store works
-//! again as soon as the disk does. And what the store writes to a sound one.
+//! Behaviour on a failing disk: operations with an unknown outcome report it, and the store works again as
+//! soon as the disk does. Also what the store writes to a healthy disk.
 
 mod commits;
 mod copies;
@@ -23,9 +23,9 @@ use crate::{Durability, EmbeddedBuilder, EmbeddedStore};
 struct Fixture {
     store: EmbeddedStore,
     disk: Arc<Disk>,
-    /// The disk of copies.
+    /// The disk of backups.
     copies: Arc<Disk>,
-    /// Choices for when the store is reopened.
+    /// Options for reopening the store.
     builder: fn(EmbeddedBuilder) -> EmbeddedBuilder,
     table: TableName,
     directory: TempDir,
@@ -45,12 +45,12 @@ impl Fixture {
         Self { store, disk, copies, builder: |builder| builder, table, directory }
     }
 
-    /// Where a copy may be made.
+    /// Returns a directory for a backup.
     fn copy(&self) -> PathBuf {
         self.directory.path().join("copy")
     }
 
-    /// A store of this many rows, just opened: it writes nothing of its own accord.
+    /// Creates a store with this many rows and reopens it, so that it writes nothing without a request.
     async fn with_rows(rows: usize) -> Self {
         let mut fixture = Self::new(Durability::Relaxed).await;
         fixture.fill(&fixture.table, rows).await;
@@ -77,12 +77,13 @@ impl Fixture {
     }
 
     async fn insert(&self, row: &str) -> Result<Written> {
-        // A name of its own: a lost write must not take along what later rows refer to.
+        // A property name of its own, so that a lost write does not affect the dictionary entries of later
+        // rows.
         let entity = Entity::new("p", row).unwrap().with(row, row);
         self.store.write(&self.table, Operation::Insert(entity)).await
     }
 
-    /// Whether the row is there; it must be as it was inserted.
+    /// Whether the row exists. Asserts that it has the inserted value.
     async fn exists(&self, row: &str) -> Result<bool> {
         let found = self.store.get(&self.table, &Key::new("p", row).unwrap(), None).await?;
         let filled = |entity: &Entity| entity.get("Text").is_some();
@@ -91,7 +92,7 @@ impl Fixture {
         Ok(found.is_some())
     }
 
-    /// Writes until a write succeeds; fails after ten seconds of errors.
+    /// Writes until a write succeeds; panics after ten seconds of errors.
     async fn insert_until_it_works(&self, row: &str) -> Written {
         for _ in 0..1000 {
             match self.insert(row).await {
@@ -103,7 +104,7 @@ impl Fixture {
     }
 }
 
-/// Of a store below the directory, with copies beside it that have a disk of their own.
+/// Returns the builder of a store below the directory, whose backups are on another disk.
 fn builder(directory: &Path, disk: &Arc<Disk>, copies: &Arc<Disk>) -> EmbeddedBuilder {
     let store = directory.join("store");
     let mut builder = EmbeddedStore::builder(&store);

@@ -16,46 +16,46 @@ use crate::guard::guarded;
 use crate::shared::Snapshot;
 use crate::store::blocking;
 
-/// Damages that a report lists.
+/// Maximum number of damages that a report lists.
 const LISTED: usize = 100;
-/// Bytes that are read of one moment of the store, at most: its pages cannot be used again until then.
+/// Maximum bytes read from one snapshot. The store cannot reuse the snapshot's pages until the next one.
 const SLICE: u64 = 32 << 20;
 
-/// What [`EmbeddedStore::verify`] has read and found.
+/// The result of [`EmbeddedStore::verify`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Verification {
-    /// Pages of the file that were read. One that leads to others may count several times.
+    /// Number of pages read. A page that refers to others may count several times.
     pub pages: u64,
-    /// Their bytes.
+    /// Bytes of these pages.
     pub bytes: u64,
-    /// Rows, also of dropped tables that are not reclaimed yet.
+    /// Number of rows, including those of dropped tables that are not reclaimed yet.
     pub rows: u64,
-    /// How many pages and rows are damaged. What a damaged page leads to was not read.
+    /// Number of damaged pages and rows. Pages below a damaged page were not read.
     pub damaged: u64,
-    /// The first 100 of them.
+    /// The first 100 damages.
     pub damages: Vec<Damage>,
 }
 
-/// A page or a row that is not as it was written.
+/// A damaged page or row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// Where the page begins in `tables.redb`, in bytes.
+    /// Offset of the page in `tables.redb`, in bytes.
     pub offset: u64,
-    /// What is wrong with it, with the key of the row where it is known.
+    /// Description of the damage, with the row's key if it is known.
     pub what: String,
 }
 
 impl Verification {
-    /// Whether nothing is damaged.
+    /// Whether no damage was found.
     pub fn is_sound(&self) -> bool {
         self.damaged == 0
     }
 
     fn add(&mut self, page: &PageRef, what: String) {
         let damage = Damage { offset: page.at, what };
-        // Pages that lead to others are met again.
+        // Pages that refer to others are read again for each snapshot.
         if self.damages.contains(&damage) {
             return;
         }
@@ -66,24 +66,24 @@ impl Verification {
     }
 }
 
-/// The file at one moment. Pages with rows and definitions of tables stay as they are until it is dropped.
+/// A snapshot of the file. Pages with rows and table definitions do not change until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     header: Header,
     session: Session,
-    /// The file once more, to tell the system which pages to forget.
+    /// A second handle of the file, to remove pages from the operating system's cache.
     file: Option<File>,
-    /// The ids of tables, also of dropped ones, if they can be read.
+    /// The ids of all tables, including dropped ones, if they can be read.
     tables: Option<BTreeSet<u64>>,
-    /// What was found in the engine's own tables, if they were read.
+    /// The result for the engine's own tables, if they were read.
     own: Verification,
-    /// `None` if damage keeps it from being taken, and everything from being written.
+    /// `None` if damage prevents the snapshot, and then every write too.
     snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Pinned {
-    /// Of a file whose last commit is on the disk. Pages of the engine's own tables do not stay: they are read here, if at all, where nothing is
-    /// committed meanwhile.
+    /// Pins the last commit, which must be on the disk. Pages of the engine's own tables cannot be pinned, so
+    /// they are read here, if at all, where no commit can run.
     pub(crate) fn new(
         snapshot: Option<Arc<Snapshot>>,
         session: Session,
@@ -111,7 +111,7 @@ impl Pinned {
         #[cfg(target_os = "linux")]
         if let Some(file) = &self.file {
             let len = std::num::NonZeroU64::new(out.len() as u64);
-            // What the system has read before says nothing of the disk. It may keep it all the same.
+            // Cached data says nothing about the disk. The operating system may ignore this request.
             let _ = rustix::fs::fadvise(file, at, len, rustix::fs::Advice::DontNeed);
         }
         self.session.read_unchecked(at, out)
@@ -124,19 +124,21 @@ fn tables(snapshot: &Snapshot) -> Option<BTreeSet<u64>> {
 }
 
 impl EmbeddedStore {
-    /// Reads every page of the file, from the disk where the system lets it, and compares it with the checksum that the page holds which
-    /// leads to it; and compares every row with its own, and its key with its neighbours'.
+    /// Reads every page of the file, from the disk if the operating system allows it, and compares it with
+    /// the checksum in the page that refers to it. Also checks the checksum of every row and the order of
+    /// keys.
     ///
-    /// Reads and writes go on. At most so many bytes are read in a second; the whole file takes its length divided by that. Every 32 MiB,
-    /// or quarter of a second, the next pages are taken from the store's state at that time: what changed since then is read as it is now. Each
-    /// time there is a small commit. A future that is dropped ends it.
+    /// Reads and writes continue. At most `bytes_per_second` bytes are read per second, so the duration is
+    /// the file's length divided by that. Every 32 MiB or quarter of a second, `verify` takes a new snapshot
+    /// of the store with a small commit; rows that changed in between are read as they are then. Dropping the
+    /// future ends it.
     ///
-    /// A report without damages says that every row that the store had at these times can be read. It says nothing of free pages, and nothing of what
-    /// happens to the disk afterwards.
+    /// A report without damages says that every row in these snapshots can be read. It says nothing about
+    /// free pages or about later disk failures.
     ///
     /// # Errors
-    /// The store is closed, or cannot be written just now; the disk cannot be read. Damage is no error but in the report, unless it is in what
-    /// each commit needs.
+    /// Fails if the store is closed or cannot be written at the moment, or if the disk cannot be read. Damage
+    /// is reported, not returned as an error, unless it affects pages that each commit needs.
     pub async fn verify(&self, bytes_per_second: u64) -> Result<Verification> {
         let rate = bytes_per_second.max(PAGE);
         let mut walk = Walk { slice: (rate / 4).clamp(PAGE, SLICE), rate, ..Walk::default() };
@@ -162,7 +164,7 @@ struct Walk {
     upto: Option<Vec<u8>>,
     slice: u64,
     rate: u64,
-    /// Bytes of this turn, and leaves with rows.
+    /// Bytes and leaves with rows that were read from this snapshot.
     read: u64,
     leaves: u64,
     begun: bool,
@@ -187,7 +189,7 @@ impl Walk {
         sleep(due.saturating_sub(started.elapsed()));
     }
 
-    /// A tree of definitions; of the tables that it names all pages, but those of rows.
+    /// Reads a tree of definitions, and all pages of the tables in it except for the table of rows.
     fn definitions(&mut self, pinned: &Pinned, root: PageRef, all: bool, rows: &mut Option<PageRef>) {
         let Some(page) = self.page(pinned, &root) else { return };
         if let Some(children) = pinned.header.children_with_keys(&page, root.kind) {
@@ -197,7 +199,7 @@ impl Walk {
             return;
         }
         let Some(definitions) = pinned.header.definitions(&page) else {
-            return self.report.add(&root, "it names tables that cannot be".to_owned());
+            return self.report.add(&root, "its table definitions are invalid".to_owned());
         };
         for (name, table) in definitions {
             match table {
@@ -215,7 +217,8 @@ impl Walk {
         }
     }
 
-    /// The rows below a page, of which no key is above `last`, and all are above `after`; whether all were read.
+    /// Reads the rows below a page. Their keys must be above `after` and at most `last`. Returns whether all
+    /// were read.
     fn rows(&mut self, pinned: &Pinned, at: &PageRef, after: Option<&[u8]>, last: Option<&[u8]>) -> bool {
         let done = |walk: &Self| last.zip(walk.upto.as_deref()).is_some_and(|(last, upto)| last <= upto);
         if done(self) {
@@ -225,7 +228,7 @@ impl Walk {
             return false;
         }
         let Some(page) = self.page(pinned, at) else {
-            // Nothing below it can be read: it goes on behind.
+            // Nothing below the page can be read, so reading continues after it.
             self.upto = last.map(<[u8]>::to_vec).or_else(|| self.upto.take());
             self.leaves += 1;
             return true;
@@ -253,27 +256,27 @@ impl Walk {
     ) {
         self.leaves += 1;
         let Some(pairs) = page::pairs(page, at.kind) else {
-            return self.report.add(at, "its rows cannot be found".to_owned());
+            return self.report.add(at, "its rows cannot be parsed".to_owned());
         };
         let mut before = after;
         let upto = self.upto.clone();
         for (key, row) in pairs {
-            // Rows that an earlier turn has counted.
+            // Rows that an earlier step has counted.
             self.report.rows += u64::from(upto.as_deref().is_none_or(|upto| key > upto));
             if before.is_some_and(|before| key <= before) || last.is_some_and(|last| key > last) {
-                self.report.add(at, "its keys are not in their order".to_owned());
+                self.report.add(at, "its keys are out of order".to_owned());
             }
             if let Err(damaged) = format::open_row(key, row) {
                 self.report.add(at, damaged.to_string());
             } else if format::table_of(key).is_none_or(|table| !pinned.has_table(table)) {
-                self.report.add(at, "it has a row of a table that there is not".to_owned());
+                self.report.add(at, "it has a row of an unknown table".to_owned());
             }
             before = Some(key);
         }
         self.upto = before.map(<[u8]>::to_vec).max(upto);
     }
 
-    /// A page that matches its checksum; what does not is noted.
+    /// Returns a page that matches its checksum; otherwise reports the damage.
     fn page(&mut self, pinned: &Pinned, at: &PageRef) -> Option<Vec<u8>> {
         let mut page = vec![0; at.len()];
         (self.report.pages, self.report.bytes) = (self.report.pages + 1, self.report.bytes + at.len() as u64);

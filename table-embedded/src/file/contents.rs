@@ -8,23 +8,23 @@ use crate::catalog::Catalog;
 use crate::error::Failure;
 use crate::format::{self, CATALOG, DROPPED, FORMAT, HEADS, META, ROWS};
 
-/// What a file says about itself, beside its rows.
+/// The metadata of a file: everything but its rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Contents {
     pub(crate) catalog: Catalog,
-    /// Tables whose rows are still to be removed.
+    /// Dropped tables whose rows are not removed yet.
     pub(crate) dropped: Vec<u64>,
     pub(crate) next_table: u64,
     pub(crate) version_mark: u64,
 }
 
 impl Contents {
-    /// Of a new store.
+    /// The metadata of a new store.
     pub(crate) fn empty() -> Self {
         Self { catalog: Catalog::default(), dropped: Vec::new(), next_table: 1, version_mark: 0 }
     }
 
-    /// Of a transaction, in a file whose format was [checked](check_format).
+    /// Reads the metadata in a transaction, after the format was [checked](check_format).
     pub(crate) fn read(transaction: &ReadTransaction) -> Result<Self, Failure> {
         let meta = transaction.open_table(META).map_err(Failure::read)?;
         let number = |name: &str| {
@@ -40,7 +40,7 @@ impl Contents {
         })
     }
 
-    /// Writes everything but the rows into a new file.
+    /// Writes the metadata into a new file.
     pub(crate) fn write(&self, database: &Database) -> Result<(), Failure> {
         let transaction = database.begin_write().map_err(Failure::write)?;
         {
@@ -71,7 +71,7 @@ impl Contents {
     }
 }
 
-/// Refuses a file of another program, or of another format.
+/// Refuses a file of another program or of another format.
 pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result<(), Failure> {
     let meta = match transaction.open_table(META) {
         Ok(meta) => meta,
@@ -104,7 +104,7 @@ fn read_heads(transaction: &ReadTransaction) -> Result<Heads, Failure> {
         let (number, head) = row.map_err(Failure::read)?;
         let added = heads.add(head.value()).map(u64::from);
         if added != Some(number.value()) {
-            return Err(corrupted("a head of properties cannot be read"));
+            return Err(corrupted("an entry of the property dictionary cannot be read"));
         }
     }
     Ok(heads)

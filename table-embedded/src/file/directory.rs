@@ -18,34 +18,35 @@ use crate::guard::guarded;
 use crate::options::{Access, FileConfig};
 
 const FILE: &str = "tables.redb";
-/// A file is made under this name, and renamed when it is whole.
+/// A new file has this name until it is complete; then it is renamed.
 const UNFINISHED: &str = "tables.redb.new";
 const LOCK: &str = "lock";
 /// The first bytes of every redb file.
 const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// How long a store that was dropped without `close` may take to let go of its directory.
+/// How long opening waits for a store that was dropped without `close` and still holds its lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The directory of a store, locked for this handle as long as it lives.
+/// The directory of a store, locked as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
     access: Access,
-    /// With the locked file `lock`, if there is one: on a medium that is read-only nobody can write.
+    /// Holds the locked file `lock`, if it exists. A read-only medium may have none, but then no process can
+    /// write.
     unsynced: Arc<Unsynced>,
 }
 
-/// The file, opened and found sound. What opening changed is still held in memory: see [`Session::release`].
+/// An opened and verified file. Changes that opening made are still in memory: see [`Session::release`].
 pub(crate) struct Opened {
     pub(crate) database: Database,
     pub(crate) contents: Contents,
     pub(crate) session: Session,
-    /// Whether the engine looked at all pages to recover: it would have to again after a crash.
+    /// Whether recovery scanned all pages. Another recovery would have to scan them again.
     pub(crate) scanned: bool,
 }
 
 impl Directory {
-    /// Locks a directory, made if it is missing and may be made.
+    /// Locks a directory. Creates it if it is missing and `access` allows it.
     pub(crate) fn lock(path: &Path, access: Access) -> Result<Self, Failure> {
         if path.as_os_str().is_empty() {
             return Err(Failure::NoPath);
@@ -66,12 +67,12 @@ impl Directory {
         Ok(Self { path: path.to_owned(), access, unsynced: Arc::new(Unsynced::new(lock)) })
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub(crate) fn file(&self) -> PathBuf {
         self.path.join(FILE)
     }
 
-    /// Opens the file, made if it is missing.
+    /// Opens the file. Creates it if it is missing.
     pub(crate) fn open(&self, config: &FileConfig, locks: LockMode) -> Result<Opened, Failure> {
         let path = self.file();
         if look_at_file(&path)?.is_none() {
@@ -87,18 +88,16 @@ impl Directory {
         let session = Session::new(file, Arc::clone(&self.unsynced), locks);
         let session = session.map_err(Failure::io("reading", &path))?;
         let opened = guarded(|| open_held(&path, session, config));
-        opened.unwrap_or_else(|| Err(damaged(&path, "it has impossible contents")))
+        opened.unwrap_or_else(|| Err(damaged(&path, "its contents contradict each other")))
     }
 
-    /// Sees to it that what is read of the file is what is on the disk.
+    /// Ensures that reads of the file return what is on the disk.
     fn trust(&self, file: &dyn StorageBackend) -> Result<(), Failure> {
         let path = self.file();
         if self.access == Access::Read {
             return if self.unsynced.is_marked() { Err(Failure::Unsynced(path)) } else { Ok(()) };
         }
-        self.unsynced
-            .write_again(file)
-            .map_err(Failure::io("writing again what was not synced of", &path))?;
+        self.unsynced.write_again(file).map_err(Failure::io("writing the unsynced pages again of", &path))?;
         let mut header = vec![0; PAGE as usize];
         let read = file.len().and_then(|len| {
             header.truncate(len.min(PAGE) as usize);
@@ -111,19 +110,19 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes a whole file, or none.
+    /// Creates a complete file or none.
     pub(crate) fn create(
         &self,
         config: &FileConfig,
         fill: impl FnOnce(&Database) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let unfinished = self.path.join(UNFINISHED);
-        // Also a link to nothing, which would be followed otherwise.
+        // This also covers a link without a target, which creating the file would follow.
         if unfinished.symlink_metadata().is_ok() {
             fs::remove_file(&unfinished).map_err(Failure::io("removing", &unfinished))?;
         }
         if let Err(failure) = all(|| make(&unfinished, config, fill)) {
-            // It is removed at the next attempt too; until then it would only take space.
+            // The next attempt removes the file too; until then it only uses space.
             let _ = fs::remove_file(&unfinished);
             return Err(failure);
         }
@@ -146,18 +145,18 @@ fn make(
     builder.set_cache_size(config.cache_bytes);
     let database = builder.create_with_backend(file).map_err(Failure::write)?;
     let filled = all(|| fill(&database));
-    // By itself: to let go of a database while something panics would end the process.
+    // Separate, because dropping a database during unwinding would abort the process.
     drop(database);
     filled
 }
 
-/// All of the work: a panic is a failure.
+/// Runs all of the work and converts a panic into a failure.
 fn all(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
     guarded(work).unwrap_or(Err(Failure::Panicked(Lost::default())))
 }
 
-/// What is at a path, behind links; `None` if nothing is. A link to nothing is an error: what it led to may come back, and must not be
-/// taken for a new store until then.
+/// Returns the metadata of a path, following links; `None` if nothing exists there. A link without a target
+/// is an error: the target may come back, so it must not be replaced by a new store.
 fn look_at(path: &Path) -> Result<Option<Metadata>, Failure> {
     let missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     match fs::metadata(path) {
@@ -168,7 +167,8 @@ fn look_at(path: &Path) -> Result<Option<Metadata>, Failure> {
     }
 }
 
-/// [`look_at`] a file of the store. Opening something else, such as a pipe, could wait for ever.
+/// Like [`look_at`], for a file of the store. Opening another kind of file, such as a pipe, could block
+/// forever.
 fn look_at_file(path: &Path) -> Result<Option<Metadata>, Failure> {
     let found = look_at(path)?;
     if found.as_ref().is_some_and(|found| !found.is_file()) {
@@ -177,7 +177,7 @@ fn look_at_file(path: &Path) -> Result<Option<Metadata>, Failure> {
     Ok(found)
 }
 
-/// Files are the owner's alone, where the system knows owners.
+/// Makes files accessible to their owner only, where the operating system supports it.
 pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -202,7 +202,7 @@ fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
     }
 }
 
-/// Makes a directory and those above it that are missing, the owner's alone, so that they outlast a loss of power.
+/// Creates a directory and its missing parents durably, accessible to their owner only.
 fn create_directory(path: &Path) -> Result<(), Failure> {
     let made: Vec<_> = path.ancestors().take_while(|made| !made.exists()).collect();
     let mut builder = DirBuilder::new();
@@ -239,7 +239,7 @@ fn check_magic(path: &Path) -> Result<(), Failure> {
     match start.as_slice() {
         [] => Err(damaged(path, "it is empty")),
         start if start == MAGIC => Ok(()),
-        start if MAGIC.starts_with(start) => Err(damaged(path, "it ends within its first bytes")),
+        start if MAGIC.starts_with(start) => Err(damaged(path, "it ends within its magic number")),
         _ => Err(Failure::Foreign(path.to_owned())),
     }
 }
@@ -285,7 +285,7 @@ fn unusable(path: &Path, error: DatabaseError) -> Failure {
     }
 }
 
-/// A file that ends too early, or contradicts itself, is damaged; other failures are the disk's.
+/// Maps a file that ends too early or contradicts itself to "damaged"; other failures come from the disk.
 fn unreadable(path: &Path, failure: Failure) -> Failure {
     use std::io::ErrorKind::{InvalidData, UnexpectedEof};
     match failure {
@@ -304,7 +304,7 @@ fn damaged(path: &Path, what: &str) -> Failure {
     Failure::Damaged { path: path.to_owned(), what: what.to_owned() }
 }
 
-/// Makes a rename last, where directories can be synced.
+/// Makes a rename durable, where the operating system can sync directories.
 fn sync_directory(path: &Path) -> Result<(), Failure> {
     if cfg!(unix) {
         let directory = File::open(path).map_err(Failure::io("opening", path))?;

@@ -1,5 +1,5 @@
-//! The directory of a store, its lock, and the file in it: opened without changing it before it is
-//! known to be ours and sound, and read page by page against its checksums.
+//! The directory of a store, its lock, and its file. Opening does not change the file until it is known to be
+//! a sound file of this store. Reads check every page against its checksum.
 
 mod contents;
 mod directory;

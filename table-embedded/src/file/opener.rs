@@ -12,7 +12,7 @@ use crate::options::Access;
 
 type Open = dyn Fn(&Path, Access) -> io::Result<Box<dyn StorageBackend>> + Send + Sync;
 
-/// How to get at a file's bytes: the file system, unless a test injects faults.
+/// Opens the bytes of a file: through the file system, or through a disk with injected faults in tests.
 #[derive(Clone)]
 pub(crate) struct Opener(pub(crate) Arc<Open>);
 

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-/// Changes of a file that are held in memory.
+/// Changes of a file that are kept in memory.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    /// By where they begin; they do not overlap.
+    /// Changed ranges by their offset. They do not overlap.
     pieces: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -20,12 +20,12 @@ impl Overlay {
         self.pieces.insert(at, bytes.to_vec());
     }
 
-    /// Forgets what is from there on.
+    /// Removes all changes from `len` on.
     pub(super) fn truncate(&mut self, len: u64) {
         self.cut(len, u64::MAX);
     }
 
-    /// Puts the changes over what was read at `at`.
+    /// Applies the changes to `out`, which was read at offset `at`.
     pub(super) fn show(&self, at: u64, out: &mut [u8]) {
         let end = at + out.len() as u64;
         for (start, piece) in self.touching(at, end) {
@@ -53,7 +53,7 @@ impl Overlay {
         before.into_iter().chain(self.pieces.range(from..to)).map(|(at, piece)| (*at, piece.as_slice()))
     }
 
-    /// Takes a range out of the pieces.
+    /// Removes a range from the pieces.
     fn cut(&mut self, from: u64, to: u64) {
         let touched: Vec<_> = self.touching(from, to).map(|(at, _)| at).collect();
         for at in touched {
@@ -77,7 +77,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_overlay_shows_what_a_file_would(
+        fn an_overlay_reads_like_a_file(
             changes in prop::collection::vec((0_usize..60, 0_usize..20, any::<bool>()), 1..40),
         ) {
             let (mut overlay, mut file) = (Overlay::default(), vec![0; 100]);

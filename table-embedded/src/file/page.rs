@@ -1,13 +1,15 @@
-//! The engine's pages, as far as their checksums need: redb's file format 3, `docs/design.md` of its sources.
+//! Parses the engine's pages as far as checksums require it. The format is redb's file format 3, described in
+//! `docs/design.md` of its sources.
 //!
-//! Every page but the header is a node of a tree, and a node holds the checksums of its children. The header holds those of two roots: the trees
-//! of table definitions, whose leaves hold those of the tables.
+//! Every page but the header is a node of a tree, and each node holds the checksums of its children. The
+//! header holds the checksums of two roots: the trees of table definitions (user tables, engine tables).
+//! Their leaves hold the root checksums of the tables.
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Bytes of the smallest page, and of the header.
+/// Bytes of the smallest page and of the header.
 pub(crate) const PAGE: u64 = 4096;
-/// Bytes of the header that are in use.
+/// Bytes of the header that are used.
 const HEADER: usize = 320;
 const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 const GOD_BYTE: usize = 9;
@@ -20,25 +22,25 @@ const MAX_ORDER: u32 = 20;
 const LEAF: u8 = 1;
 const BRANCH: u8 = 2;
 
-/// What the pages of a tree hold. Where keys or values have one width, their ends are not stored.
+/// The key and value widths of a tree. Keys or values of fixed width have no stored end offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     key: Option<u32>,
     value: Option<u32>,
-    /// Whether the values are definitions of tables.
+    /// Whether the values are table definitions.
     definitions: bool,
 }
 
 impl Kind {
     const DEFINITIONS: Self = Self { key: None, value: None, definitions: true };
 
-    /// Whether the tree's leaves lead to the roots of tables.
+    /// Whether the tree's leaves refer to roots of tables.
     pub(crate) fn has_definitions(self) -> bool {
         self.definitions
     }
 }
 
-/// A page as its parent refers to it.
+/// A reference to a page, as its parent stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageRef {
     pub(crate) at: u64,
@@ -53,18 +55,18 @@ impl PageRef {
     }
 }
 
-/// What the header says.
+/// The header's contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     region_bytes: u64,
-    /// The roots of the last commit: of the tables of users, and of the engine's own.
+    /// The roots of the last commit: user tables, engine tables.
     pub(crate) roots: [Option<PageRef>; 2],
-    /// Whether the file was not closed.
+    /// Whether the file was not closed cleanly.
     pub(crate) unclean: bool,
 }
 
 impl Header {
-    /// `None` if the header is not one, or its current half is damaged.
+    /// Returns `None` if the bytes are not a header or its current half is damaged.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..HEADER)?;
         let god = bytes[GOD_BYTE];
@@ -84,7 +86,7 @@ impl Header {
         Some(header)
     }
 
-    /// A reference: a page number at one place, its checksum at another.
+    /// Reads a reference: the page number at one offset, its checksum at another.
     fn reference(&self, bytes: &[u8], number_at: usize, sum_at: usize, kind: Kind) -> Option<PageRef> {
         let number = u64::from_le_bytes(chunk(bytes, number_at)?);
         let sum = u128::from_le_bytes(chunk(bytes, sum_at)?);
@@ -97,7 +99,8 @@ impl Header {
         Some(PageRef { at, order: order as u8, sum, kind })
     }
 
-    /// The pages that a page refers to: its children, and the roots that its definitions name. `None` if it contradicts itself.
+    /// Returns the pages that a page refers to: its children and the roots in its definitions. `None` if the
+    /// page contradicts itself.
     pub(crate) fn references(&self, page: &[u8], kind: Kind) -> Option<Vec<PageRef>> {
         if page.first() == Some(&BRANCH) {
             return self.children(page, kind);
@@ -114,8 +117,8 @@ impl Header {
         (0..children).map(child).collect()
     }
 
-    /// The children of a branch, each with the last key that may be below it, which the last one has from its parent; `None` if the page is not
-    /// a branch.
+    /// Returns the children of a branch, each with the upper bound of its keys; the last child has its
+    /// parent's bound. `None` if the page is not a branch.
     pub(crate) fn children_with_keys(
         &self,
         page: &[u8],
@@ -133,13 +136,13 @@ impl Header {
         children.map(with_key).collect()
     }
 
-    /// The names of tables and their roots, from a leaf of definitions.
+    /// Returns the table names and roots in a leaf of definitions.
     pub(crate) fn definitions(&self, page: &[u8]) -> Option<Vec<(Vec<u8>, Option<PageRef>)>> {
         let pairs = pairs(page, Kind::DEFINITIONS)?.into_iter();
         pairs.map(|(name, definition)| Some((name.to_vec(), self.root_of(definition)?))).collect()
     }
 
-    /// The root that the definition of a table names, if the table has pages.
+    /// Returns the root in a table definition, if the table has pages.
     fn root_of(&self, definition: &[u8]) -> Option<Option<PageRef>> {
         let width = |at: usize| match *definition.get(at)? {
             0 => Some(None),
@@ -158,7 +161,7 @@ pub(crate) fn is_branch(page: &[u8]) -> bool {
     page.first() == Some(&BRANCH)
 }
 
-/// The checksum of a page's bytes that are in use; `None` if it contradicts itself.
+/// Returns the checksum of the used bytes of a page; `None` if the page contradicts itself.
 pub(crate) fn sum(page: &[u8], kind: Kind) -> Option<u128> {
     let end = match *page.first()? {
         LEAF => {
@@ -187,7 +190,7 @@ fn branch_key(page: &[u8], kind: Kind, n: usize) -> Option<&[u8]> {
     page.get(from..branch_key_end(page, kind, n)?)
 }
 
-/// The keys and values of a leaf; `None` if it is not one.
+/// Returns the keys and values of a leaf; `None` if the page is not a leaf.
 pub(crate) fn pairs(page: &[u8], kind: Kind) -> Option<Vec<(&[u8], &[u8])>> {
     let leaf = Leaf::of(page, kind)?;
     (0..leaf.pairs).map(|n| Some((leaf.key(n)?, leaf.value(n)?))).collect()
@@ -237,7 +240,7 @@ impl<'p> Leaf<'p> {
     }
 }
 
-/// Pairs of a leaf, keys of a branch.
+/// The number of pairs in a leaf or of keys in a branch.
 fn count(page: &[u8]) -> Option<usize> {
     Some(u16::from_le_bytes(chunk(page, 2)?).into())
 }

@@ -2,10 +2,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What a compaction may need beside the blocks that the file has.
+/// Free bytes that a compaction needs beyond the holes of the file.
 const MARGIN: u64 = 16 << 20;
 
-/// How to find out how many bytes are free on the disk of a path: from the file system, unless a test says so.
+/// Returns the free bytes of a path's disk: from the file system, or from a test.
 #[derive(Clone, Copy)]
 pub(crate) struct Free(pub(crate) fn(&Path) -> io::Result<u64>);
 
@@ -32,14 +32,14 @@ fn free(_: &Path) -> io::Result<u64> {
     Ok(u64::MAX)
 }
 
-/// Bytes of the disk that compacting a file may take: pages move to places before the last that is in use, where the file may have
-/// holes, and a few are written before others are free.
+/// Returns the bytes of disk space that compacting a file may use. Compaction moves pages towards the start
+/// of the file, where it may have holes, and writes a few pages before it frees others.
 pub(crate) fn needed_to_compact(path: &Path) -> io::Result<u64> {
     let file = std::fs::File::open(path)?;
     Ok(holes(&file)? + MARGIN.max(file.metadata()?.len() / 64))
 }
 
-/// Bytes of holes that have data behind them.
+/// Returns the bytes of holes that have data after them.
 #[cfg(target_os = "linux")]
 fn holes(file: &std::fs::File) -> io::Result<u64> {
     use rustix::fs::{SeekFrom, seek};

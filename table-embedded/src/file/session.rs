@@ -15,14 +15,14 @@ use super::unsynced::Unsynced;
 
 /// The file as the engine has it open.
 ///
-/// - While it is opened, changes are held in memory: what turns out to be foreign or damaged is then still as it was. They
-///   are written by [`release`](Self::release).
-/// - After a write or sync that failed, changes are held again, for good, and the engine is not told: it would refuse to read, too. So
-///   what is open goes on being read, as it was before the failed commit, until the file has been opened anew. Whoever commits asks for the
-///   [`failure`](Self::failure).
-/// - The header is written last before a sync. Before it, nothing of a commit is in effect.
-/// - Every page that is read is compared with its checksum, which the page has that refers to it. What differs never reaches the
-///   engine: reading it unwinds with [`Unreadable`], also where the disk fails.
+/// - While the file is being opened, changes stay in memory, so a file that turns out to be foreign or
+///   damaged is unchanged. [`release`](Self::release) writes them.
+/// - After a failed write or sync, changes stay in memory permanently and the engine gets no error, because
+///   it would then refuse reads too. So readers continue with the state before the failed commit until the
+///   file has been reopened. The committer must check [`failure`](Self::failure).
+/// - The header is written last before a sync. Without it, no part of a commit takes effect.
+/// - Every page that is read is compared with the checksum in the page that refers to it. A page that does
+///   not match never reaches the engine: the read unwinds with [`Unreadable`], also if the disk fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Session(Arc<Inner>);
 
@@ -31,7 +31,7 @@ struct Inner {
     file: Box<dyn StorageBackend>,
     locks: Locks,
     unsynced: Arc<Unsynced>,
-    /// Whether changes other than of the header reach the file.
+    /// Whether changes other than those of the header are written to the file.
     passing: AtomicBool,
     checking: AtomicBool,
     held: Mutex<Held>,
@@ -47,19 +47,19 @@ struct Held {
     failure: Option<WriteFailure>,
     /// Whether the file may have the header of a commit that is not known to be on the disk.
     header_is_out: bool,
-    /// Whether the engine is told of failures.
+    /// Whether the engine gets errors of failed writes.
     strict: bool,
 }
 
-/// Why nothing can be written any more.
+/// Why the file accepts no more writes.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteFailure {
     pub(crate) error: Arc<io::Error>,
-    /// Whether the commit that failed may be in effect.
+    /// Whether the failed commit may take effect.
     pub(crate) may_be_applied: bool,
 }
 
-/// Whether there is no room for what was to be written.
+/// Whether the disk is full.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -67,29 +67,30 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     )
 }
 
-/// What reading unwinds with where a page is damaged or the disk cannot read it.
+/// The payload with which a read unwinds if a page is damaged or the disk cannot read it.
 #[derive(Debug)]
 pub(crate) struct Unreadable;
 
-/// What the engine read before pages were checked: it keeps these pages in its cache.
+/// The pages that the engine read before page checks began. They are in the engine's cache.
 #[derive(Debug, Default)]
 struct Opening {
     read: HashSet<u64>,
-    /// Whether the engine checks the checksums of all pages itself: then branches alone are noted, which refer to others.
+    /// Whether the engine verifies the checksums of all pages itself. Then only branches are recorded,
+    /// because they refer to other pages.
     scans: bool,
 }
 
-/// What becomes of the locks that the engine takes on the file.
+/// How to handle the locks that the engine takes on the file.
 #[derive(Debug)]
 enum Locks {
     Take,
-    /// Whoever reads alone has the lock of the directory.
+    /// Takes no locks: a reader has the lock of the directory.
     Skip,
-    /// They are taken later: the session before still has them.
+    /// Takes the locks later, because the previous session still holds them.
     Later(Mutex<Vec<(Bound<u64>, Bound<u64>)>>),
 }
 
-/// Whose locks a session has.
+/// Which session holds the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockMode {
     Take,
@@ -98,7 +99,7 @@ pub(crate) enum LockMode {
 }
 
 impl Session {
-    /// The file with its changes held.
+    /// Opens the file with all changes kept in memory.
     pub(super) fn new(
         file: Box<dyn StorageBackend>,
         unsynced: Arc<Unsynced>,
@@ -124,7 +125,7 @@ impl Session {
         })))
     }
 
-    /// Writes the changes that are held; later ones pass through.
+    /// Writes the changes kept in memory. Later changes are written directly.
     pub(crate) fn release(&self) -> io::Result<()> {
         let inner = &self.0;
         let mut held = inner.held();
@@ -136,7 +137,7 @@ impl Session {
         released
     }
 
-    /// Takes the locks that were left for later.
+    /// Takes the locks that were deferred.
     pub(crate) fn take_locks(&self) -> io::Result<()> {
         let Locks::Later(ranges) = &self.0.locks else { return Ok(()) };
         for (start, end) in lock(ranges).iter() {
@@ -149,12 +150,12 @@ impl Session {
         Ok(())
     }
 
-    /// Notes that the engine compares all pages with their checksums.
+    /// Records that the engine verifies the checksums of all pages.
     pub(super) fn engine_scans(&self) {
         lock(&self.0.opening).scans = true;
     }
 
-    /// Has pages checked from now on. What the engine has in its cache already is checked first; whether it is sound.
+    /// Starts checking pages. First checks the pages in the engine's cache; returns whether they are sound.
     pub(super) fn check_pages(&self) -> io::Result<bool> {
         let read = std::mem::take(&mut *lock(&self.0.opening)).read;
         let mut header = vec![0; PAGE as usize];
@@ -164,7 +165,8 @@ impl Session {
         let mut pages: Vec<PageRef> = header.roots.into_iter().flatten().collect();
         while let Some(page) = pages.pop() {
             lock(&self.0.sums).learn(&page);
-            // Also what the engine has written meanwhile. Leaves of definitions lead to other pages, as branches do: they are few.
+            // Includes pages that the engine wrote since then. Leaves of definitions refer to other pages, as
+            // branches do; there are few of them.
             let met = read.contains(&page.at) || self.0.held().changes.touches(page.at, page.len());
             if !met && !page.kind.has_definitions() {
                 continue;
@@ -181,7 +183,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Reads the file as it is, or as it will be: no page is checked.
+    /// Reads the file, including the changes in memory, without checking pages.
     pub(crate) fn read_unchecked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         if at >= PAGE && self.0.passing.load(Ordering::Acquire) {
             return self.0.file.read(at, out);
@@ -189,18 +191,19 @@ impl Session {
         self.0.read_held(at, out)
     }
 
-    /// Why nothing can be written any more, if so.
+    /// Returns why the file accepts no more writes, if so.
     pub(crate) fn failure(&self) -> Option<WriteFailure> {
         self.0.held().failure.clone()
     }
 
-    /// Holds all changes from now on: the engine's state is not to be relied upon.
+    /// Keeps all further changes in memory, because the engine's state is not reliable.
     pub(crate) fn give_up(&self) {
         let mut held = self.0.held();
         self.0.fail(&mut held, &io::Error::other("the engine failed"));
     }
 
-    /// Whether the engine is told of failures, and refuses all that comes later, instead of being read from as it was.
+    /// Sets whether the engine gets errors of failed writes. It then refuses all later calls, including
+    /// reads.
     pub(crate) fn set_strict(&self, strict: bool) {
         self.0.held().strict = strict;
     }
@@ -211,7 +214,7 @@ impl Inner {
         lock(&self.held)
     }
 
-    /// Makes the changes that are held, the header last.
+    /// Writes the changes in memory, the header last.
     fn write_held(&self, held: &mut Held) -> io::Result<()> {
         let changed = self.file.len()? != held.len;
         if changed {
@@ -246,7 +249,7 @@ impl Inner {
         }
     }
 
-    /// Makes a change, or holds it.
+    /// Writes a change, or keeps it in memory.
     fn change(
         &self,
         held: &mut Held,
@@ -281,7 +284,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reads the file as it will be.
+    /// Reads the file, including the changes in memory.
     fn read_held(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let held = self.held();
         if at.saturating_add(out.len() as u64) > held.len {
@@ -302,7 +305,8 @@ impl Inner {
         }
     }
 
-    /// Reads a page that is compared with its checksum. What differs is read again: the second answer counts.
+    /// Reads a page and compares it with its checksum. If it does not match, it is read once more, and the
+    /// second result counts.
     fn read_checked(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let passing = self.passing.load(Ordering::Acquire);
         let read = |out: &mut [u8]| if passing { self.file.read(at, out) } else { self.read_held(at, out) };
@@ -352,7 +356,7 @@ impl StorageBackend for Session {
         }
         if let Err(error) = inner.read_checked(at, out) {
             tracing::error!(at, bytes = out.len(), %error, "a page of the file cannot be read");
-            // An error would make the engine refuse everything from now on.
+            // An error would make the engine refuse all further calls.
             resume_unwind(Box::new(Unreadable));
         }
         Ok(())

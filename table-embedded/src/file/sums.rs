@@ -1,25 +1,25 @@
-//! What the pages of the file must be: learned from the pages that refer to them, and from what is written.
+//! The expected checksums of the file's pages, learned from pages that refer to them and from writes.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::page::{self, Header, Kind, PAGE, PageRef};
 
-/// Pages of the file that one part of the table is for.
+/// Number of the file's pages that one part of the table covers.
 const PART: usize = 1 << 10;
-/// Low bits of an entry that say what it is; those above are of the checksum.
+/// The low bits of an entry are a tag; the bits above are a part of the checksum.
 const TAG_BITS: u32 = 16;
 const ORDER_MASK: u64 = 0x1F;
-/// In place of a kind: written by this process, with a checksum of all of its bytes.
+/// A tag instead of a page kind: this process wrote the page, and the checksum covers all of its bytes.
 const WRITTEN: u64 = 0x7FF;
 
-/// Pages that were read by any store of this process although nothing was known of them.
+/// Counts the pages that any store of this process read without an expected checksum.
 #[cfg(test)]
 pub(crate) static UNKNOWN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-/// By the place of a page, 8 bytes: what it must be. A page that was never met has none.
+/// Maps each page to 8 bytes: its expected kind and checksum. Unknown pages have no entry.
 ///
-/// The engine reads a page because another one refers to it, which was read or written before; so what is read after the header was
-/// [learned](Self::learn) is known.
+/// The engine reads a page only because another page refers to it, and it read or wrote that page before. So
+/// once the header was [learned](Self::learn), every page that is read has an entry.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     parts: Vec<Option<Box<[u64; PART]>>>,
@@ -27,17 +27,18 @@ pub(super) struct Sums {
     pub(super) header: Option<Header>,
 }
 
-/// What a page must be.
+/// The expectation for a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected {
     Unknown,
-    /// With the bits of its checksum.
+    /// The page's kind and some bits of its checksum.
     Page(Kind, u64),
     Written(u64),
 }
 
 impl Sums {
-    /// What refers to a page says what it must be; what was written since is newer.
+    /// Learns from a reference what a page must be, unless the page was written since, because the write is
+    /// newer.
     pub(super) fn learn(&mut self, page: &PageRef) {
         let known = self.kinds.iter().position(|kind| *kind == page.kind);
         let kind = known.unwrap_or_else(|| {
@@ -81,7 +82,7 @@ impl Sums {
 }
 
 impl Expected {
-    /// Whether a page may be what it must be.
+    /// Whether the bytes match the expectation.
     pub(super) fn is_met(self, bytes: &[u8]) -> bool {
         match self {
             Self::Unknown => true,

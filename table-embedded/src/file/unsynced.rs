@@ -7,30 +7,30 @@ use redb::StorageBackend;
 
 use super::page::PAGE;
 
-/// In the file `lock`, from a failed sync until what was not synced is on the disk.
+/// Contents of the file `lock` from a failed sync until all unsynced pages are on the disk.
 const MARK: &[u8] = b"unsynced";
-/// So many ranges are kept apart; more become one.
+/// Maximum number of separate ranges. Beyond that, ranges are merged.
 const MAX_RANGES: usize = 4096;
 const CHUNK: u64 = 1 << 20;
 
-/// What was written to the file since the last sync that succeeded.
+/// The ranges of the file that were written since the last successful sync.
 ///
-/// After a failed sync the system's cache lies: it may have pages that never reached the disk and that no later sync
-/// will write (Linux marks them clean). What the cache says of these ranges is therefore written once more, and relied
-/// upon only when a sync of that has succeeded: then the cache and the disk agree, and recovery decides by checksums
-/// what is in the file. Descriptors and processes share the cache, so opening the file anew would not be enough: a
-/// mark in the file `lock` tells later processes.
+/// After a failed sync, the operating system's cache is not reliable: it may hold pages that never reached
+/// the disk and that no later sync writes (Linux marks them clean). Therefore these ranges are written again
+/// from the cache, and are trusted only after a successful sync. Then cache and disk agree, and recovery
+/// decides by checksums what is in the file. Descriptors and processes share the cache, so reopening the file
+/// is not enough: a mark in the file `lock` informs later processes.
 #[derive(Debug)]
 pub(crate) struct Unsynced {
     ranges: Mutex<Vec<(u64, u64)>>,
-    /// Whether an earlier process may have written what it did not sync: it was not closed.
+    /// Whether an earlier process ended without closing the file and may have left unsynced writes.
     unclean: AtomicBool,
     /// The file `lock`.
     mark: Option<File>,
 }
 
 impl Unsynced {
-    /// Of a directory whose `lock` is this file.
+    /// Creates the state for a directory with this `lock` file.
     pub(super) fn new(lock: Option<File>) -> Self {
         let unsynced = Self { ranges: Mutex::default(), unclean: AtomicBool::new(false), mark: lock };
         if unsynced.is_marked() {
@@ -66,24 +66,24 @@ impl Unsynced {
         *self.ranges() = vec![(0, u64::MAX)];
     }
 
-    /// Notes that an earlier process was not closed: nobody knows what it has synced.
+    /// Records that an earlier process did not close the file, so its synced ranges are unknown.
     pub(super) fn set_unclean(&self) {
         self.unclean.store(true, Ordering::Relaxed);
     }
 
-    /// A sync has succeeded.
+    /// Records a successful sync.
     pub(super) fn clear(&self) {
         self.unclean.store(false, Ordering::Relaxed);
         self.ranges().clear();
     }
 
-    /// A sync has failed.
+    /// Records a failed sync.
     pub(super) fn mark(&self) {
         if self.unclean.load(Ordering::Relaxed) {
             self.add_all();
         }
         if let Err(error) = self.write_mark(MARK) {
-            tracing::error!(%error, "the failed sync could not be noted for later processes");
+            tracing::error!(%error, "cannot record the failed sync for later processes");
         }
     }
 
@@ -94,10 +94,10 @@ impl Unsynced {
         mark.set_len(text.len() as u64)
     }
 
-    /// Brings what was not synced to the disk, as the cache has it.
+    /// Writes the unsynced ranges again, with the contents of the cache, and syncs them.
     ///
     /// # Errors
-    /// The disk still fails. Nothing of the file can be relied upon.
+    /// The disk still fails. Nothing read from the file is reliable then.
     pub(super) fn write_again(&self, file: &dyn StorageBackend) -> io::Result<()> {
         let ranges = self.ranges().clone();
         if ranges.is_empty() {

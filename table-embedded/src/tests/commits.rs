@@ -10,14 +10,15 @@ use super::{Fixture, name};
 use crate::file::sums::UNKNOWN;
 use crate::{Durability, EmbeddedStore};
 
-/// Whatever happens to one write, those before are there and those after work; the error of the one.
+/// Asserts that a fault in one write leaves earlier writes intact and later writes working. Returns the error
+/// of the failed write.
 async fn survives(fault: u8) -> Error {
     let fixture = Fixture::new(Durability::Immediate).await;
     let before = fixture.insert("before").await.unwrap();
 
     fixture.disk.set(fault);
     let error = fixture.insert("during").await.unwrap_err();
-    // The store is reopened while the fault lasts, and again.
+    // The store reopens the file during the fault, and again afterwards.
     tokio::time::sleep(Duration::from_millis(100)).await;
 
     fixture.disk.set(SOUND);
@@ -25,7 +26,7 @@ async fn survives(fault: u8) -> Error {
     assert_ne!(before.etag, after.etag);
     assert!(fixture.exists("before").await.unwrap());
     assert!(fixture.exists("after").await.unwrap());
-    // Either is right, but it must be decided: a second insert agrees with what is read.
+    // Both results are correct, but they must agree: a second insert matches what is read.
     let during = fixture.exists("during").await.unwrap();
     assert_eq!(fixture.insert("during").await.is_err(), during);
     assert!(!during || error.is_ambiguous());
@@ -34,25 +35,25 @@ async fn survives(fault: u8) -> Error {
 }
 
 #[tokio::test]
-async fn a_failed_sync_is_ambiguous_and_survived() {
+async fn a_failed_sync_is_ambiguous_and_the_store_recovers() {
     let error = survives(SYNCS_FAIL).await;
     assert!(error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_full_disk_is_an_error_of_its_own_and_survived() {
+async fn a_full_disk_has_its_own_error_and_the_store_recovers() {
     let error = survives(WRITES_FAIL).await;
     assert!(error.is_storage_full() && error.outcome() == Outcome::NotApplied, "{error:?}");
 }
 
 #[tokio::test]
-async fn a_panic_of_the_engine_is_ambiguous_and_survived() {
+async fn a_panic_of_the_engine_is_ambiguous_and_the_store_recovers() {
     let error = survives(WRITES_PANIC).await;
     assert!(error.is_ambiguous() && matches!(error.kind(), ErrorKind::Storage(_)), "{error:?}");
 }
 
 #[tokio::test]
-async fn while_the_disk_fails_writes_after_the_first_are_known_not_to_be_applied() {
+async fn while_the_disk_fails_later_writes_are_not_applied() {
     let fixture = Fixture::new(Durability::Immediate).await;
     fixture.insert("before").await.unwrap();
     fixture.disk.set(SYNCS_FAIL);
@@ -65,13 +66,13 @@ async fn while_the_disk_fails_writes_after_the_first_are_known_not_to_be_applied
     assert!(!fixture.exists("second").await.unwrap());
 }
 
-/// Without a break, and as of the last commit that was acknowledged.
+/// Reads continue without interruption, as of the last acknowledged commit.
 #[tokio::test]
-async fn reads_go_on_while_nothing_can_be_written() {
+async fn reads_continue_while_writes_fail() {
     for fault in [SYNCS_FAIL, WRITES_FAIL] {
         let mut fixture = Fixture::with_rows(300).await;
         fixture.store.close().await.unwrap();
-        // What is read is read from the file.
+        // Without a cache, every read goes to the file.
         fixture.builder = |builder| builder.cache_bytes(0);
         fixture.reopen().await;
         fixture.insert("before").await.unwrap();
@@ -83,7 +84,7 @@ async fn reads_go_on_while_nothing_can_be_written() {
             assert!(fixture.exists("before").await.unwrap());
             assert!(!fixture.exists(&format!("during{n}")).await.unwrap());
         }
-        // Each write failed, but the file was not opened anew each time.
+        // Each write failed, but the store did not reopen the file for each of them.
         let opens = fixture.disk.opens.load(Ordering::SeqCst) - opens;
         assert!((1..20).contains(&opens), "opened {opens} times");
         fixture.disk.set(SOUND);
@@ -93,7 +94,7 @@ async fn reads_go_on_while_nothing_can_be_written() {
 }
 
 #[tokio::test]
-async fn relaxed_writes_reach_the_disk_without_being_asked() {
+async fn relaxed_writes_reach_the_disk_without_a_request() {
     let fixture = Fixture::new(Durability::Relaxed).await;
     fixture.insert("first").await.unwrap();
     let syncs = fixture.disk.syncs();
@@ -103,7 +104,7 @@ async fn relaxed_writes_reach_the_disk_without_being_asked() {
     }
 }
 
-/// Who gave a write up may have done something else since.
+/// The caller of a dropped write may have done something else since.
 #[tokio::test]
 async fn a_write_that_is_dropped_before_its_turn_is_not_done() {
     let fixture = Fixture::new(Durability::Immediate).await;
@@ -121,9 +122,9 @@ async fn a_write_that_is_dropped_before_its_turn_is_not_done() {
     assert!(!fixture.exists("second").await.unwrap());
 }
 
-/// Another process has the same cache of the system, and must not believe it either.
+/// Another process shares the operating system's cache and must not trust it either.
 #[tokio::test]
-async fn a_failed_sync_is_noted_for_later_processes() {
+async fn a_failed_sync_is_recorded_for_later_processes() {
     let mut fixture = Fixture::new(Durability::Immediate).await;
     let lock = fixture.directory.path().join("store/lock");
     fixture.insert("before").await.unwrap();
@@ -141,7 +142,7 @@ async fn a_failed_sync_is_noted_for_later_processes() {
     fixture.insert("after").await.unwrap();
 }
 
-/// Whatever is done to a store that keeps no page in memory, it reads no page of which it does not know what it must be.
+/// Operations on a store without page cache never read a page whose checksum is unknown.
 #[tokio::test]
 async fn every_page_that_is_read_is_compared_with_its_checksum() {
     let mut fixture = Fixture::new(Durability::Relaxed).await;

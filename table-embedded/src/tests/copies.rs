@@ -12,7 +12,7 @@ use crate::EmbeddedStore;
 
 const ROWS: usize = 300;
 
-/// The copy is whole.
+/// Asserts that the copy is complete.
 async fn assert_copied(fixture: &Fixture) {
     let copy = EmbeddedStore::open(fixture.copy()).await.unwrap();
     for n in [0, ROWS - 1] {
@@ -21,14 +21,14 @@ async fn assert_copied(fixture: &Fixture) {
     }
 }
 
-/// Until the backup is in the middle of its work.
+/// Waits until the backup is at a sync.
 async fn until_it_waits(fixture: &Fixture) {
     while fixture.copies.waiting.load(Ordering::SeqCst) == 0 {
         sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// The fault of the other disk shows in each stage of a backup in turn.
+/// Asserts that a fault of the copy's disk, at each stage of a backup in turn, does not affect the store.
 async fn backup_survives(fault: u8) {
     let fixture = Fixture::with_rows(ROWS).await;
     let mut failed = 0;
@@ -49,22 +49,22 @@ async fn backup_survives(fault: u8) {
 }
 
 #[tokio::test]
-async fn a_failed_sync_of_a_copy_harms_nothing_else() {
+async fn a_failed_sync_of_a_copy_does_not_affect_the_store() {
     backup_survives(SYNCS_FAIL).await;
 }
 
 #[tokio::test]
-async fn a_full_disk_of_a_copy_harms_nothing_else() {
+async fn a_full_disk_of_a_copy_does_not_affect_the_store() {
     backup_survives(WRITES_FAIL).await;
 }
 
 #[tokio::test]
-async fn a_panic_of_the_engine_in_a_copy_harms_nothing_else() {
+async fn a_panic_of_the_engine_in_a_copy_does_not_affect_the_store() {
     backup_survives(WRITES_PANIC).await;
 }
 
 #[tokio::test]
-async fn a_backup_goes_on_while_the_store_cannot_be_written() {
+async fn a_backup_continues_while_writes_fail() {
     let fixture = Fixture::with_rows(ROWS).await;
     fixture.copies.set(SYNCS_WAIT);
     let (copied, ()) = tokio::join!(fixture.store.backup(fixture.copy()), async {
@@ -80,7 +80,7 @@ async fn a_backup_goes_on_while_the_store_cannot_be_written() {
 }
 
 #[tokio::test]
-async fn a_backup_that_nobody_waits_for_goes_on_and_a_compaction_waits_for_it() {
+async fn a_dropped_backup_continues_and_a_compaction_waits_for_it() {
     let fixture = Fixture::with_rows(ROWS).await;
     fixture.copies.set(SYNCS_WAIT);
     timeout(Duration::from_millis(50), fixture.store.backup(fixture.copy())).await.unwrap_err();
@@ -93,15 +93,15 @@ async fn a_backup_that_nobody_waits_for_goes_on_and_a_compaction_waits_for_it() 
     assert_copied(&fixture).await;
 }
 
-/// The copy is made in many turns; rows that belong together are far apart, and change together all the while.
+/// The backup takes many steps. Related rows are far apart and change together throughout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_in_turns_is_one_moment_and_lets_the_original_use_its_pages_again() {
+async fn a_backup_in_steps_is_one_snapshot_and_lets_the_original_reuse_pages() {
     const ROWS: usize = 4000;
     let fixture = Fixture::with_rows(ROWS).await;
     let file = fixture.directory.path().join("store/tables.redb");
     let before = std::fs::metadata(&file).unwrap().len();
     let (done, round) = (AtomicBool::new(false), AtomicI32::new(0));
-    // Each turn of the copy takes as long as ten changes.
+    // Each step of the backup takes as long as ten changes.
     let slow = async {
         while !done.load(Ordering::SeqCst) {
             fixture.copies.set(SYNCS_WAIT);
@@ -132,7 +132,8 @@ async fn a_backup_in_turns_is_one_moment_and_lets_the_original_use_its_pages_aga
     for n in (0..ROWS).step_by(ROWS / 50) {
         seen.insert(round_of(&copy, &fixture, &format!("{n:06}")).await.unwrap());
     }
-    // All are of one round, and only the row of that round is there of those that each round inserts, the last but one having deleted its own.
+    // All rows are of one round. Of the rows that each round inserts and the next deletes, only that round's
+    // row exists.
     assert_eq!(seen.len(), 1, "{seen:?}");
     let round = seen.into_iter().next().unwrap();
     assert!(round > 0 && round <= rounds);
@@ -142,8 +143,8 @@ async fn a_backup_in_turns_is_one_moment_and_lets_the_original_use_its_pages_aga
     }
     assert!(copy.verify(u64::MAX).await.unwrap().is_sound());
     let grown = std::fs::metadata(&file).unwrap().len();
-    // Each change writes 50 leaves anew. Were none used again before the copy is finished, the file, which grows by doubling, would be
-    // larger than all of them.
+    // Each change rewrites 50 leaves. If no page were reused before the end of the backup, the file, which
+    // grows by doubling, would exceed their total size.
     let written = u64::try_from(rounds).unwrap() * 50 * 4096;
     assert!(grown < before + written, "{before} bytes grew to {grown}, {written} were written");
 }

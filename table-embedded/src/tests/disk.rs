@@ -11,22 +11,22 @@ use redb::backends::FileBackend;
 
 use crate::file::Opener;
 
-/// What the disk does, and what was done to it.
+/// A simulated disk: its faults, and what was written to it.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     fault: AtomicU8,
-    /// A place in each file that is damaged, once the file is open: then only, since debug builds of the engine look at
-    /// every page when they open one.
+    /// A range of each file that is damaged once the file is open. Not earlier, because debug builds of the
+    /// engine check every page when they open a file.
     pub(crate) damaged: Mutex<Option<Range<u64>>>,
-    /// Syncs that still succeed before the fault shows.
+    /// Number of syncs that succeed before the fault starts.
     sound_syncs: AtomicUsize,
     pub(crate) opens: AtomicUsize,
     pub(crate) syncs: AtomicUsize,
-    /// Syncs that wait.
+    /// Number of syncs that are waiting.
     pub(crate) waiting: AtomicUsize,
     /// Bytes written since the last sync.
     written: AtomicUsize,
-    /// Bytes written up to each sync.
+    /// Bytes written before each sync.
     pub(crate) commits: Mutex<Vec<usize>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) const SYNCS_FAIL: u8 = 1;
 pub(crate) const WRITES_FAIL: u8 = 2;
 pub(crate) const WRITES_PANIC: u8 = 3;
 pub(crate) const SYNCS_WAIT: u8 = 4;
-/// The file cannot grow; what it holds can be overwritten.
+/// The file cannot grow; existing bytes can be overwritten.
 pub(crate) const FULL: u8 = 5;
 pub(crate) const READS_FAIL: u8 = 6;
 
@@ -44,7 +44,7 @@ impl Disk {
         self.set_after(0, fault);
     }
 
-    /// A fault that shows after so many syncs.
+    /// Sets a fault that starts after this many syncs.
     pub(crate) fn set_after(&self, syncs: usize, fault: u8) {
         self.sound_syncs.store(syncs, Ordering::SeqCst);
         self.fault.store(fault, Ordering::SeqCst);
@@ -54,7 +54,7 @@ impl Disk {
         self.syncs.load(Ordering::SeqCst)
     }
 
-    /// Opens files of this disk.
+    /// Opens a file on this disk.
     pub(crate) fn open(self: &Arc<Self>, path: &Path) -> io::Result<Box<dyn StorageBackend>> {
         self.opens.fetch_add(1, Ordering::SeqCst);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -67,7 +67,7 @@ impl Disk {
         Opener(Arc::new(move |path, _| disk.open(path)))
     }
 
-    /// Whether the fault shows.
+    /// Whether the fault is active.
     pub(crate) fn is(&self, fault: u8) -> bool {
         self.sound_syncs.load(Ordering::SeqCst) == 0 && self.fault.load(Ordering::SeqCst) == fault
     }
@@ -85,7 +85,7 @@ impl Disk {
 struct FaultyFile {
     file: FileBackend,
     disk: Arc<Disk>,
-    /// What opening writes is held back until the file is known to be sound.
+    /// Whether the file is known to be sound. Until then, the writes of opening it are held back.
     opened: AtomicBool,
 }
 

@@ -1,6 +1,6 @@
-//! A disk whose syncs fail, and the power that fails later. After a failed sync the system's cache still shows what was
-//! written, and will never write it: whatever the store does then, all that it has acknowledged must be in every state that a loss of
-//! power may leave.
+//! A disk whose syncs fail, followed by a power loss. After a failed sync the operating system's cache still
+//! shows the written data but never writes it. Whatever the store does then, everything that it acknowledged
+//! must be in every state that a power loss may leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,15 +23,15 @@ const BLOCK: usize = 4096;
 const TABLE: &str = "Things";
 const ROWS: u32 = 40;
 
-/// The disk, beside the file that is its cache.
+/// The disk below the file; the file acts as its cache.
 #[derive(Debug)]
 struct Disk {
-    /// What a loss of power leaves.
+    /// The contents after a power loss.
     durable: Vec<u8>,
-    /// Blocks that differ in the cache and that the system will write.
+    /// Blocks that differ in the cache and that the operating system will write.
     dirty: BTreeSet<usize>,
     rng: Rng,
-    /// Syncs in a hundred that fail, and writes in a thousand.
+    /// Failing syncs in a hundred, and failing writes in a thousand.
     failing: (u32, u32),
     failed_syncs: usize,
     lost_blocks: usize,
@@ -84,7 +84,7 @@ impl StorageBackend for LyingFile {
         self.cache.read(at, out)
     }
 
-    /// The length is journaled by the file system: it lasts.
+    /// The file system journals the length, so it survives.
     fn set_len(&self, len: u64) -> io::Result<()> {
         lock(&self.disk).durable.resize(len as usize, 0);
         self.cache.set_len(len)
@@ -95,7 +95,8 @@ impl StorageBackend for LyingFile {
         let dirty = std::mem::take(&mut disk.dirty);
         let fails = disk.rng.u32(..100) < disk.failing.0;
         for block in dirty {
-            // Of a failed sync, some blocks have reached the disk. The rest counts as written, and the cache may forget it.
+            // Some blocks of a failed sync have reached the disk. The others count as written, and the cache
+            // may drop them.
             if fails && disk.rng.bool() {
                 disk.lost_blocks += 1;
                 if disk.rng.u8(..4) == 0 {
@@ -119,7 +120,7 @@ impl StorageBackend for LyingFile {
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         let mut disk = lock(&self.disk);
         let fails = disk.rng.u32(..1000) < disk.failing.1;
-        // Sectors are written whole or not.
+        // Sectors are written completely or not at all.
         let data = if fails { &data[..data.len() / 1024 * 512] } else { data };
         self.cache.write(at, data)?;
         let (first, last) = (at as usize / BLOCK, (at as usize + data.len().max(1) - 1) / BLOCK);
@@ -128,7 +129,7 @@ impl StorageBackend for LyingFile {
     }
 }
 
-/// What may be in the file: the values that each row may have, `None` if it may be missing.
+/// The possible contents of the file: the values that each row may have; `None` if the row may be missing.
 type Model = BTreeMap<String, Vec<Option<i32>>>;
 
 struct Run {
@@ -174,7 +175,7 @@ impl Run {
         self.directory.path().join("store")
     }
 
-    /// One write, or a group of some, and what may be in the file from then on.
+    /// Executes a write or a group, and updates the possible contents.
     async fn write(&mut self) {
         self.next += 1;
         let value = self.next;
@@ -220,7 +221,7 @@ impl Run {
         self.store.transact(&name(TABLE), group).await.map(drop)
     }
 
-    /// What a loss of power at this moment may leave: any of the blocks that are still to be written are in the file.
+    /// Simulates a power loss: the file has an arbitrary subset of the blocks that were still to be written.
     async fn lose_power(&mut self) {
         let mut image = lock(&self.disk).durable.clone();
         let cache = fs::read(self.path().join("tables.redb")).unwrap();
@@ -259,10 +260,10 @@ impl Run {
             });
             assert!(may.contains(&value), "state {}: {row} is {value:?}, not one of {may:?}", self.states);
         }
-        assert!(found.is_empty(), "nobody wrote {found:?}");
+        assert!(found.is_empty(), "rows that were never written: {found:?}");
     }
 
-    /// Another process, to which the system's cache lies as well.
+    /// Simulates another process, which sees the same unreliable cache.
     async fn restart(&mut self) {
         let _ = self.store.close().await;
         for _ in 0..100 {
@@ -279,7 +280,7 @@ impl Run {
 
     async fn run(&mut self, steps: usize) {
         for step in 0..steps {
-            // Trouble comes and goes.
+            // Faults start and stop.
             if step % 10 == 0 {
                 let trouble = [(0, 0), (30, 0), (70, 0), (0, 40), (20, 20)];
                 lock(&self.disk).failing = trouble[self.rng.usize(..trouble.len())];
@@ -300,9 +301,9 @@ impl Run {
     }
 }
 
-/// Each seed is a run; a run that fails is repeated by its seed.
+/// Each seed is one run; a failed run can be repeated by its seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_outlasts_failed_syncs_and_a_loss_of_power() {
+async fn acknowledged_writes_survive_failed_syncs_and_power_loss() {
     let runs: Vec<_> = (0..14)
         .map(|seed| {
             tokio::spawn(async move {

@@ -23,7 +23,7 @@ async fn dropping_a_table_of_any_size_is_one_small_commit() {
     }
 }
 
-/// A store with a table one page of which cannot be read.
+/// Returns a store with a table that has one unreadable page.
 async fn with_a_damaged_table() -> Fixture {
     let mut fixture = Fixture::new(Durability::Relaxed).await;
     for table in ["Damaged", "Sound"] {
@@ -32,7 +32,7 @@ async fn with_a_damaged_table() -> Fixture {
     }
     fixture.store.close().await.unwrap();
     let bytes = fs::read(fixture.directory.path().join("store/tables.redb")).unwrap();
-    // The key of a row in its middle.
+    // The key of a row in the middle of the table.
     let key = [&2_u64.to_be_bytes()[..], b"p\x00001500"].concat();
     let row = bytes.windows(key.len()).rposition(|window| window == key).unwrap() as u64;
     *fixture.disk.damaged.lock().unwrap() = Some(row..row + 1);
@@ -42,7 +42,7 @@ async fn with_a_damaged_table() -> Fixture {
 }
 
 #[tokio::test]
-async fn a_dropped_table_that_cannot_be_reclaimed_stops_nobody() {
+async fn a_dropped_table_that_cannot_be_reclaimed_blocks_nothing() {
     let fixture = with_a_damaged_table().await;
     let opens = fixture.disk.opens.load(Ordering::SeqCst);
     fixture.store.delete_table(&name("Sound")).await.unwrap();
@@ -52,14 +52,14 @@ async fn a_dropped_table_that_cannot_be_reclaimed_stops_nobody() {
         assert!(fixture.exists(&format!("a{n}")).await.unwrap());
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // What cannot be read is no reason to open the file anew.
+    // An unreadable page is no reason to reopen the file.
     assert_eq!(fixture.disk.opens.load(Ordering::SeqCst), opens);
     fixture.store.close().await.unwrap();
 }
 
-/// Somebody drops a table because the disk is full.
+/// A typical reason to drop a table is a full disk.
 #[tokio::test]
-async fn on_a_full_disk_a_table_is_dropped_or_not_and_reads_go_on() {
+async fn on_a_full_disk_a_table_is_dropped_or_kept_and_reads_continue() {
     let fixture = Fixture::with_rows(1).await;
     let large = name("Large");
     fixture.store.create_table(&large).await.unwrap();

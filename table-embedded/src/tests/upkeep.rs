@@ -8,7 +8,7 @@ use super::{Fixture, name};
 use crate::Durability;
 use crate::file::Free;
 
-/// A store of which a compaction has something to do.
+/// Returns a store that a compaction can shrink.
 async fn to_compact() -> Fixture {
     let fixture = Fixture::with_rows(200).await;
     let (first, second) = (name("First"), name("Second"));
@@ -20,7 +20,7 @@ async fn to_compact() -> Fixture {
     fixture
 }
 
-/// Reads while the store is compacted; nobody waits for ever.
+/// Reads during a compaction. Neither may wait forever.
 async fn compact_and_read(fixture: &Fixture) -> table_core::Result<()> {
     let reading = async {
         for _ in 0..20 {
@@ -30,10 +30,10 @@ async fn compact_and_read(fixture: &Fixture) -> table_core::Result<()> {
         }
     };
     let both = async { tokio::join!(fixture.store.compact(), reading).0 };
-    timeout(Duration::from_secs(60), both).await.expect("somebody waits for ever")
+    timeout(Duration::from_secs(60), both).await.expect("the compaction or a read waits forever")
 }
 
-/// The fault shows in each stage of a compaction in turn.
+/// Asserts that a fault at each stage of a compaction in turn ends the compaction only.
 async fn compaction_survives(fault: u8) {
     let mut failed = 0;
     for syncs in 0.. {
@@ -58,25 +58,25 @@ async fn compaction_survives(fault: u8) {
 }
 
 #[tokio::test]
-async fn a_failed_sync_ends_a_compaction_and_nothing_else() {
+async fn a_failed_sync_ends_only_the_compaction() {
     compaction_survives(SYNCS_FAIL).await;
 }
 
 #[tokio::test]
-async fn a_full_disk_ends_a_compaction_and_nothing_else() {
+async fn a_full_disk_ends_only_the_compaction() {
     compaction_survives(WRITES_FAIL).await;
 }
 
 #[tokio::test]
-async fn a_panic_of_the_engine_ends_a_compaction_and_nothing_else() {
+async fn a_panic_of_the_engine_ends_only_the_compaction() {
     compaction_survives(WRITES_PANIC).await;
 }
 
 #[tokio::test]
-async fn a_panic_of_the_engine_between_requests_is_survived() {
+async fn the_store_survives_a_panic_of_the_engine_between_requests() {
     let fixture = Fixture::new(Durability::Immediate).await;
     fixture.insert("before").await.unwrap();
-    // Nothing is asked for: the file is made quick to recover, which fails.
+    // Without requests, the store prepares the file for fast recovery, which fails.
     fixture.disk.set(WRITES_PANIC);
     tokio::time::sleep(Duration::from_millis(300)).await;
     fixture.disk.set(SOUND);
@@ -84,7 +84,7 @@ async fn a_panic_of_the_engine_between_requests_is_survived() {
     assert!(fixture.exists("before").await.unwrap());
 }
 
-/// Without a write that would notice.
+/// The store notices this without a write.
 #[tokio::test]
 async fn reads_work_again_as_soon_as_the_disk_does() {
     let mut fixture = Fixture::with_rows(300).await;
@@ -102,7 +102,7 @@ async fn reads_work_again_as_soon_as_the_disk_does() {
             }
         }
     };
-    assert!(timeout(Duration::from_secs(60), found).await.expect("reads fail for ever"));
+    assert!(timeout(Duration::from_secs(60), found).await.expect("reads keep failing"));
 }
 
 #[tokio::test]
@@ -117,9 +117,9 @@ async fn a_panic_while_closing_is_an_error_and_frees_the_directory() {
     assert!(fixture.exists("before").await.unwrap());
 }
 
-/// Compacting a full disk would use up what room there is and then fail.
+/// Compacting a full disk would use the remaining space and then fail.
 #[tokio::test]
-async fn a_compaction_without_room_is_refused_before_anything_is_done() {
+async fn a_compaction_without_disk_space_is_refused_before_any_change() {
     let mut fixture = to_compact().await;
     fixture.store.close().await.unwrap();
     fixture.builder = |mut builder| {

@@ -20,7 +20,7 @@ use crate::format::{self, CATALOG, DROPPED, META, ROWS};
 use crate::options::Access;
 use crate::store::PROFILE;
 
-/// What the writer keeps in memory of the file, and a transaction changes.
+/// The metadata that the writer keeps in memory and that a transaction changes.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) catalog: Arc<Catalog>,
@@ -29,7 +29,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Of a file. Where nothing is written, nothing is reclaimed.
+    /// Creates the ledger of a file. A read-only store reclaims nothing.
     pub(super) fn of(Contents { catalog, mut dropped, next_table, .. }: Contents, access: Access) -> Self {
         if access == Access::Read {
             dropped.clear();
@@ -38,7 +38,7 @@ impl Ledger {
     }
 }
 
-/// One write transaction, in which requests are decided in order.
+/// A write transaction that decides requests in order.
 pub(super) struct Batch<'t> {
     rows: Table<'t, &'static [u8], &'static [u8]>,
     catalog: Table<'t, &'static str, &'static [u8]>,
@@ -47,7 +47,7 @@ pub(super) struct Batch<'t> {
     packer: Packer<'t>,
     changes: &'t Changes,
     ledger: Ledger,
-    /// Whether there is anything to commit.
+    /// Whether there is a change to commit.
     changed: bool,
     /// Whether tables were created or deleted.
     tables_changed: bool,
@@ -72,8 +72,8 @@ impl<'t> Batch<'t> {
         })
     }
 
-    /// Makes a change, or refuses it and leaves everything as it was. The outer error is the file's: then
-    /// nothing of the transaction can be committed.
+    /// Executes a change, or refuses it without effect. The outer error concerns the file: then nothing of
+    /// the transaction can be committed.
     pub(super) fn make(
         &mut self,
         request: Request,
@@ -86,7 +86,7 @@ impl<'t> Batch<'t> {
         }
     }
 
-    /// The state to keep, and whether the commit must be on disk; `None` if nothing changed.
+    /// Returns the new ledger and whether the commit must be on disk; `None` if nothing changed.
     pub(super) fn finish(mut self, versions: &mut Versions) -> Result<Option<(Ledger, bool)>, StorageError> {
         if !self.changed {
             return Ok(None);
@@ -129,8 +129,8 @@ impl<'t> Batch<'t> {
         }
     }
 
-    /// Inserts what is nothing but inserts of rows that are not there: one search for each, where the
-    /// engine needs two to decide. Anything else is left to it, with the rows as they were.
+    /// Executes a batch that consists of inserts of new rows with one search per row; the engine needs two.
+    /// Leaves any other batch to the engine, with the rows unchanged.
     fn insert_new(
         &mut self,
         id: u64,

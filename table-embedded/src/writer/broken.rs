@@ -6,21 +6,21 @@ use crate::error::Failure;
 use crate::file::{LockMode, Opened};
 use crate::guard::guarded;
 
-/// Between a failure and the second attempt to open the file anew; then twice as long each time, …
+/// Pause between a failure and the second attempt to reopen the file. It doubles with each attempt …
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// … up to this.
+/// … up to this limit.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The disk is left alone for so many times the time that the last attempt took.
+/// The pause is at least this many times the duration of the last attempt.
 const SHARE_OF_PAUSE: u32 = 10;
 
-/// When to open the file anew after failures.
+/// Schedules attempts to reopen the file after failures.
 #[derive(Debug, Default)]
 pub(super) struct Broken {
-    /// Failures since the last commit that reached the disk.
+    /// Number of failures since the last commit that reached the disk.
     failures: u32,
-    /// How long the last attempt took.
+    /// Duration of the last attempt.
     took: Duration,
-    /// Why nothing can be written now, and when that is to be tried.
+    /// Why the file cannot be written now, and when the next attempt is due.
     now: Option<Pending>,
 }
 
@@ -48,12 +48,12 @@ impl Broken {
         self.now = Some(Pending { not_before, reason, disk_full: failure.is_disk_full() });
     }
 
-    /// A commit has reached the disk.
+    /// Records that a commit has reached the disk.
     pub(super) fn succeeded(&mut self) {
         self.failures = 0;
     }
 
-    /// How long to wait for the next attempt; `None` if nothing is broken.
+    /// Returns the time until the next attempt; `None` if the file can be written.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         self.now.as_ref().map(|pending| pending.not_before.saturating_duration_since(now))
     }
@@ -65,7 +65,7 @@ impl Broken {
 }
 
 impl Writer {
-    /// Whether the file can be written; opens it anew if it is time for that.
+    /// Returns an error if the file cannot be written. Reopens the file first if an attempt is due.
     pub(super) fn usable(&mut self) -> Result<(), Failed> {
         if self.broken.wait(Instant::now()) == Some(Duration::ZERO) {
             self.reopen();
@@ -73,7 +73,7 @@ impl Writer {
         self.broken.refused().map_or(Ok(()), Err)
     }
 
-    /// Notes that the file cannot be written as it is open now. Readers go on.
+    /// Records that the open file cannot be written. Reads continue.
     pub(super) fn fail(&mut self, failed: &Failed) {
         if matches!(failed, Failed::Unreadable | Failed::Refused { .. }) {
             return;
@@ -82,8 +82,8 @@ impl Writer {
         self.broken.failed(&failed.failure(self.lost()), Instant::now());
     }
 
-    /// Opens the file anew, which recovers it, after a failure made it unusable. Readers read on what was open until then, as it
-    /// was before the commit that failed.
+    /// Reopens the file after a failure, which recovers it. Until then, readers use the previously opened
+    /// file, in the state before the failed commit.
     pub(super) fn reopen(&mut self) {
         let started = Instant::now();
         let opened = guarded(|| self.directory.open(&self.config.file, LockMode::Later));
@@ -92,7 +92,7 @@ impl Writer {
         match opened {
             Ok(opened) => self.go_over_to(opened),
             Err(failure) => {
-                tracing::error!(%failure, "opening the file anew after a failure failed");
+                tracing::error!(%failure, "reopening the file after a failure failed");
                 if self.database.is_none() {
                     self.shared.fail(&failure);
                 }
@@ -112,11 +112,11 @@ impl Writer {
         self.let_go();
         let Opened { database, contents, session, scanned } = opened;
         self.broken.now = None;
-        // By itself: to let go of a database while something panics would end the process.
+        // Separate, because dropping a database during unwinding would abort the process.
         let released = guarded(|| session.release().and_then(|()| session.take_locks()));
         match released {
-            Some(Ok(())) => tracing::warn!("opened the file anew after a failure"),
-            // What was to be written is held: it can be read, and opened anew once more.
+            Some(Ok(())) => tracing::warn!("reopened the file after a failure"),
+            // The pending changes are in memory: the file can be read, and reopened once more.
             Some(Err(source)) => {
                 session.give_up();
                 let failure = Failure::io("recovering", self.directory.file())(source);
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_get_rarer_until_a_commit_reaches_the_disk() {
+    fn pauses_between_attempts_grow_until_a_commit_succeeds() {
         let (mut broken, now) = (Broken::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..12 {

@@ -14,7 +14,7 @@ use crate::options::Durability;
 
 pub(super) type Answers = Vec<Result<Vec<Written>>>;
 
-/// What a commit is of.
+/// The contents of a commit.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) requests: Vec<Request>,
@@ -24,7 +24,7 @@ pub(super) struct Work {
 }
 
 impl Writer {
-    /// Decides the requests in order and commits them; an answer for each.
+    /// Decides the requests in order and commits them. Returns an answer for each request.
     pub(super) fn commit(&mut self, work: Work) -> Result<Answers, Failed> {
         self.usable()?;
         let done = failed::work(|| self.transact(work));
@@ -38,7 +38,8 @@ impl Writer {
         let database = self.database()?;
         let (started, transactions, bytes) = (Instant::now(), work.requests.len(), work.bytes);
         let reclaims = work.reclaim.is_some();
-        // What unwinds is caught before the transaction is let go of: it is then rolled back, and the engine is as it was.
+        // The unwinding is caught before the transaction is dropped, so it is rolled back and the engine's
+        // state is unchanged.
         let mut transaction = failed::before_commit(|| database.begin_write().map_err(Failed::before))?;
         let (answers, finished) = failed::before_commit(|| self.decide(&transaction, work))?;
         let Some((ledger, must_sync)) = finished else { return Ok(answers) };
@@ -58,7 +59,7 @@ impl Writer {
         Ok(answers)
     }
 
-    /// The database, if it can be written.
+    /// Returns the database, if it can be written.
     pub(super) fn database(&self) -> Result<Arc<Database>, Failed> {
         if let Some(failure) = self.session.failure() {
             return Err(Failed::Writing(failure));
@@ -67,8 +68,8 @@ impl Writer {
         self.database.clone().ok_or_else(closed)
     }
 
-    /// Commits. Readers keep the state before until the commit is published, also if it fails: the engine itself takes it for
-    /// done then.
+    /// Commits. Readers keep the previous state until the commit is published. If the commit fails, they keep
+    /// it too, although the engine then considers the commit done.
     pub(super) fn end(&self, transaction: WriteTransaction) -> Result<(), Failed> {
         failed::before_commit(|| self.shared.hold().map_err(Failed::reading))?;
         if let Some(failure) = self.session.failure() {
@@ -81,13 +82,13 @@ impl Writer {
         committed.map_err(Failed::committing)
     }
 
-    /// Whether recovery would look at more than it may: the commit then makes it short, which costs a second sync and the
-    /// engine's map of the file.
+    /// Whether recovery would scan more than allowed. The commit then prepares a short recovery, which costs
+    /// a second sync and writing the engine's allocation map.
     fn is_recovery_long(&self) -> bool {
         self.session.len().is_ok_and(|len| len > self.config.file.scan_up_to)
     }
 
-    /// The answers; and, if anything changed, the ledger to keep and whether the commit must be on disk.
+    /// Returns the answers and, if anything changed, the new ledger and whether the commit must be on disk.
     fn decide(
         &mut self,
         transaction: &WriteTransaction,
@@ -116,7 +117,7 @@ impl Writer {
         });
     }
 
-    /// Whether writes of so many bytes must be on disk before they are acknowledged.
+    /// Whether writes of this many bytes must be on disk before they are acknowledged.
     fn is_sync_due(&self, bytes: usize) -> bool {
         let many = |unflushed: Unflushed| unflushed.bytes + bytes >= FLUSH_BYTES;
         self.config.durability == Durability::Immediate
@@ -124,7 +125,7 @@ impl Writer {
             || self.unflushed.is_some_and(many)
     }
 
-    /// Whether acknowledged writes should be on disk by now, and are not.
+    /// Whether acknowledged writes should be on disk by now but are not.
     pub(super) fn is_flush_overdue(&self) -> bool {
         self.unflushed.is_some_and(|unflushed| unflushed.since.elapsed() >= FLUSH_AFTER)
     }

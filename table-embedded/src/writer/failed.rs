@@ -6,20 +6,20 @@ use crate::error::{Failure, Lost};
 use crate::file::WriteFailure;
 use crate::guard::{Unwound, caught};
 
-/// Why work on the file failed as a whole.
+/// Why the work of a whole commit failed.
 #[derive(Clone, Debug)]
 pub(super) enum Failed {
-    /// The engine refused before the commit: nothing was done.
+    /// The engine refused before the commit: not applied.
     Before(Arc<redb::Error>),
-    /// The engine refused during the commit: it may be done.
+    /// The engine refused during the commit: ambiguous.
     Committing(Arc<redb::Error>),
     /// The disk failed.
     Writing(WriteFailure),
-    /// A page cannot be read, before the commit: nothing was done, and the engine is as it was.
+    /// A page could not be read before the commit: not applied, and the engine's state is unchanged.
     Unreadable,
-    /// The engine panicked: it may be done.
+    /// The engine panicked: ambiguous.
     Panicked,
-    /// Nothing is written since an earlier failure.
+    /// Writes are refused since an earlier failure.
     Refused { reason: String, disk_full: bool },
 }
 
@@ -52,7 +52,7 @@ impl Failed {
         }
     }
 
-    /// The error of each operation of the batch.
+    /// Returns the error for each operation of the batch.
     pub(super) fn error(&self, lost: Lost) -> Error {
         let may_be_applied = match self {
             Self::Before(_) | Self::Unreadable | Self::Refused { .. } => false,
@@ -63,13 +63,13 @@ impl Failed {
     }
 }
 
-/// Works on the file; a panic of the engine is a failure. After any failure but [`Failed::Unreadable`] nothing can be written
-/// before the file was [opened anew](super::Writer::reopen).
+/// Works on the file and converts a panic of the engine to a failure. After any failure but
+/// [`Failed::Unreadable`], the file must be [reopened](super::Writer::reopen) before the next write.
 pub(super) fn work<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
     caught(work).unwrap_or(Err(Failed::Panicked))
 }
 
-/// [`work`] before a commit: where a page cannot be read, nothing has happened.
+/// Like [`work`], before a commit: an unreadable page then means that nothing was applied.
 pub(super) fn before_commit<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
     caught(work).unwrap_or_else(|unwound| match unwound {
         Unwound::Unreadable => Err(Failed::Unreadable),

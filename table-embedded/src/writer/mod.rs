@@ -1,5 +1,5 @@
-//! The one thread that writes: it takes what is queued, decides it in order, commits once, then
-//! answers all.
+//! The writer thread. It takes the queued requests, decides them in order, commits once, and then sends all
+//! answers.
 
 mod batch;
 mod broken;
@@ -42,11 +42,11 @@ pub(crate) struct Writer {
     requests: Requests,
     shared: Arc<Shared>,
     changes: Arc<Changes>,
-    /// `None` after a failed compaction, until the file could be opened anew.
+    /// `None` after a failed compaction, until the file is reopened.
     database: Option<Arc<Database>>,
     session: Session,
     broken: Broken,
-    /// Until then each request has a commit of its own: a page that one of them needs cannot be read.
+    /// Until this time each request has its own commit, because a page that one of them needs is unreadable.
     apart_until: Option<Instant>,
     ledger: Ledger,
     versions: Versions,
@@ -54,7 +54,7 @@ pub(crate) struct Writer {
     last_batch: usize,
     last_commit: Instant,
     unflushed: Option<Unflushed>,
-    /// Whether the file is quick to recover.
+    /// Whether the file is prepared for fast recovery.
     settled: bool,
 }
 
@@ -62,29 +62,29 @@ pub(crate) struct Writer {
 #[derive(Clone, Copy, Debug)]
 struct Unflushed {
     since: Instant,
-    /// Single writes and groups.
+    /// Number of single writes and groups.
     writes: usize,
     bytes: usize,
 }
 
-/// After this long without writes, the file is made quick to recover.
+/// After this time without writes, the file is prepared for fast recovery.
 const IDLE: Duration = Duration::from_millis(100);
-/// In relaxed mode, what was written reaches the disk after this long…
+/// In relaxed mode, writes reach the disk after this time …
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
-/// …or this many bytes.
+/// … or after this many bytes.
 const FLUSH_BYTES: usize = 16 << 20;
-/// However long the options say.
+/// Maximum wait for more writes, regardless of the options.
 const MOST_LINGERING: Duration = Duration::from_secs(1);
-/// Between attempts to reclaim, after the first failure.
+/// Pause after the first failed attempt to reclaim.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long requests have commits of their own after one met a page that cannot be read.
+/// How long requests have separate commits after one of them met an unreadable page.
 const APART: Duration = Duration::from_secs(60);
 
 impl Writer {
     pub(crate) fn open(directory: Directory, config: Config, requests: Requests) -> Result<Self, Failure> {
         let Opened { database, contents, session, scanned } = directory.open(&config.file, LockMode::Take)?;
         if config.access != Access::Read {
-            // By itself: to let go of a database while something panics would end the process.
+            // Separate, because dropping a database during unwinding would abort the process.
             let released = guarded(|| session.release()).unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
             released.map_err(Failure::io("recovering", directory.file()))?;
         }
@@ -113,7 +113,7 @@ impl Writer {
         })
     }
 
-    /// Lets readers and the writer go on with a file.
+    /// Gives the readers and the writer a newly opened file.
     fn serve_from(&mut self, database: Database, contents: Contents) {
         let database = Arc::new(database);
         self.ledger = Ledger::of(contents, self.config.access);

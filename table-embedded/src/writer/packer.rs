@@ -6,11 +6,12 @@ use table_core::model::{Heads, Properties};
 
 use crate::format::{self, HEADS};
 
-/// Makes the stored values of rows. Heads that no row had before get their numbers in the same transaction.
+/// Builds the stored values of rows. New dictionary entries get their numbers in the same transaction.
 pub(super) struct Packer<'t> {
     transaction: &'t WriteTransaction,
     heads: Arc<Heads>,
-    /// By the number of a head, the number that came after it last: rows are alike.
+    /// For each dictionary number, the number that followed it last. Rows are alike, so this predicts the
+    /// next number.
     next: Vec<u16>,
     grown: bool,
 }
@@ -24,7 +25,7 @@ impl<'t> Packer<'t> {
         &self.heads
     }
 
-    /// The heads, if some are new.
+    /// Returns the dictionary if it has new entries.
     pub(super) fn into_new_heads(self) -> Option<Arc<Heads>> {
         self.grown.then_some(self.heads)
     }
@@ -48,7 +49,7 @@ impl<'t> Packer<'t> {
         Ok(())
     }
 
-    /// The number of a head that comes after another.
+    /// Returns the number of a dictionary entry that follows the entry `last`.
     fn number(&mut self, last: u16, head: &[u8]) -> Result<Option<u16>, StorageError> {
         let last = usize::from(last);
         if let Some(guess) = self.next.get(last).copied().filter(|guess| self.heads.is(*guess, head)) {
@@ -67,7 +68,7 @@ impl<'t> Packer<'t> {
 
     #[cold]
     fn add(&mut self, head: &[u8]) -> Result<Option<u16>, StorageError> {
-        // The readers have these heads: a change makes a copy.
+        // Readers share this dictionary, so a change copies it.
         let number = (!self.heads.is_full()).then(|| Arc::make_mut(&mut self.heads).add(head)).flatten();
         let Some(number) = number else { return Ok(None) };
         let mut table = self.transaction.open_table(HEADS).map_err(storage)?;
@@ -77,7 +78,7 @@ impl<'t> Packer<'t> {
     }
 }
 
-/// The table is there, and open once: what fails is the file.
+/// The table exists and is open only once, so the error comes from the file.
 fn storage(error: TableError) -> StorageError {
     match error {
         TableError::Storage(error) => error,

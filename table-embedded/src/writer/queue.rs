@@ -11,7 +11,7 @@ use crate::changes::Watch;
 use crate::error::Failure;
 use crate::verify::Pinned;
 
-/// What the writer can be asked to change.
+/// A change that the writer executes.
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(TableName, Work),
@@ -39,20 +39,20 @@ impl Work {
 #[derive(Debug)]
 pub(super) enum Message {
     Change(Job),
-    /// With what keeps backups out until it is done.
+    /// Compacts the file. The guard excludes backups until it is done.
     Compact(Reply<()>, OwnedMutexGuard<()>),
-    /// Has changes noted from the next one on.
+    /// Starts recording changes, from the next change on.
     Watch(Reply<Watch>),
-    /// What is committed, on the disk; whether the engine's own tables are to be read, too.
+    /// Pins the last commit, on the disk; the flag says whether to read the engine's own tables too.
     Pin(Reply<Pinned>, bool),
-    /// Nobody is told anything by a store that is closed already.
+    /// Closes the store. A store that is already closed sends no answer.
     Close(Closing),
 }
 
-/// Who waits for the store to be closed.
+/// The channel to the caller that waits for the store to be closed.
 pub(super) type Closing = oneshot::Sender<Result<()>>;
 
-/// A change with its size and the one who waits for it.
+/// A change with its size and the channel to its caller.
 #[derive(Debug)]
 pub(super) struct Job {
     request: Request,
@@ -61,31 +61,31 @@ pub(super) struct Job {
     room: Room,
 }
 
-/// The room that a job takes in the queue, until it is answered, and that it is under way until then: also when nobody waits any
-/// more for one that was begun.
+/// The permits of a job until it is answered: its share of the queue, and its registration as a write in
+/// progress. The job keeps them even if its caller stopped waiting after it began.
 pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit);
 
 impl Job {
-    /// Whether somebody still waits for it. What nobody waits for is not begun: who gave it up may have done
+    /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
     /// something else since.
     pub(super) fn is_wanted(&self) -> bool {
         self.reply.0.as_ref().is_some_and(|waiting| !waiting.is_closed())
     }
 
-    /// What to do, and whom to answer.
+    /// Splits the job into its request and what is needed for the answer.
     pub(super) fn split(self) -> (Request, (Reply<Vec<Written>>, Room)) {
         (self.request, (self.reply, self.room))
     }
 }
 
-/// An answer that is owed. Dropped without one, it says that nothing was done, or, by a panic, that this is not known.
+/// A reply that must be sent. Dropping it reports "not applied", or "ambiguous" during a panic.
 #[derive(Debug)]
 pub(super) struct Reply<T>(Option<oneshot::Sender<Result<T>>>);
 
 impl<T> Reply<T> {
     pub(super) fn send(mut self, result: Result<T>) {
         if let Some(waiting) = self.0.take() {
-            // Nobody may be waiting any more: the operation stays done.
+            // The caller may have stopped waiting; the operation remains applied.
             let _ = waiting.send(result);
         }
     }
@@ -100,13 +100,13 @@ impl<T> Drop for Reply<T> {
     }
 }
 
-/// Bytes that may be queued; more wait to be queued.
+/// Maximum bytes in the queue. Further requests wait.
 const QUEUE_BYTES: usize = 64 << 20;
-/// A unit of room in the queue; an operation takes at least one.
+/// Bytes per queue permit. An operation takes at least one permit.
 const ROOM: usize = 1 << 10;
 const QUEUE_ROOM: usize = QUEUE_BYTES / ROOM;
 
-/// The way to the writer, bounded by bytes.
+/// The channel to the writer, bounded by bytes.
 #[derive(Debug)]
 pub(crate) struct Queue {
     messages: Sender<Message>,
@@ -121,8 +121,8 @@ impl Queue {
         (Self { messages, room, writers: Arc::default() }, Requests(receiver))
     }
 
-    /// Has a change made. A future that is dropped before the writer begins with the change leaves it undone;
-    /// later the change happens as if it had not been dropped.
+    /// Sends a change to the writer. A future that is dropped before the writer begins the change cancels it;
+    /// later, the change takes effect.
     pub(crate) async fn ask(&self, request: Request) -> Result<Vec<Written>> {
         let bytes = request.bytes();
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
@@ -131,27 +131,27 @@ impl Queue {
         self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await
     }
 
-    /// What is under way.
+    /// Returns the writes in progress.
     pub(crate) const fn writers(&self) -> &Arc<LocalWriters> {
         &self.writers
     }
 
-    /// Has the file compacted, while the guard keeps others from it.
+    /// Compacts the file while the guard excludes others.
     pub(crate) async fn compact(&self, alone: OwnedMutexGuard<()>) -> Result<()> {
         self.send(|reply| Message::Compact(reply, alone)).await
     }
 
-    /// Has changes noted from the next one on.
+    /// Starts recording changes, from the next change on.
     pub(crate) async fn watch(&self) -> Result<Watch> {
         self.send(Message::Watch).await
     }
 
-    /// What is committed, on the disk; with the engine's own tables verified if so asked.
+    /// Pins the last commit, on the disk. If `own`, also verifies the engine's own tables.
     pub(crate) async fn pin(&self, own: bool) -> Result<Pinned> {
         self.send(|reply| Message::Pin(reply, own)).await
     }
 
-    /// Has the store closed; waits only, if it is being closed, and does nothing if it is closed.
+    /// Closes the store. Waits if it is being closed; does nothing if it is closed.
     pub(crate) async fn close(&self) -> Result<()> {
         let (sender, answer) = oneshot::channel();
         let _ = self.messages.send(Message::Close(sender));
@@ -160,7 +160,7 @@ impl Queue {
 
     async fn send<T>(&self, message: impl FnOnce(Reply<T>) -> Message) -> Result<T> {
         let (sender, answer) = oneshot::channel();
-        // An error hands the message back; dropping it answers.
+        // An error returns the message; dropping it answers the caller.
         let _ = self.messages.send(message(Reply(Some(sender))));
         answer.await.unwrap_or_else(|_| Err(Failure::Lost.ambiguous()))
     }

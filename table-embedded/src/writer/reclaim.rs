@@ -4,42 +4,43 @@ use super::commit::Work;
 use super::failed::Failed;
 use super::{RETRY, Writer};
 
-/// Rows of a dropped table that one commit removes: about a millisecond, for which a write may have to wait.
+/// Maximum rows of a dropped table that one commit removes. This takes about a millisecond, which a write may
+/// have to wait.
 pub(super) const ROWS: usize = 4096;
-/// And bytes, after which no other row is begun.
+/// Maximum bytes; the row that exceeds them is the last.
 pub(super) const BYTES: usize = 1 << 20;
-/// Between attempts that fail, at most: each begins with reopening the file.
+/// Maximum pause between failed attempts. Each failure leads to reopening the file.
 const LONGEST: Duration = Duration::from_secs(300);
-/// While there are writes, they have so many times the time that goes into reclaiming.
+/// While there are writes, they get this many times the time that reclaiming takes.
 const SHARE_OF_WRITES: u32 = 9;
 
-/// When to remove rows of dropped tables, and of which: what fails is tried again later and later, and other
-/// tables come first.
+/// Decides when rows of which dropped table are removed. After a failure, the pause grows and other tables go
+/// first.
 #[derive(Debug, Default)]
 pub(super) struct Reclaiming {
-    /// Those that failed while others are left.
+    /// Tables that failed while others are left.
     postponed: Vec<u64>,
-    /// Between the last failure and the next attempt.
+    /// Pause between the last failure and the next attempt.
     pause: Duration,
     not_before: Option<Instant>,
-    /// Until then writes come first.
+    /// Until this time, writes go first.
     writes_until: Option<Instant>,
 }
 
 impl Reclaiming {
-    /// How long to leave the dropped tables alone while there is nothing else to do; `None` if there are none.
+    /// Returns how long to wait with reclaiming while there are no requests; `None` if no table is left.
     pub(super) fn wait(&self, dropped: &[u64], now: Instant) -> Option<Duration> {
         let wait = self.not_before.map_or(Duration::ZERO, |time| time.saturating_duration_since(now));
         (!dropped.is_empty()).then_some(wait)
     }
 
-    /// Whether there is something to do although there are writes.
+    /// Whether reclaiming is due although there are writes.
     fn is_due_among_writes(&self, dropped: &[u64], now: Instant) -> bool {
         let writes_had_theirs = self.writes_until.is_none_or(|time| time <= now);
         writes_had_theirs && self.wait(dropped, now) == Some(Duration::ZERO)
     }
 
-    /// The table to go on with.
+    /// Returns the table to continue with.
     fn next(&mut self, dropped: &[u64]) -> Option<u64> {
         let other = dropped.iter().rev().find(|table| !self.postponed.contains(table)).copied();
         other.or_else(|| {
@@ -61,9 +62,9 @@ impl Reclaiming {
 }
 
 impl Writer {
-    /// Removes some rows of a dropped table. If that fails, nothing fails with it that was asked for: it has a commit of
-    /// its own, before which all that was acknowledged is on disk, and the file quick to recover. Otherwise recovery would look at
-    /// every page, also at a damaged one of a dropped table, and refuse the file.
+    /// Removes some rows of a dropped table. A failure affects no request: reclaiming has its own commit,
+    /// before which all acknowledged writes are on disk and the file is prepared for fast recovery. Otherwise
+    /// recovery would scan every page, find a damaged page of a dropped table, and refuse the file.
     pub(super) fn reclaim(&mut self) -> Result<(), Failed> {
         if !self.settled {
             self.settle()?;
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_tried_later_and_later_and_after_the_others() {
+    fn failed_tables_wait_longer_each_time_and_go_last() {
         let (mut reclaiming, mut now, dropped) = (Reclaiming::default(), Instant::now(), [1, 2, 3]);
         assert_eq!(reclaiming.wait(&dropped, now), Some(Duration::ZERO));
         let mut attempts = Vec::new();
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_ends_the_waiting_and_leaves_writes_most_of_the_time() {
+    fn a_success_resets_the_pause_and_leaves_most_time_to_writes() {
         let (mut reclaiming, now, dropped) = (Reclaiming::default(), Instant::now(), [7, 8]);
         reclaiming.failed(8, now);
         assert_eq!(reclaiming.next(&dropped), Some(7));

@@ -8,9 +8,10 @@ use super::{APART, FLUSH_AFTER, IDLE, MOST_LINGERING, Writer};
 use crate::guard::guarded;
 
 impl Writer {
-    /// Works until the store is closed, or nobody has it any more.
+    /// Runs until the store is closed or all its handles are dropped.
     pub(super) fn run(mut self) {
-        // Work on the file is guarded where it is done: a panic here is a mistake, and readers are told even so.
+        // Panics of the engine are caught where they occur. A panic here is a bug; readers still get an
+        // error.
         let reply = guarded(|| self.serve()).unwrap_or_else(|| {
             tracing::error!("the writer panicked: the store closes");
             None
@@ -21,7 +22,7 @@ impl Writer {
         if let Err(failure) = &result {
             tracing::error!(%failure, "closing the store failed");
         }
-        // The directory must be free when the answer comes.
+        // The directory must be unlocked when the answer arrives.
         drop(self);
         if let Some(reply) = reply {
             let _ = reply.send(result.map_err(Into::into));
@@ -57,7 +58,7 @@ impl Writer {
         }
     }
 
-    /// How long to wait for requests before [`idle`](Self::idle) has something to do.
+    /// Returns the time to wait for requests before [`idle`](Self::idle) has work.
     pub(super) fn patience(&self) -> Option<Duration> {
         if let Some(wait) = self.broken.wait(Instant::now()) {
             return Some(wait);
@@ -68,7 +69,7 @@ impl Writer {
         [flush, settle, reclaim].into_iter().flatten().min()
     }
 
-    /// Takes what is queued and makes it one commit; returns a message that is not a change.
+    /// Executes the queued changes as one commit. Returns a message that is not a change.
     pub(super) fn batch(&mut self, first: Job) -> Option<Message> {
         let (mut jobs, other) = self.gather(first);
         self.last_batch = jobs.len();
@@ -86,14 +87,14 @@ impl Writer {
                 }
                 let lost = self.lost();
                 replies.into_iter().for_each(|(reply, _room)| reply.send(Err(failed.error(lost))));
-                // At once, the first time.
+                // The first attempt is immediate.
                 let _ = self.usable();
             }
         }
         other
     }
 
-    /// Takes jobs until none is queued, but lingers for as many as last time.
+    /// Takes jobs until the queue is empty, and waits a little if there are fewer than last time.
     fn gather(&self, first: Job) -> (Vec<Job>, Option<Message>) {
         let mut bounds = self.config.group_commit;
         if self.apart_until.is_some_and(|until| Instant::now() < until) {

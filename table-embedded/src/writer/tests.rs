@@ -1,4 +1,4 @@
-//! The writer's turns, one at a time.
+//! Single steps of the writer.
 
 use std::task::{Context, Poll, Waker};
 
@@ -25,7 +25,7 @@ fn table() -> TableName {
 }
 
 impl Turns {
-    /// A store with one table, of which no thread takes care.
+    /// Creates a store with one table and without a writer thread.
     fn new(durability: Durability) -> Self {
         let (directory, disk) = (tempfile::tempdir().unwrap(), Arc::<Disk>::default());
         let mut config = EmbeddedStore::builder("unused").durability(durability).config;
@@ -39,14 +39,15 @@ impl Turns {
         turns
     }
 
-    /// A store whose next writes are in memory alone: the first one reserves versions, on disk.
+    /// Creates a store whose next writes stay in memory; the first write, which reserves versions on disk, is
+    /// done.
     fn relaxed() -> Self {
         let mut turns = Self::new(Durability::Relaxed);
         turns.insert("first", 0).unwrap();
         turns
     }
 
-    /// Has a request done in a batch of its own.
+    /// Executes a request in its own batch.
     fn ask(&mut self, request: Request) -> Result<Vec<Written>> {
         let mut asking = std::pin::pin!(self.queue.ask(request));
         let mut context = Context::from_waker(Waker::noop());
@@ -87,7 +88,7 @@ fn refused_writes_do_not_keep_earlier_ones_from_the_disk() {
 }
 
 #[test]
-fn a_failed_commit_tells_how_many_acknowledged_writes_may_go_with_it() {
+fn a_failed_commit_reports_how_many_acknowledged_writes_may_be_lost() {
     let mut turns = Turns::relaxed();
     for row in ["1", "2"] {
         turns.insert(row, 0).unwrap();
@@ -110,7 +111,7 @@ fn large_rows_of_a_dropped_table_are_removed_a_few_at_a_time() {
         turns.insert(&n.to_string(), 600_000).unwrap();
     }
     turns.ask(Request::DeleteTable(table())).unwrap();
-    // Right after the answer, and from then on while others have their turns.
+    // Immediately after the answer, and then in between other work.
     assert_eq!(turns.rows(), 4);
     for left in [2, 0] {
         turns.writer.reclaim().unwrap();
@@ -122,9 +123,9 @@ fn large_rows_of_a_dropped_table_are_removed_a_few_at_a_time() {
     assert_eq!(turns.writer.patience(), None);
 }
 
-/// Also while there is always a write to do.
+/// Reclaiming also happens if there is always a write to do.
 #[test]
-fn writes_that_never_end_let_dropped_tables_be_reclaimed() {
+fn dropped_tables_are_reclaimed_during_continuous_writes() {
     let mut turns = Turns::new(Durability::Relaxed);
     for n in 0..6 {
         turns.insert(&n.to_string(), 600_000).unwrap();
@@ -140,7 +141,7 @@ fn writes_that_never_end_let_dropped_tables_be_reclaimed() {
 }
 
 #[test]
-fn what_was_acknowledged_is_on_disk_before_anything_is_reclaimed() {
+fn acknowledged_writes_are_on_disk_before_reclaiming() {
     let mut turns = Turns::relaxed();
     let before = turns.disk.syncs();
     turns.writer.settle().unwrap();
@@ -149,7 +150,7 @@ fn what_was_acknowledged_is_on_disk_before_anything_is_reclaimed() {
     turns.insert("acknowledged", 0).unwrap();
     assert!(turns.writer.unflushed.is_some());
     turns.writer.ledger.dropped = vec![7];
-    // The syncs before it succeed, its own does not.
+    // The earlier syncs succeed; the sync of the reclaim fails.
     turns.disk.set_after(settling, SYNCS_FAIL);
     turns.writer.reclaim().unwrap_err();
     assert_eq!((turns.writer.lost().0, turns.rows()), (0, 2));

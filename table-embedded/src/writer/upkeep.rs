@@ -13,15 +13,15 @@ use crate::guard::guarded;
 use crate::options::Access;
 use crate::verify::Pinned;
 
-/// Work that nobody asked for has failed.
+/// Logs a failure of work that no caller waits for.
 fn log(done: Result<(), Failed>) {
     if let Err(failed) = done {
-        tracing::error!(failure = %failed.failure(Lost::default()), "work between requests failed");
+        tracing::error!(failure = %failed.failure(Lost::default()), "background work failed");
     }
 }
 
 impl Writer {
-    /// What is to be done while nobody asks for anything.
+    /// Does the work for times without requests.
     pub(super) fn idle(&mut self) {
         if self.usable().is_err() {
             return;
@@ -31,7 +31,7 @@ impl Writer {
         log(done);
     }
 
-    /// What does not wait until nobody asks for anything.
+    /// Does the work that cannot wait for a time without requests.
     pub(super) fn between_commits(&mut self) {
         if self.is_flush_overdue() {
             log(self.settle());
@@ -40,8 +40,8 @@ impl Writer {
         }
     }
 
-    /// Makes the file quick to recover, and what is unflushed durable: after a crash, the next start reads
-    /// the allocation state of this commit instead of scanning the file.
+    /// Prepares the file for fast recovery and makes unflushed writes durable. After a crash, the next start
+    /// reads the allocation state of this commit instead of scanning the file.
     pub(super) fn settle(&mut self) -> Result<(), Failed> {
         self.usable()?;
         let settled = failed::work(|| {
@@ -60,14 +60,14 @@ impl Writer {
         settled
     }
 
-    /// The last commit, on the disk, with its pages kept as they are.
+    /// Pins the last commit: it is on the disk, and its pages do not change.
     pub(super) fn pin(&mut self, own: bool) -> Result<Pinned, Failure> {
         if self.config.access != Access::Read && !self.settled {
             match self.settle() {
                 Ok(()) | Err(Failed::Unreadable) => {}
                 Err(failed) => return Err(failed.failure(self.lost())),
             }
-            // Readers go over to this commit, so that its pages are what they keep.
+            // Readers switch to this commit, so its pages are the ones they pin.
             self.shared.publish(&self.ledger.catalog);
         }
         let snapshot = match self.shared.generation().and_then(|now| self.shared.snapshot_of(now)) {
@@ -83,17 +83,18 @@ impl Writer {
     fn check_room(&self) -> Result<(), Failure> {
         let path = self.directory.file();
         let needed = needed_to_compact(&path).map_err(Failure::io("looking at", &path))?;
-        let free = (self.config.file.free.0)(&path).map_err(Failure::io("looking at the disk of", &path))?;
+        let free = (self.config.file.free.0)(&path)
+            .map_err(Failure::io("reading the free space of the disk of", &path))?;
         if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
     }
 
-    /// Removes all rows of dropped tables, then gives free space back.
+    /// Removes all rows of dropped tables, then returns free space to the file system.
     pub(super) fn compact(&mut self) -> Result<(), Failure> {
         self.check_room()?;
         let compacted = self.compact_file().map_err(|failed| failed.failure(self.lost()));
         match (&compacted, &self.database) {
             (Ok(()), Some(database)) => self.shared.resume(Arc::clone(database), self.ledger.catalog.clone()),
-            // The engine refuses reads, too.
+            // The engine refuses reads too.
             _ if self.shared.is_interrupted() => self.reopen(),
             _ => {}
         }
@@ -118,7 +119,7 @@ impl Writer {
         if let Err(failed) = &compacted {
             self.session.give_up();
             self.fail(failed);
-            // It may panic as it did before.
+            // Dropping it may panic again.
             guarded(|| drop(database));
         } else {
             self.database = Some(Arc::new(database));
@@ -127,7 +128,7 @@ impl Writer {
         compacted
     }
 
-    /// Writes what is still in memory and lets go of the file.
+    /// Writes the data in memory and closes the file.
     pub(super) fn shut_down(&mut self) -> Result<(), Failed> {
         let settled = if self.settled && !self.broken.is_broken() { Ok(()) } else { self.settle() };
         self.shared.close();
@@ -135,19 +136,19 @@ impl Writer {
         settled
     }
 
-    /// What a failure now takes along.
+    /// Returns the writes that a failure now would lose.
     pub(super) fn lost(&self) -> Lost {
         Lost(self.unflushed.map_or(0, |Unflushed { writes, .. }| writes))
     }
 
-    /// Closes the file once the readers are out.
+    /// Closes the file after the last reader has finished.
     pub(super) fn let_go(&mut self) {
         let database = self.take_database();
-        // It may write for a last time, and panic as it did before.
+        // Dropping it may write and panic again.
         guarded(|| drop(database));
     }
 
-    /// The database for this thread alone: waits for the readers that are inside.
+    /// Waits for current readers and takes the database for exclusive use.
     fn take_database(&mut self) -> Option<Database> {
         let mut database = self.database.take()?;
         loop {

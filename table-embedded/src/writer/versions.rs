@@ -2,13 +2,13 @@ use redb::{StorageError, Table};
 
 use crate::format::META_VERSION_MARK;
 
-/// How many versions are reserved at once: the mark on disk is then written rarely.
+/// Number of versions reserved at once, so that the mark on disk changes rarely.
 const BLOCK: u64 = 1 << 20;
 
-/// Gives out the versions that become ETags: each once, across reopening and crashes.
+/// Assigns the versions that become ETags: each once, across reopening and crashes.
 ///
-/// Versions up to a mark on disk may have been given out, so a reopened store starts above it. The
-/// mark is raised in the commit that first needs it, or before.
+/// Versions up to the mark on disk may have been assigned, so a reopened store starts above it. The mark is
+/// raised at the latest in the commit that needs it.
 #[derive(Debug)]
 pub(super) struct Versions {
     last: u64,
@@ -26,7 +26,7 @@ impl Versions {
         self.last
     }
 
-    /// Raises the mark if it is needed; whether this commit must then reach the disk.
+    /// Raises the mark if needed. Returns whether this commit must then reach the disk.
     pub(super) fn reserve(&mut self, meta: &mut Table<'_, &str, u64>) -> Result<bool, StorageError> {
         if self.last <= self.mark {
             return Ok(false);
@@ -36,7 +36,7 @@ impl Versions {
         Ok(true)
     }
 
-    /// After a commit of unknown outcome: nothing that was given out comes back.
+    /// Skips all versions that may have been assigned before a commit with unknown outcome.
     pub(super) fn reopened(&mut self, mark: u64) {
         self.last = self.last.max(mark);
         self.mark = mark;

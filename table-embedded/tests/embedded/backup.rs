@@ -1,4 +1,4 @@
-//! Online copies.
+//! Online backups.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use table_embedded::EmbeddedStore;
 use crate::support::{Place, count, entity, fill, insert, key, name};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_under_writes_is_one_moment_of_the_store() {
+async fn a_backup_under_writes_is_a_consistent_snapshot() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_backup_under_writes_is_one_moment_of_the_store() {
 }
 
 #[tokio::test]
-async fn a_copy_has_its_tables_without_those_dropped() {
+async fn a_copy_has_the_tables_without_dropped_ones() {
     let place = Place::new();
     let store = place.open().await;
     for table in ["First", "Second"] {
@@ -55,7 +55,7 @@ async fn a_copy_has_its_tables_without_those_dropped() {
 }
 
 #[tokio::test]
-async fn an_etag_of_the_original_never_fits_a_later_state_of_the_copy() {
+async fn an_etag_of_the_original_never_matches_a_later_state_of_the_copy() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -63,7 +63,7 @@ async fn an_etag_of_the_original_never_fits_a_later_state_of_the_copy() {
     store.backup(place.other("copy")).await.unwrap();
     let copy = EmbeddedStore::open(place.other("copy")).await.unwrap();
 
-    // The state that both have keeps its ETag; what each writes from then on has its own.
+    // The common state has the same ETag in both. Later writes in each store get different ETags.
     let replace = |etag| Operation::Replace(entity("p", "1"), IfMatch::Exactly(etag));
     let original = store.write(&table, replace(common.clone())).await.unwrap().etag.unwrap();
     copy.write(&table, replace(common)).await.unwrap();

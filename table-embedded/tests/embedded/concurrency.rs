@@ -1,4 +1,4 @@
-//! Many tasks at once.
+//! Concurrent tasks.
 
 use std::collections::HashSet;
 
@@ -47,7 +47,7 @@ async fn a_refused_write_fails_alone_in_its_commit() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
-    // Pairs of inserts of the same row: one of each wins, with an ETag of its own.
+    // Pairs of inserts of the same row: one of each pair succeeds, with its own ETag.
     let tasks: Vec<_> = (0..128)
         .map(|n| {
             let (store, table) = (store.clone(), table.clone());
@@ -69,29 +69,29 @@ async fn a_refused_write_fails_alone_in_its_commit() {
 }
 
 #[tokio::test]
-async fn a_dropped_future_leaves_its_write_done_or_undone() {
+async fn a_write_with_a_dropped_future_is_applied_or_not_applied() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
     {
         let write = store.write(&table, Operation::Insert(entity("p", "1")));
         let mut write = std::pin::pin!(write);
-        // One poll hands it to the writer, who may begin at once; then nobody waits for the answer.
+        // One poll passes the write to the writer, which may begin immediately. Then the future is dropped.
         std::future::poll_fn(|context| {
             let _ = write.as_mut().poll(context);
             std::task::Poll::Ready(())
         })
         .await;
     }
-    // The next write is decided after it. Nothing comes later.
+    // The next write is decided after it. The dropped write has no effect later.
     let error = store.write(&table, Operation::Delete(key("p", "0"), IfMatch::Any)).await.unwrap_err();
     assert!(error.is_entity_not_found(), "{error}");
     let read = store.get(&table, &key("p", "1"), None).await.unwrap();
     assert!(read.is_none_or(|read| read.properties() == entity("p", "1").properties()));
 }
 
-/// Inserts are tried before they are decided: what a refused group had inserted goes, what it met stays, also
-/// where other writes share its commit.
+/// The store tries inserts before it decides them. A refused group's inserts are undone and existing rows
+/// stay, also if other writes share the commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_refused_group_of_inserts_leaves_no_trace() {
     let (place, table) = (Place::new(), name("Things"));
@@ -124,9 +124,9 @@ async fn a_refused_group_of_inserts_leaves_no_trace() {
     assert_eq!(taken.properties(), entity("p", "taken").properties());
 }
 
-/// New names of properties and dropped tables change what rows mean, while they are read.
+/// New property names and dropped tables change the interpretation of rows while they are read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn readers_see_the_rows_of_one_moment_while_names_and_tables_come_and_go() {
+async fn readers_see_one_snapshot_while_names_and_tables_change() {
     const ROUNDS: usize = 30;
     let (place, table) = (Place::new(), name("Shifting"));
     let store = EmbeddedStore::builder(place.path()).durability(Durability::Relaxed).open().await.unwrap();
@@ -154,7 +154,7 @@ async fn readers_see_the_rows_of_one_moment_while_names_and_tables_come_and_go()
     writer.await.unwrap();
 }
 
-/// How often a timer of a millisecond fires while tasks do nothing but read points, which takes no thread but theirs.
+/// Returns how often a millisecond timer fires while tasks only do point reads, which use no other threads.
 async fn ticks_beside_readers(readers: usize, by_query: bool) -> usize {
     const READS: usize = 20_000;
     let (place, table) = (Place::new(), name("Things"));
@@ -188,9 +188,10 @@ async fn ticks_beside_readers(readers: usize, by_query: bool) -> usize {
     ticks
 }
 
-/// A task that yields once in 128 reads gives the timer its turn thousands of times; one that never does gives it one.
+/// A task that yields once in 128 reads lets the timer fire thousands of times; a task that never yields,
+/// once.
 #[tokio::test]
-async fn a_timer_fires_beside_busy_readers_on_one_thread() {
+async fn a_timer_fires_during_busy_reads_on_one_thread() {
     for by_query in [false, true] {
         let ticks = ticks_beside_readers(2, by_query).await;
         assert!(ticks > 10, "the timer fired {ticks} times");
@@ -198,7 +199,7 @@ async fn a_timer_fires_beside_busy_readers_on_one_thread() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_timer_fires_beside_more_busy_readers_than_threads() {
+async fn a_timer_fires_with_more_busy_readers_than_threads() {
     let ticks = ticks_beside_readers(4, false).await;
     assert!(ticks > 10, "the timer fired {ticks} times");
 }

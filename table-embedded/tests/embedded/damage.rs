@@ -1,4 +1,4 @@
-//! Pages that are damaged after the file was opened, or were not looked at then.
+//! Pages that are damaged after the file was opened, or that opening did not check.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -12,12 +12,12 @@ use crate::support::{Place, fill, key, name};
 const PAGE: usize = 4096;
 const ROWS: usize = 1000;
 
-/// An answer, if there is one, says that the file is damaged or cannot be read.
+/// Returns whether the read succeeded. A failure must say that the file is damaged or unreadable.
 fn is_answer<T>(answer: &Result<T>) -> bool {
     answer.as_ref().map_or_else(|error| matches!(error.kind(), ErrorKind::Storage(_)), |_| true)
 }
 
-/// Reads every row by its key and all by a scan. Nothing panics; whether something was damaged.
+/// Reads every row by its key, and all rows by a scan, without a panic. Returns whether damage was found.
 async fn reads_are_answers(store: &EmbeddedStore) -> bool {
     let mut damaged = false;
     for n in (0..ROWS).step_by(7) {
@@ -35,7 +35,7 @@ async fn reads_are_answers(store: &EmbeddedStore) -> bool {
     damaged | scan.is_err()
 }
 
-/// Fills a page of the file of an open store, which keeps no pages in memory.
+/// Overwrites a page of the file of an open store that has no page cache.
 async fn overwritten(place: &Place, page: usize, filler: u8, reads: Reads) -> bool {
     let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0).reads(reads);
     let store = builder.open().await.unwrap();
@@ -43,21 +43,22 @@ async fn overwritten(place: &Place, page: usize, filler: u8, reads: Reads) -> bo
     file.seek(SeekFrom::Start((page * PAGE) as u64)).unwrap();
     file.write_all(&[filler; PAGE]).unwrap();
     let damaged = reads_are_answers(&store).await;
-    // It may fail: the file is damaged.
+    // Closing may fail, because the file is damaged.
     let _ = store.close().await;
     damaged
 }
 
-/// Whatever is in a page, reading it is an answer or an error, and the task goes on.
+/// With any contents of a page, a read succeeds or fails, and the task continues.
 #[tokio::test]
-async fn an_overwritten_page_is_an_error_wherever_it_is() {
+async fn an_overwritten_page_at_any_place_is_an_error() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
     fill(&store, &table, 0, ROWS).await;
     store.close().await.unwrap();
     let whole = fs::read(place.file()).unwrap();
-    // The first page is the header. Leaves and branches start with their type; some leaves, all branches.
+    // The first page is the header. Leaves and branches start with their type; some leaves and all branches
+    // are tried.
     let first_byte = |page: usize| whole[page * PAGE];
     let leaves = (1..whole.len() / PAGE).filter(|page| first_byte(*page) == 1).step_by(16);
     let branches = (1..whole.len() / PAGE).filter(|page| first_byte(*page) == 2);
@@ -74,7 +75,7 @@ async fn an_overwritten_page_is_an_error_wherever_it_is() {
 
 const CHILD: &str = "TABLE_EMBEDDED_DAMAGED";
 
-/// The test runs itself as the program whose output is looked at.
+/// The test starts itself as the program whose output is checked.
 #[tokio::test]
 async fn a_damaged_page_prints_no_panic() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What was acknowledged is there after reopening, and versions never come back.
+//! Acknowledged writes survive reopening, and versions are never reused.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
 use table_embedded::{Durability, EmbeddedStore, Reads};
 
 #[tokio::test]
-async fn what_was_written_is_there_after_closing_and_reopening() {
+async fn written_rows_exist_after_reopening() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -23,7 +23,7 @@ async fn what_was_written_is_there_after_closing_and_reopening() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_dropped_can_be_opened_again_at_once() {
+async fn a_dropped_store_can_be_reopened_immediately() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -34,7 +34,7 @@ async fn a_store_that_was_dropped_can_be_opened_again_at_once() {
 }
 
 #[tokio::test]
-async fn etags_are_not_used_again_after_delete_and_reopen() {
+async fn etags_are_not_reused_after_delete_and_reopen() {
     let (place, table) = (Place::new(), name("Things"));
     let mut seen = HashSet::new();
     for _ in 0..3 {
@@ -50,7 +50,7 @@ async fn etags_are_not_used_again_after_delete_and_reopen() {
 }
 
 #[tokio::test]
-async fn relaxed_writes_are_seen_at_once_and_kept_by_close() {
+async fn relaxed_writes_are_visible_immediately_and_close_keeps_them() {
     let (place, table) = (Place::new(), name("Things"));
     let builder = EmbeddedStore::builder(place.path()).durability(Durability::Relaxed);
     let store = builder.open().await.unwrap();
@@ -78,7 +78,7 @@ async fn a_closed_store_refuses_everything_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn reads_on_blocking_threads_answer_the_same() {
+async fn reads_on_blocking_threads_return_the_same() {
     let (place, table) = (Place::new(), name("Things"));
     let builder = EmbeddedStore::builder(place.path()).reads(Reads::Blocking).max_scans(1);
     let store = builder.open().await.unwrap();
@@ -90,7 +90,7 @@ async fn reads_on_blocking_threads_answer_the_same() {
 }
 
 #[tokio::test]
-async fn only_what_is_asked_for_is_returned() {
+async fn only_selected_properties_are_returned() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -101,7 +101,7 @@ async fn only_what_is_asked_for_is_returned() {
     assert_eq!(read.properties().iter().map(|p| p.name()).collect::<Vec<_>>(), ["Other"]);
 }
 
-/// The file as a crash leaves it right after a write: whether recovery looks at every page.
+/// Returns whether recovery of the file, as a crash right after a write leaves it, scans every page.
 async fn recovery_is_long(scan_up_to: u64) -> bool {
     let (place, crashed, table) = (Place::new(), Place::new(), name("Things"));
     let store = EmbeddedStore::builder(place.path()).scan_up_to(scan_up_to).open().await.unwrap();
@@ -111,13 +111,14 @@ async fn recovery_is_long(scan_up_to: u64) -> bool {
     std::fs::create_dir(crashed.path()).unwrap();
     std::fs::write(crashed.file(), &image).unwrap();
     assert_eq!(count(&crashed.open().await, &table).await, 500);
-    // Flags of the engine: the file was not closed, and its last commit noted which pages are in use, in two phases.
+    // Flags of the engine: the file was not closed, and its last commit recorded the pages in use with a
+    // two-phase commit.
     assert_eq!(image[9] & 2, 2);
     image[9] & 4 == 0
 }
 
 #[tokio::test]
-async fn above_a_size_every_commit_makes_recovery_short() {
+async fn above_a_file_size_every_commit_prepares_fast_recovery() {
     assert!(recovery_is_long(u64::MAX).await);
     assert!(!recovery_is_long(0).await);
 }

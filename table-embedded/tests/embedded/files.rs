@@ -1,4 +1,4 @@
-//! Files that are not a sound store of this format: clear errors, and not a byte is changed.
+//! Files that are not a sound store of this format: the errors are clear and no byte changes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use table_embedded::EmbeddedStore;
 
 use crate::support::{Place, count, fill, key, name};
 
-/// A closed store with rows in it.
+/// Returns a closed store with rows.
 async fn sound() -> Place {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
@@ -21,7 +21,7 @@ async fn sound() -> Place {
     place
 }
 
-/// The error of opening, having checked that it names the file and left it alone.
+/// Returns the error of opening, after checking that it names the file and that the file is unchanged.
 async fn refused(place: &Place) -> Error {
     let before = fs::read(place.file()).unwrap();
     let error = EmbeddedStore::open(place.path()).await.expect_err("it must be refused");
@@ -75,7 +75,7 @@ async fn another_format_is_refused_with_its_number() {
 const HEADS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("heads");
 
 #[tokio::test]
-async fn a_head_of_properties_that_cannot_be_read_is_damage() {
+async fn an_unreadable_dictionary_entry_is_damage() {
     for head in [&b""[..], b"\x07\x02\0a", b"\x09\x01\0a", b"\x07\x01\0\xFF"] {
         let place = sound().await;
         change(&place, |transaction| {
@@ -86,7 +86,7 @@ async fn a_head_of_properties_that_cannot_be_read_is_damage() {
 }
 
 #[tokio::test]
-async fn rows_whose_heads_are_gone_are_damaged() {
+async fn rows_without_their_dictionary_entries_are_damaged() {
     let place = sound().await;
     change(&place, |transaction| {
         transaction.open_table(HEADS).unwrap().retain(|_, _| false).unwrap();
@@ -99,7 +99,7 @@ async fn rows_whose_heads_are_gone_are_damaged() {
     assert!(error.to_string().contains("of the stored row ('p', '0000000') are damaged"), "{error}");
 }
 
-/// Changes a closed store's database as another program could.
+/// Changes the database of a closed store, as another program could.
 fn change(place: &Place, change: impl FnOnce(&WriteTransaction)) {
     let database = Database::open(place.file()).unwrap();
     let transaction = database.begin_write().unwrap();
@@ -108,7 +108,7 @@ fn change(place: &Place, change: impl FnOnce(&WriteTransaction)) {
 }
 
 #[tokio::test]
-async fn a_truncated_file_is_damaged_wherever_it_ends() {
+async fn a_file_truncated_at_any_place_is_damaged() {
     let place = sound().await;
     let whole = fs::read(place.file()).unwrap();
     let ends = [1, 8, 9, 63, 320, 4096, 5000, whole.len() / 2, whole.len() - 4096, whole.len() - 1];
@@ -133,7 +133,7 @@ async fn a_file_with_a_damaged_header_is_refused() {
 }
 
 #[tokio::test]
-async fn a_page_that_was_overwritten_is_damaged() {
+async fn an_overwritten_page_is_damaged() {
     let place = sound().await;
     let whole = fs::read(place.file()).unwrap();
     let row = whole.windows(7).rposition(|bytes| bytes == b"0001234").unwrap();
@@ -144,13 +144,13 @@ async fn a_page_that_was_overwritten_is_damaged() {
 }
 
 #[tokio::test]
-async fn a_damaged_page_is_an_error_when_it_is_read_if_the_file_was_not_verified() {
+async fn without_verification_a_damaged_page_is_an_error_when_read() {
     let place = sound().await;
     let mut bytes = fs::read(place.file()).unwrap();
-    // A value is followed by other rows; the filler of one is changed into other text.
+    // A value is followed by other rows; this changes the filler text of one value.
     let filler = bytes.windows(300).rposition(|bytes| bytes == [b'x'; 300]).unwrap();
     bytes[filler + 150] = b'y';
-    // Once it is open: a debug build of the engine looks at all pages when it opens a file.
+    // After opening, because a debug build of the engine checks all pages when it opens a file.
     let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0);
     let store = builder.open().await.unwrap();
     fs::write(place.file(), &bytes).unwrap();
@@ -162,7 +162,7 @@ async fn a_damaged_page_is_an_error_when_it_is_read_if_the_file_was_not_verified
             damaged += 1;
         }
     }
-    // Those of one page.
+    // The rows of one page.
     assert!((1..20).contains(&damaged), "{damaged} rows");
     let query = table_core::query::Query::new();
     let mut scans = vec![store.query(&name("Things"), &query, None).await];
@@ -182,7 +182,7 @@ async fn a_file_in_place_of_the_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_left_unfinished_by_a_crash_is_made_anew() {
+async fn an_unfinished_file_left_by_a_crash_is_replaced() {
     let place = Place::new();
     fs::create_dir_all(place.path()).unwrap();
     fs::write(place.path().join("tables.redb.new"), b"half of it").unwrap();
@@ -190,7 +190,7 @@ async fn a_file_left_unfinished_by_a_crash_is_made_anew() {
 }
 
 #[tokio::test]
-async fn the_second_handle_in_a_process_is_told_so() {
+async fn a_second_handle_in_the_process_is_refused() {
     let place = Place::new();
     let first = place.open().await;
     let error = EmbeddedStore::open(place.path()).await.unwrap_err();
@@ -199,21 +199,21 @@ async fn the_second_handle_in_a_process_is_told_so() {
 }
 
 fn assert_in_use(error: &Error, path: &Path) {
-    assert!(error.to_string().contains("is open already"), "{error}");
+    assert!(error.to_string().contains("is already open"), "{error}");
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
 }
 
 const CHILD: &str = "TABLE_EMBEDDED_TEST_CHILD";
 
-/// The test runs itself as the other process.
+/// The test starts itself as the other process.
 #[tokio::test]
-async fn the_second_process_is_told_so() {
+async fn a_second_process_is_refused() {
     if let Some(path) = std::env::var_os(CHILD) {
         return hold_open(Path::new(&path)).await;
     }
     let place = sound().await;
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["files::the_second_process_is_told_so", "--exact", "--nocapture"])
+        .args(["files::a_second_process_is_refused", "--exact", "--nocapture"])
         .env(CHILD, place.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Single bytes that differ from what was written. Whatever they hit, a read is right or an error, and `verify` finds them.
+//! Single bit flips. Whatever byte they change, a read is correct or fails, and `verify` finds the damage.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use crate::support::{Place, entity, fill, key, name};
 
 const PAGE: usize = 4096;
 
-/// Pages of a file by their type: leaves, branches. The first page is the header.
+/// Returns the leaves and the branches of a file. The first page is the header.
 fn pages(file: &[u8]) -> (Vec<usize>, Vec<usize>) {
     let of_type = |kind: u8| (1..file.len() / PAGE).filter(move |page| file[page * PAGE] == kind);
     (of_type(1).collect(), of_type(2).collect())
@@ -24,7 +24,7 @@ fn write_at(file: &mut File, at: usize, byte: u8) {
     file.write_all(&[byte]).unwrap();
 }
 
-/// The rows of a scan, which rise.
+/// Returns the rows of a scan, after checking their order.
 async fn scan(store: &EmbeddedStore, table: &TableName) -> Result<Vec<Entity>> {
     let (mut rows, mut from) = (Vec::new(), None);
     loop {
@@ -47,7 +47,8 @@ fn is_damage<T>(read: &Result<T>) -> bool {
     }
 }
 
-/// What one flip does to an open store that keeps no page in memory.
+/// Flips bits in one byte of an open store without page cache, and checks all reads. Returns whether a read
+/// failed.
 async fn flip(store: &EmbeddedStore, table: &TableName, expected: &BTreeMap<String, Entity>) -> bool {
     let scanned = scan(store, table).await;
     let mut damaged = is_damage(&scanned);
@@ -66,7 +67,7 @@ async fn rows(store: &EmbeddedStore, table: &TableName) -> BTreeMap<String, Enti
     scan(store, table).await.unwrap().into_iter().map(|row| (row.key().row().to_owned(), row)).collect()
 }
 
-/// An open store that reads each page from the file, and the file.
+/// Returns an open store that reads each page from the file, and the file.
 async fn reading(place: &Place) -> (EmbeddedStore, File) {
     let builder = EmbeddedStore::builder(place.path()).verify_up_to(0).cache_bytes(0);
     let file = OpenOptions::new().write(true).open(place.file()).unwrap();
@@ -74,7 +75,7 @@ async fn reading(place: &Place) -> (EmbeddedStore, File) {
 }
 
 #[tokio::test]
-async fn in_a_small_file_no_flip_is_silent() {
+async fn every_flip_in_a_small_file_is_found() {
     const FLIPS: usize = 80;
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
@@ -89,23 +90,23 @@ async fn in_a_small_file_no_flip_is_silent() {
     assert!(!branches.is_empty());
     let (mut random, mut damaged, mut found) = (fastrand::Rng::with_seed(32), 0, 0);
     for n in 0..FLIPS {
-        // As many in branches as in leaves, and more where the pages begin.
+        // As many flips in branches as in leaves, and more at the start of pages.
         let pages = if n % 2 == 0 { &leaves } else { &branches };
         let within = if n % 3 == 0 { random.usize(..64) } else { random.usize(..PAGE) };
         let at = random.choice(pages).unwrap() * PAGE + within;
         write_at(&mut file, at, whole[at] ^ (1 << random.u32(..8)));
         let noticed = flip(&store, &table, &expected).await;
-        // Where every commit needs the page, there is no report.
+        // If every commit needs the damaged page, `verify` returns an error instead of a report.
         let report = store.verify(u64::MAX).await;
         let is_found = is_damage(&report) || !report.unwrap().is_sound();
-        // Pages of other tables and free ones are not read by the scan, and the end of a page is in nobody's use.
+        // The scan does not read pages of other tables or free pages, and the end of a page is unused.
         assert!(!noticed || is_found, "byte {at}");
         damaged += usize::from(noticed);
         found += usize::from(is_found);
         write_at(&mut file, at, whole[at]);
     }
     assert!(damaged > FLIPS / 3 && found >= damaged, "{damaged} noticed, {found} found");
-    // A flip in what each commit needs keeps the store from writing, until the file has been opened anew.
+    // A flip in a page that each commit needs prevents writes until the file is reopened.
     let insert = || store.write(&table, Operation::Insert(entity("p", "after")));
     for _ in 0..600 {
         if insert().await.is_ok() {
@@ -117,9 +118,9 @@ async fn in_a_small_file_no_flip_is_silent() {
     panic!("the store cannot be written any more");
 }
 
-/// A file above the size up to which opening verifies it: larger than what any default looks at.
+/// A file above the size that opening verifies by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_large_file_no_flip_is_silent() {
+async fn every_flip_in_a_large_file_is_found() {
     const ROWS: usize = 17_000;
     let (place, table) = (Place::new(), name("Things"));
     let store = EmbeddedStore::builder(place.path()).durability(Durability::Relaxed).open().await.unwrap();
@@ -168,7 +169,7 @@ async fn in_a_large_file_no_flip_is_silent() {
     assert!(report.bytes > 64 << 20, "{report:?}");
 }
 
-/// Scans the whole table, without its texts: the rows are all there, or an error says that something is damaged.
+/// Scans the whole table without its texts. Either all rows are returned or an error reports damage.
 async fn count_or_damage(store: &EmbeddedStore, table: &TableName, rows: usize) -> bool {
     let query = Query::new().with_select(table_core::query::Select::new(["Value"]));
     let (mut count, mut from) = (0, None);
@@ -187,9 +188,9 @@ async fn count_or_damage(store: &EmbeddedStore, table: &TableName, rows: usize) 
     }
 }
 
-/// One page of some is damaged: the rest can be read and written.
+/// One page is damaged; the other rows can be read and written.
 #[tokio::test]
-async fn a_damaged_page_harms_its_rows_alone() {
+async fn a_damaged_page_affects_only_its_rows() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -218,14 +219,14 @@ async fn a_damaged_page_harms_its_rows_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_is_verified_while_it_is_written() {
+async fn verification_runs_during_writes() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
     fill(&store, &table, 0, 3000).await;
     let verifying = tokio::spawn({
         let store = store.clone();
-        // 64 KiB at a time.
+        // 64 KiB per second.
         async move { store.verify(256 << 10).await.unwrap() }
     });
     let mut written = 3000;

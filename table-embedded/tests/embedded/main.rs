@@ -1,4 +1,4 @@
-//! The embedded store's own tests, beside the conformance suite: what is on disk, and what happens to it.
+//! Tests of the embedded store in addition to the conformance suite: the contents of its files.
 
 mod backup;
 mod concurrency;

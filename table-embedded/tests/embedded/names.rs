@@ -1,4 +1,4 @@
-//! Names of properties: rows refer to them, and they must be there wherever the rows are.
+//! The dictionary of property names: rows refer to it, so it must be in every copy of the rows.
 
 use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, TableStore, TableStoreExt};
@@ -6,7 +6,7 @@ use table_embedded::EmbeddedStore;
 
 use crate::support::{Place, key, name};
 
-/// More in all than a file gives numbers to.
+/// Together they use more names than a file's dictionary can hold.
 const ENTITIES: usize = 50;
 const NAMES: usize = 100;
 
@@ -29,7 +29,7 @@ async fn assert_all_there(store: &EmbeddedStore, table: &TableName) {
 }
 
 #[tokio::test]
-async fn more_names_than_are_numbered_come_back_from_the_file_and_its_copies() {
+async fn more_names_than_the_dictionary_holds_survive_reopening_and_backup() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -45,7 +45,7 @@ async fn more_names_than_are_numbered_come_back_from_the_file_and_its_copies() {
 }
 
 #[tokio::test]
-async fn names_that_a_refused_write_brought_serve_the_next_one() {
+async fn names_of_a_refused_write_work_in_the_next_write() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();

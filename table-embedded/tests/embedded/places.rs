@@ -1,4 +1,4 @@
-//! Where a store may be, and who may look at it.
+//! Locations of a store, and access rights to its files.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::support::{Place, name};
 
 async fn refused(path: &Path, says: &str) {
     let opened = tokio::time::timeout(Duration::from_secs(20), EmbeddedStore::open(path)).await;
-    let error = opened.expect("opening waits for ever").expect_err("it must be refused");
+    let error = opened.expect("opening waits forever").expect_err("it must be refused");
     assert!(error.to_string().contains(says), "{error}");
 }
 
@@ -26,20 +26,20 @@ async fn an_empty_path_is_refused() {
 }
 
 #[tokio::test]
-async fn nothing_is_made_where_a_store_must_exist() {
+async fn must_exist_creates_nothing() {
     let place = Place::new();
     let open = || EmbeddedStore::builder(place.path()).must_exist().open();
-    assert!(open().await.unwrap_err().to_string().contains("there is no store"));
+    assert!(open().await.unwrap_err().to_string().contains("has no store"));
     assert!(!place.path().exists());
     fs::create_dir(place.path()).unwrap();
-    assert!(open().await.unwrap_err().to_string().contains("there is no store"));
+    assert!(open().await.unwrap_err().to_string().contains("has no store"));
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     place.open().await.close().await.unwrap();
     open().await.unwrap().close().await.unwrap();
 }
 
 #[tokio::test]
-async fn closing_again_does_nothing() {
+async fn closing_twice_is_allowed() {
     let store = Place::new().open().await;
     let clone = store.clone();
     let (first, second) = tokio::join!(store.close(), clone.close());
@@ -55,12 +55,12 @@ mod unix {
 
     use super::*;
 
-    /// A link whose target is on a volume that is not mounted must not become an empty store.
+    /// A link to a volume that is not mounted must not be replaced by an empty store.
     #[tokio::test]
-    async fn links_to_nothing_are_refused_and_stay() {
+    async fn links_without_a_target_are_refused_and_kept() {
         let (place, missing) = (Place::new(), Place::new());
         symlink(missing.path(), place.path()).unwrap();
-        refused(&place.path(), "symbolic link to nothing").await;
+        refused(&place.path(), "symbolic link without a target").await;
         refused(&place.path().join("below"), "").await;
         assert!(!missing.path().exists());
 
@@ -69,12 +69,12 @@ mod unix {
         for file in ["tables.redb", "lock"] {
             let link = place.path().join(file);
             symlink(missing.path(), &link).unwrap();
-            refused(&place.path(), "symbolic link to nothing").await;
+            refused(&place.path(), "symbolic link without a target").await;
             assert!(link.symlink_metadata().unwrap().is_symlink());
             fs::remove_file(link).unwrap();
         }
         assert!(!missing.path().exists());
-        // What a crash leaves is removed, and so is a link in its place.
+        // The store removes what a crash left, also if a link has replaced it.
         symlink(missing.path(), place.path().join("tables.redb.new")).unwrap();
         place.open().await.create_table(&name("Things")).await.unwrap();
         assert!(!missing.path().exists());
@@ -89,7 +89,7 @@ mod unix {
     }
 
     #[tokio::test]
-    async fn pipes_are_refused_without_waiting() {
+    async fn pipes_are_refused_without_blocking() {
         let pipe = |path: &Path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         let place = Place::new();
         pipe(&place.path());
@@ -98,12 +98,12 @@ mod unix {
             let place = Place::new();
             fs::create_dir(place.path()).unwrap();
             pipe(&place.path().join(file));
-            refused(&place.path(), "neither a file nor missing").await;
+            refused(&place.path(), "exists and is not a file").await;
         }
     }
 
     #[tokio::test]
-    async fn files_and_directories_are_the_owners_alone() {
+    async fn files_and_directories_are_accessible_to_the_owner_only() {
         let place = Place::new();
         let nested = place.path().join("a/b");
         let store = EmbeddedStore::open(&nested).await.unwrap();

@@ -1,4 +1,4 @@
-//! Stores that are opened for reading alone.
+//! Stores that are opened read-only.
 
 use std::fs;
 
@@ -22,7 +22,7 @@ async fn filled() -> Place {
 }
 
 #[tokio::test]
-async fn readers_read_together_and_keep_writers_out() {
+async fn readers_share_the_store_and_exclude_writers() {
     let (place, table) = (filled().await, name("Things"));
     let before = fs::read(place.file()).unwrap();
     let (first, second) = (reader(&place).await, reader(&place).await);
@@ -31,14 +31,14 @@ async fn readers_read_together_and_keep_writers_out() {
         assert!(store.get(&table, &key("p", "0000007"), None).await.unwrap().is_some());
     }
     let error = EmbeddedStore::open(place.path()).await.unwrap_err();
-    assert!(error.to_string().contains("is open already"), "{error}");
+    assert!(error.to_string().contains("is already open"), "{error}");
     first.backup(place.other("copy")).await.unwrap();
     first.close().await.unwrap();
     second.close().await.unwrap();
     assert!(fs::read(place.file()).unwrap() == before);
     let writer = place.open().await;
     let refused = EmbeddedStore::builder(place.path()).read_only().open().await.unwrap_err();
-    assert!(refused.to_string().contains("is open already"), "{refused}");
+    assert!(refused.to_string().contains("is already open"), "{refused}");
     writer.close().await.unwrap();
     assert_eq!(count(&EmbeddedStore::open(place.other("copy")).await.unwrap(), &table).await, 1000);
 }
@@ -62,9 +62,9 @@ async fn changes_are_refused() {
     assert_eq!(count(&store, &table).await, 1000);
 }
 
-/// The file of a store that is open, as a crash leaves it.
+/// The file of an open store, as a crash leaves it.
 #[tokio::test]
-async fn a_file_that_a_crash_left_is_read_and_stays_as_it_is() {
+async fn a_file_left_by_a_crash_is_read_and_not_changed() {
     let (place, crashed, table) = (filled().await, Place::new(), name("Things"));
     let store = place.open().await;
     fill(&store, &table, 1000, 1500).await;
@@ -79,9 +79,9 @@ async fn a_file_that_a_crash_left_is_read_and_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn nothing_is_made_for_reading() {
+async fn read_only_creates_nothing() {
     let place = Place::new();
     let missing = EmbeddedStore::builder(place.path()).read_only().open().await.unwrap_err();
-    assert!(missing.to_string().contains("there is no store"), "{missing}");
+    assert!(missing.to_string().contains("has no store"), "{missing}");
     assert!(!place.path().exists());
 }

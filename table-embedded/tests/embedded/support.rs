@@ -1,4 +1,4 @@
-//! What the tests of this store share.
+//! Helpers for the tests of this store.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ impl Place {
         self.0.path().join("store")
     }
 
-    /// The file that holds the tables.
+    /// Returns the path of the file that holds the tables.
     pub(crate) fn file(&self) -> PathBuf {
         self.path().join("tables.redb")
     }
@@ -50,7 +50,7 @@ pub(crate) async fn insert(store: &EmbeddedStore, table: &TableName, row: &str) 
     written.etag.unwrap()
 }
 
-/// Inserts rows `from..to`, 100 in a group.
+/// Inserts rows `from..to`, 100 per group.
 pub(crate) async fn fill(store: &EmbeddedStore, table: &TableName, from: usize, to: usize) {
     for start in (from..to).step_by(100) {
         let partition = table_core::model::PartitionKey::new("p").unwrap();
@@ -63,7 +63,7 @@ pub(crate) async fn fill(store: &EmbeddedStore, table: &TableName, from: usize, 
     }
 }
 
-/// How many entities a table has, read in pages.
+/// Returns the number of entities of a table, read page by page.
 pub(crate) async fn count(store: &EmbeddedStore, table: &TableName) -> usize {
     use table_core::query::Query;
     let (mut count, mut from) = (0, None);

@@ -11,14 +11,14 @@ const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
 const CATALOG: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("catalog");
 const DROPPED: TableDefinition<'_, u64, ()> = TableDefinition::new("dropped");
 
-/// How many rows a closed store's file holds, whatever table they belong to.
+/// Returns the number of rows in a closed store's file, over all tables.
 fn rows_in_file(place: &Place) -> u64 {
     let transaction = Database::open(place.file()).unwrap().begin_read().unwrap();
     transaction.open_table(ROWS).unwrap().len().unwrap()
 }
 
 #[tokio::test]
-async fn tables_keep_the_case_they_were_given_and_ignore_it() {
+async fn table_names_keep_their_case_and_compare_without_case() {
     let place = Place::new();
     let store = place.open().await;
     store.create_table(&name("Things")).await.unwrap();
@@ -46,7 +46,7 @@ async fn tables_do_not_see_each_others_rows() {
 }
 
 #[tokio::test]
-async fn a_dropped_name_can_be_used_again_at_once_and_is_empty() {
+async fn a_dropped_name_can_be_reused_immediately_for_an_empty_table() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     for _ in 0..5 {
@@ -61,7 +61,7 @@ async fn a_dropped_name_can_be_used_again_at_once_and_is_empty() {
 }
 
 #[tokio::test]
-async fn deleting_and_compacting_gives_space_back() {
+async fn deleting_and_compacting_frees_space() {
     let (place, table, other) = (Place::new(), name("Things"), name("Others"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -81,7 +81,7 @@ async fn deleting_and_compacting_gives_space_back() {
 }
 
 #[tokio::test]
-async fn reads_and_writes_go_on_around_a_compaction() {
+async fn reads_and_writes_work_around_a_compaction() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
@@ -104,13 +104,14 @@ async fn reads_and_writes_go_on_around_a_compaction() {
 }
 
 #[tokio::test]
-async fn reclaiming_goes_on_after_a_crash_in_the_middle_of_it() {
+async fn reclaiming_continues_after_a_crash() {
     let (place, table) = (Place::new(), name("Things"));
     let store = place.open().await;
     store.create_table(&table).await.unwrap();
     fill(&store, &table, 0, 10_000).await;
     store.close().await.unwrap();
-    // As the commit of a drop leaves the file: no catalog row, the id noted, the rows still there.
+    // The file as the commit of a drop leaves it: no catalog row, the id in the list of dropped tables, the
+    // rows present.
     let database = Database::open(place.file()).unwrap();
     let transaction = database.begin_write().unwrap();
     transaction.open_table(CATALOG).unwrap().remove("things").unwrap();

@@ -8,7 +8,7 @@ use table_core::model::{Heads, Key, Unpacked};
 use crate::error::Failure;
 use crate::format;
 
-/// The rows of one table within a transaction, for the engine.
+/// The rows of one table in a transaction, as the engine reads and writes them.
 pub(super) struct TableRows<'a, 't> {
     id: u64,
     rows: &'a Table<'t, &'static [u8], &'static [u8]>,
@@ -25,7 +25,7 @@ impl<'a, 't> TableRows<'a, 't> {
         Self { id, rows, heads, failure: Cell::new(None) }
     }
 
-    /// Why the file could not be read, if it could not.
+    /// Returns the error of reading the file, if there was one.
     pub(super) fn into_failure(self) -> Option<StorageError> {
         self.failure.into_inner()
     }

@@ -37,7 +37,8 @@ impl Batch<'_> {
         Ok(Ok(Vec::new()))
     }
 
-    /// Removes some rows of a dropped table, and what notes it once none is left.
+    /// Removes some rows of a dropped table. After the last row, also removes the table's id from the list of
+    /// dropped tables.
     pub(in crate::writer) fn reclaim(&mut self, id: u64) -> Result<(), StorageError> {
         self.changed = true;
         if self.remove_rows(id)? {
@@ -47,7 +48,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Whether all are removed: it stops after so many rows, or so many bytes.
+    /// Removes a limited number of rows and bytes. Returns whether all rows are removed.
     fn remove_rows(&mut self, id: u64) -> Result<bool, StorageError> {
         let (from, to) = (format::prefixed(id, &[]), format::prefixed(id + 1, &[]));
         let range = from.as_slice()..to.as_slice();
