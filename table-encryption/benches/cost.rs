@@ -1,4 +1,4 @@
-//! Encrypted properties against the bare cipher: what the format, the keys of a write and the packing cost.
+//! Cost of encrypted properties compared with the bare cipher: format, key derivation per write, and packing.
 //!
 //! `cargo bench -p table-encryption --no-default-features --bench cost`
 
@@ -14,7 +14,7 @@ use table_core::store::{Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, Keys};
 use tokio::runtime::Runtime;
 
-/// Properties, and bytes of each.
+/// Number of properties, and bytes of each.
 const SHAPES: [(usize, usize); 4] = [(1, 16), (1, 1024), (10, 16), (10, 1024)];
 
 fn entity(properties: usize, bytes: usize, marked: bool) -> Entity {

@@ -9,20 +9,22 @@ use zeroize::Zeroizing;
 use crate::KeyBytes;
 use crate::v2::{encode_value, push_lp};
 
-/// A keyed hash of a value, to find entities by an encrypted property: equality, nothing else.
+/// A keyed hash of a value, for finding entities by an encrypted property. It supports equality only.
 ///
-/// The hash, the *token*, is part of the key of an index entry; whoever looks up computes it from the wanted value, reads
-/// the entries, decrypts the entities and compares the value itself.
+/// The hash, the *token*, is part of the key of an index entry. A lookup computes the token of the wanted
+/// value, reads the entries, decrypts the entities and compares the value itself.
 ///
 /// # What it reveals
-/// Equal values have equal tokens: whoever sees the index sees how often each occurs and which entities share it, and with
-/// knowledge of the distribution (surnames, diagnoses) guesses values. Who can also write, or watch lookups, learns more. Without
-/// the index key nobody can compute tokens. Do not index a property with few values; do index one that is unique.
+/// Equal values have equal tokens. A reader of the index sees how often each value occurs and which entities
+/// share it, and can guess values from a known distribution (surnames, diagnoses). An attacker who can also
+/// write, or watch lookups, learns more. Tokens cannot be computed without the index key. Do not index a
+/// property with few different values; a unique property is a good choice.
 ///
-/// [`truncated`](Self::truncated) tokens collide: each then stands for many values, which hides which of them an entity has, and
-/// lookups read more entities than they return. A truncated index cannot be unique: different values would refuse each other.
+/// [`truncated`](Self::truncated) tokens collide: each token stands for many values, which hides the exact
+/// value, and lookups read more entities than they return. A truncated index cannot be unique, because
+/// different values would conflict.
 ///
-/// An index key is for one index. It cannot be rotated without building the index anew.
+/// Use a separate key for each index. A new key requires a rebuild of the index.
 ///
 /// ```
 /// use table_core::model::{Entity, ValueRef};
@@ -40,51 +42,51 @@ pub struct BlindIndex {
     digits: usize,
 }
 
-/// Hexadecimal digits of a whole token.
+/// Number of hexadecimal digits of a full token.
 const WHOLE: usize = 64;
 
 impl BlindIndex {
-    /// An index with a key of 32 bytes of its own.
+    /// Creates an index with its own key of 32 bytes.
     ///
     /// # Errors
-    /// Another length.
+    /// Fails if the key has another length.
     pub fn new(name: impl Into<String>, key: &KeyBytes) -> Result<Self> {
         let name = name.into();
         let Ok(bytes) = <[u8; 32]>::try_from(key.expose()) else {
             return Err(Error::invalid_request(format!(
-                "the key of the blind index '{name}' has {} bytes: it needs 32",
+                "the key of the blind index '{name}' has {} bytes; it must have 32",
                 key.expose().len()
             )));
         };
         Ok(Self { name, key: Zeroizing::new(bytes), digits: WHOLE })
     }
 
-    /// The same index with tokens of so many bits: a multiple of 4, from 4 to 128. With `n` entities, about
-    /// `n / 2^bits` different values share a token.
+    /// Shortens tokens to this many bits: a multiple of 4, from 4 to 128. With `n` entities, about `n /
+    /// 2^bits` different values share a token.
     ///
     /// # Errors
-    /// Another number.
+    /// Fails for any other number of bits.
     pub fn truncated(mut self, bits: usize) -> Result<Self> {
         if !bits.is_multiple_of(4) || !(4..=128).contains(&bits) {
             return Err(Error::invalid_request(format!(
-                "{bits} bits: a token has a multiple of 4, from 4 to 128"
+                "a token of {bits} bits is not possible; use a multiple of 4, from 4 to 128"
             )));
         }
         self.digits = bits / 4;
         Ok(self)
     }
 
-    /// Whether tokens are cut, so that different values share one.
+    /// Whether tokens are shortened, so that different values may share a token.
     pub const fn is_truncated(&self) -> bool {
         self.digits < WHOLE
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The token of a value: hexadecimal digits, always as many.
+    /// Returns the token of a value, as a fixed number of hexadecimal digits.
     pub fn token(&self, value: ValueRef<'_>) -> String {
         let mut message = Vec::new();
         push_lp(&mut message, b"table-encryption v2 blind index");
@@ -101,32 +103,32 @@ impl BlindIndex {
         token
     }
 
-    /// The token of an entity's property, if it has it.
+    /// Returns the token of an entity's property, if the entity has the property.
     pub fn token_of(&self, entity: &Entity, property: &str) -> Option<String> {
         entity.get(property).map(|value| self.token(value))
     }
 
-    /// The key of a unique entry for a value, in `partition`: `{name}_{token}`.
+    /// Returns the key of a unique entry for a value: RowKey `{name}_{token}` in `partition`.
     ///
     /// # Errors
-    /// Tokens are truncated: two values would refuse each other.
+    /// Fails if tokens are shortened, because two values would conflict.
     pub fn unique_key(&self, partition: &str, value: ValueRef<'_>) -> Result<Key> {
         if self.is_truncated() {
             return Err(Error::invalid_request(format!(
-                "the blind index '{}' is truncated, so it cannot be unique: different values share a token",
+                "the blind index '{}' is truncated and cannot be unique, because different values share a token",
                 self.name
             )));
         }
         Key::new(partition, format!("{}_{}", self.name, self.token(value)))
     }
 
-    /// What the row keys of a value's entries start with: `{name}_{token}_`. Append the entity's row key, so that entities
-    /// with the same token have entries of their own.
+    /// Returns the prefix of the RowKeys of a value's entries: `{name}_{token}_`. Append the entity's RowKey,
+    /// so that entities with the same token have separate entries.
     pub fn prefix(&self, value: ValueRef<'_>) -> String {
         format!("{}_{}_", self.name, self.token(value))
     }
 
-    /// Whether an entity that an entry led to has the value: tokens that are equal do not prove it.
+    /// Whether an entity found by an entry has the value. Equal tokens do not prove it.
     pub fn confirms(&self, entity: &Entity, property: &str, value: ValueRef<'_>) -> bool {
         entity.get(property) == Some(value)
     }
@@ -147,7 +149,7 @@ mod tests {
     use crate::testing::hex;
 
     #[test]
-    fn tokens_are_the_known_ones() {
+    fn tokens_equal_the_test_vectors() {
         let vectors: serde_json::Value =
             serde_json::from_str(include_str!("../tests/vectors/v2.json")).unwrap();
         let values = [

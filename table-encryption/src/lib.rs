@@ -1,5 +1,5 @@
-//! Encrypted properties over any [`TableStore`](table_core::store::TableStore): what is marked never leaves in the
-//! clear, and cannot be changed, exchanged, moved or removed unnoticed.
+//! Client-side encryption over any [`TableStore`](table_core::store::TableStore). Marked properties leave the
+//! program encrypted only. They cannot be changed, exchanged, moved or removed without detection.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -30,19 +30,22 @@
 //! # }
 //! ```
 //!
-//! | part | what it is for |
+//! | item | use |
 //! |---|---|
 //! | [`EncryptedStore`] | encrypts and decrypts around another store |
-//! | [`Keys`], [`KeyWrap`], [`KeyResolver`] | the key-encryption keys: local ([`AesKeyWrap`], `RsaKeyWrap`) or a key service |
-//! | [`EncryptedStore::rotation`] | another key-encryption key, nothing encrypted again |
-//! | [`EncryptedStore::migration`] | from plaintext and legacy data to this format, online |
+//! | [`Keys`], [`KeyWrap`], [`KeyResolver`] | key-encryption keys: local ([`AesKeyWrap`], `RsaKeyWrap`) or a
+//! key service |
+//! | [`EncryptedStore::rotation`] | changes the key-encryption key without encrypting entities again |
+//! | [`EncryptedStore::migration`] | converts plaintext and legacy data to this format, online |
 //! | [`BlindIndex`] | equality lookups by an encrypted property |
-//! | [`BlobCipher`] | values outside the table, streamed |
+//! | [`BlobCipher`] | encrypted values outside the table, as streams |
 //! | [`LegacyV1`] | the format of the first storage libraries |
 //!
-//! `docs/encryption.md` helps to choose; `docs/encryption-format.md` has every byte, the threat model, and why.
+//! `docs/encryption.md` helps to choose. `docs/encryption-format.md` specifies every byte, the threat model
+//! and the reasons.
 //!
-//! Features: `rsa` (default), for `RsaKeyWrap`; `patterns`, for [`BlobCipher`] as the codec of large entities in `table-patterns`.
+//! Features: `rsa` (default), for `RsaKeyWrap`; `patterns`, for [`BlobCipher`] as the codec of large entities
+//! in `table-patterns`.
 
 mod blind;
 mod blob;

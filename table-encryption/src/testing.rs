@@ -1,4 +1,4 @@
-//! What the tests of several modules use.
+//! Helpers for the tests of several modules.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -13,7 +13,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-/// The key-encryption key `kek<n>`.
+/// Returns the key-encryption key `kek<n>`.
 pub(crate) fn kek(n: u8) -> AesKeyWrap {
     AesKeyWrap::new(format!("kek{n}"), &vec![n; 32].into()).expect("32 bytes")
 }
@@ -65,7 +65,7 @@ impl KeyWrap for CountingWrap {
     }
 }
 
-/// What a key service answers instead of a key.
+/// A failure of a key service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outage {
     None,
@@ -73,7 +73,7 @@ pub(crate) enum Outage {
     Forbidden,
 }
 
-/// A key of a service that may be out of order.
+/// A key of a service that may fail.
 #[derive(Debug)]
 pub(crate) struct UnreliableWrap {
     key: AesKeyWrap,

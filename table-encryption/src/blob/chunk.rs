@@ -6,10 +6,10 @@ use zeroize::Zeroizing;
 use crate::data_key::Secret;
 use crate::v2::{Scope, expand};
 
-/// Bytes of a chunk's tag.
+/// Bytes of a chunk's authentication tag.
 pub(super) const TAG: usize = 16;
 
-/// Encrypts the chunks of one blob in their order.
+/// Encrypts or decrypts the chunks of one blob in order.
 pub(super) struct ChunkCipher {
     cipher: Aes256Gcm,
     scope: Scope,
@@ -17,7 +17,7 @@ pub(super) struct ChunkCipher {
 }
 
 impl ChunkCipher {
-    /// The cipher of a blob, and its commitment.
+    /// Derives the cipher of a blob and its key commitment.
     pub(super) fn derive(secret: &Secret, salt: &[u8; 32], scope: Scope) -> (Self, [u8; 32]) {
         let mut okm = Zeroizing::new([0; 64]);
         expand(secret, salt, &scope, &mut *okm);
@@ -26,7 +26,7 @@ impl ChunkCipher {
         (Self { cipher: Aes256Gcm::new(key), scope, next: 0 }, *commitment)
     }
 
-    /// Appends a chunk, encrypted.
+    /// Encrypts a chunk and appends it to `out`.
     pub(super) fn seal(&mut self, plaintext: &[u8], last: bool, out: &mut Vec<u8>) -> Result<()> {
         let nonce = self.nonce(last)?;
         let start = out.len();
@@ -37,7 +37,7 @@ impl ChunkCipher {
         Ok(())
     }
 
-    /// Appends a chunk, decrypted; whether it was sound.
+    /// Decrypts a chunk and appends it to `out`. Returns whether the chunk was authentic.
     pub(super) fn open(&mut self, sealed: &[u8], last: bool, out: &mut Vec<u8>) -> bool {
         let Some((body, tag)) = sealed.split_last_chunk::<TAG>() else { return false };
         let Ok(nonce) = self.nonce(last) else { return false };
@@ -50,12 +50,12 @@ impl ChunkCipher {
         sound
     }
 
-    /// Whether no chunk came yet.
+    /// Whether no chunk was processed yet.
     pub(super) const fn is_at_start(&self) -> bool {
         self.next == 0
     }
 
-    /// Each nonce once: the chunk's number, and whether it is the last.
+    /// Returns the next nonce: the chunk's number, and whether the chunk is the last. No nonce is used twice.
     fn nonce(&mut self, last: bool) -> Result<[u8; 12]> {
         let mut nonce = [0; 12];
         nonce[7..11].copy_from_slice(&self.next.to_be_bytes());

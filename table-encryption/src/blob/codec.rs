@@ -3,8 +3,8 @@ use table_patterns::large::{BlobCodec, BlobContext, BlobKey, ByteStream};
 use super::preamble::Preamble;
 use super::{BlobCipher, BlobPlace};
 
-/// Large fields of entities, encrypted in their blobs: each is bound to its entity, its property and the write that made
-/// it.
+/// Encrypts large fields of entities in their blobs. Each blob is bound to its entity, its property and the
+/// write that created it.
 impl BlobCodec for BlobCipher {
     fn name(&self) -> &'static str {
         "tenc2"

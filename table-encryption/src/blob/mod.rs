@@ -1,4 +1,4 @@
-//! Values kept outside the table, encrypted as they stream: see "Blob" in `docs/encryption-format.md`.
+//! Values outside the table, encrypted as streams: see "Blob" in `docs/encryption-format.md`.
 
 mod chunk;
 #[cfg(feature = "patterns")]
@@ -24,20 +24,22 @@ use crate::v2::Scope;
 use chunk::ChunkCipher;
 use preamble::{CHUNK, Preamble};
 
-/// What a blob belongs to: it can be read under the same place only.
+/// The place that a blob is bound to. It can be decrypted with the same place only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlobPlace {
-    /// The table of the entity.
+    /// The entity's table.
     pub table: TableName,
-    /// The entity.
+    /// The entity's key.
     pub key: Key,
-    /// What the value is called: the blob's name, a property.
+    /// The name of the value: the blob's name or a property.
     pub name: String,
 }
 
-/// Encrypts and decrypts blobs under data keys of an [`EncryptedStore`](crate::EncryptedStore), or of its own.
+/// Encrypts and decrypts blobs with the data keys of an [`EncryptedStore`](crate::EncryptedStore), or with
+/// its own data keys.
 ///
-/// Memory: a chunk of 64 KiB. Growth: a header of about 200 bytes (400 with RSA), and 16 bytes for each chunk.
+/// Memory use: one chunk of 64 KiB. Size increase: a header of about 200 bytes (400 with RSA), and 16 bytes
+/// per chunk.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -71,20 +73,20 @@ impl BlobCipher {
         Self { keys, case_sensitive }
     }
 
-    /// A cipher with data keys of its own, for a service that ignores the case of table names.
+    /// Creates a cipher with its own data keys, for a service that ignores the case of table names.
     ///
     /// # Errors
-    /// Two keys have one id; a key id or algorithm does not fit a preamble.
+    /// Fails if two keys have the same id, or if a key id or algorithm does not fit a preamble.
     pub fn with_keys(keys: Keys) -> Result<Self> {
         keys.check()?;
         let keys = DataKeys::new(keys, DataKeyBounds::default(), CacheBounds::default());
         Ok(Self::new(Arc::new(keys), false))
     }
 
-    /// Starts to encrypt a blob.
+    /// Starts encrypting a blob.
     ///
     /// # Errors
-    /// A new data key was needed and could not be wrapped.
+    /// Fails if a new data key is needed and cannot be wrapped.
     pub async fn sealer(&self, place: &BlobPlace) -> Result<BlobSealer> {
         let data_key = self.keys.for_write().await?;
         let mut salt = [0; 32];
@@ -94,7 +96,7 @@ impl BlobCipher {
         Ok(BlobSealer::new(preamble.to_bytes(), cipher, CHUNK))
     }
 
-    /// Starts to decrypt a blob.
+    /// Starts decrypting a blob.
     pub fn opener(&self, place: &BlobPlace) -> BlobOpener {
         BlobOpener::new(self.clone(), place.clone())
     }

@@ -8,8 +8,8 @@ use super::{BlobCipher, BlobPlace};
 use crate::error::Unreadable;
 use crate::v2::matches;
 
-/// Decrypts one blob, piece by piece. What it gives out is verified; that the blob is whole is known when
-/// [`finish`](Self::finish) succeeds.
+/// Decrypts one blob piece by piece. Returned plaintext is authenticated; the blob is known to be complete
+/// when [`finish`](Self::finish) succeeds.
 pub struct BlobOpener {
     blobs: BlobCipher,
     place: BlobPlace,
@@ -28,20 +28,21 @@ impl BlobOpener {
         Self { blobs, place, state: State::Preamble, waiting: Vec::new() }
     }
 
-    /// Takes a piece of any length; the plaintext that is ready, perhaps nothing.
+    /// Takes a piece of any length and returns the plaintext that is ready; it may be empty.
     ///
     /// # Errors
-    /// The blob was changed, or its key is not here; the key service cannot be used. It cannot be continued then.
+    /// Fails if the blob was changed, if its key is not available, or if the key service cannot be used. The
+    /// opener cannot be used afterwards.
     pub async fn push(&mut self, sealed: &[u8]) -> Result<Vec<u8>> {
         self.waiting.extend_from_slice(sealed);
         let opened = self.advance().await;
         self.or_failed(opened)
     }
 
-    /// The rest of the plaintext.
+    /// Returns the rest of the plaintext.
     ///
     /// # Errors
-    /// As [`push`](Self::push); the blob is not whole.
+    /// Fails like [`push`](Self::push), and if the blob is incomplete.
     pub async fn finish(mut self) -> Result<Vec<u8>> {
         let opened = self.last().await;
         self.or_failed(opened)
@@ -64,7 +65,7 @@ impl BlobOpener {
             State::Preamble => {}
             State::Chunks { cipher, sealed } => {
                 let mut taken = 0;
-                // One that ends here may be the last.
+                // A chunk that ends here may be the last chunk.
                 while self.waiting.len() - taken > *sealed {
                     if !cipher.open(&self.waiting[taken..taken + *sealed], false, &mut out) {
                         return Err(Unreadable::Refused);
@@ -77,7 +78,7 @@ impl BlobOpener {
         Ok(out)
     }
 
-    /// Reads the preamble, if it is whole by now.
+    /// Parses the preamble, once it is complete.
     async fn start(&mut self) -> Result<(), Unreadable> {
         let Some((preamble, len)) = Preamble::parse(&self.waiting) else {
             return if self.waiting.len() < LONGEST { Ok(()) } else { Err(Unreadable::Refused) };
@@ -95,7 +96,7 @@ impl BlobOpener {
     async fn last(&mut self) -> Result<Vec<u8>, Unreadable> {
         let mut out = self.advance().await?;
         let State::Chunks { cipher, .. } = &mut self.state else { return Err(Unreadable::Refused) };
-        // An empty last chunk is the blob's only one: two ways to end a blob would be one too many.
+        // An empty last chunk is allowed only as the only chunk. Otherwise a blob could end in two ways.
         let empty = self.waiting.len() == TAG;
         if empty && !cipher.is_at_start() || !cipher.open(&self.waiting, true, &mut out) {
             return Err(Unreadable::Refused);

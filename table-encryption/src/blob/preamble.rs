@@ -4,12 +4,12 @@ use crate::v2::{Reader, push_wrapping, read_wrapping};
 const MAGIC: &[u8; 4] = b"TEB2";
 const SUITE: u8 = 1;
 
-/// Bytes of plaintext in the chunks that we write.
+/// Bytes of plaintext per chunk when writing.
 pub(super) const CHUNK: u32 = 64 * 1024;
-/// Bytes of plaintext in the largest chunks that we read.
+/// Maximum bytes of plaintext per chunk when reading.
 const MOST: u32 = 1 << 24;
 
-/// What a blob starts with.
+/// The start of a blob.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Preamble {
     pub(super) wrapping: Wrapping,
@@ -18,11 +18,11 @@ pub(super) struct Preamble {
     pub(super) chunk: u32,
 }
 
-/// No preamble is longer: magic, suite, three texts with their lengths, salt, commitment, chunk.
+/// Maximum length of a preamble: magic, suite, three length-prefixed texts, salt, commitment, chunk size.
 pub(super) const LONGEST: usize = 4 + 1 + (1 + 0xff) + 2 * (2 + 0xffff) + 32 + 32 + 4;
 
 impl Preamble {
-    /// Reads it from the start of a blob, and how long it is; `None` if it is not whole, or none.
+    /// Parses a preamble and returns its length too; `None` if the bytes are incomplete or not a preamble.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let mut from = Reader(bytes);
         if from.take(4)? != MAGIC || from.u8()? != SUITE {

@@ -5,12 +5,12 @@ use zeroize::Zeroizing;
 
 use super::chunk::ChunkCipher;
 
-/// Encrypts one blob, piece by piece.
+/// Encrypts one blob piece by piece.
 pub struct BlobSealer {
     preamble: Vec<u8>,
     cipher: ChunkCipher,
     chunk: usize,
-    /// Plaintext that waits for a full chunk, or for the end: the last chunk is marked.
+    /// Plaintext that waits for a full chunk or for the end, because the last chunk is marked.
     waiting: Zeroizing<Vec<u8>>,
 }
 
@@ -19,10 +19,10 @@ impl BlobSealer {
         Self { preamble, cipher, chunk: chunk as usize, waiting: Zeroizing::default() }
     }
 
-    /// Takes a piece of any length; what is ready of the blob, perhaps nothing.
+    /// Takes a piece of any length and returns the part of the blob that is ready; it may be empty.
     ///
     /// # Errors
-    /// The blob has more than 2³² chunks.
+    /// Fails if the blob has more than 2³² chunks.
     pub fn push(&mut self, mut plaintext: &[u8]) -> Result<Vec<u8>> {
         let mut out = std::mem::take(&mut self.preamble);
         while self.waiting.len() + plaintext.len() > self.chunk {
@@ -36,10 +36,10 @@ impl BlobSealer {
         Ok(out)
     }
 
-    /// The rest of the blob.
+    /// Returns the rest of the blob.
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// Fails like [`push`](Self::push).
     pub fn finish(mut self) -> Result<Vec<u8>> {
         let mut out = std::mem::take(&mut self.preamble);
         self.cipher.seal(&self.waiting, true, &mut out)?;

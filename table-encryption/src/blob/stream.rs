@@ -6,7 +6,7 @@ use table_core::Result;
 use super::{BlobCipher, BlobOpener, BlobPlace, BlobSealer};
 
 impl BlobCipher {
-    /// A blob of what a stream gives, encrypted as it is polled. An error of the stream ends it.
+    /// Encrypts a stream into a blob while it is polled. An error of the input stream ends the output.
     pub fn seal_stream<P>(
         &self,
         place: BlobPlace,
@@ -22,7 +22,8 @@ impl BlobCipher {
         }))
     }
 
-    /// What a blob holds, decrypted as it is polled. **It is whole only if the stream ends without an error.**
+    /// Decrypts a blob while it is polled. **The plaintext is complete only if the stream ends without an
+    /// error.**
     pub fn open_stream<P>(
         &self,
         place: &BlobPlace,

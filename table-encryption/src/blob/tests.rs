@@ -42,7 +42,7 @@ async fn open(cipher: &BlobCipher, place: &BlobPlace, sealed: &[u8], piece: usiz
 }
 
 #[tokio::test]
-async fn any_length_in_any_pieces() {
+async fn blobs_of_any_length_in_any_pieces_survive_a_round_trip() {
     let cipher = cipher();
     let full = CHUNK as usize;
     for len in [0, 1, 100, full - 1, full, full + 1, 2 * full, 3 * full + 17] {
@@ -54,9 +54,9 @@ async fn any_length_in_any_pieces() {
     }
 }
 
-/// Blobs made by an independent program, byte for byte.
+/// Blobs that an independent program created; compared byte for byte.
 #[tokio::test]
-async fn blobs_are_the_known_ones() {
+async fn blobs_equal_the_test_vectors() {
     let vectors: serde_json::Value =
         serde_json::from_str(include_str!("../../tests/vectors/v2.json")).unwrap();
     for vector in vectors["blobs"].as_array().unwrap() {
@@ -78,9 +78,9 @@ async fn blobs_are_the_known_ones() {
     }
 }
 
-/// Every byte changed, every length cut, chunks exchanged, repeated and left out, another place.
+/// Changes every byte, cuts at every length, exchanges, repeats and removes chunks, and uses another place.
 #[tokio::test]
-async fn changes_are_noticed() {
+async fn changes_are_detected() {
     let cipher = cipher();
     let vectors: serde_json::Value =
         serde_json::from_str(include_str!("../../tests/vectors/v2.json")).unwrap();
@@ -117,7 +117,7 @@ async fn changes_are_noticed() {
 }
 
 #[tokio::test]
-async fn streams_end_with_their_blob() {
+async fn streams_end_at_the_end_of_the_blob() {
     let cipher = cipher();
     let content: Vec<Bytes> = (0..40_u8).map(|i| Bytes::from(vec![i; 5000])).collect();
     let plaintext = stream::iter(content.clone().into_iter().map(Ok));

@@ -1,14 +1,14 @@
 use std::time::Duration;
 
-/// When a new data key is made.
+/// When a new data key is created.
 ///
-/// More writes for a key mean fewer keys to unwrap when the table is read, and more that one leaked key opens. The
-/// cipher needs neither bound: see `docs/encryption-format.md`.
+/// More writes per key mean fewer keys to unwrap when the table is read, and more data exposed by one leaked
+/// key. The cipher requires neither bound: see `docs/encryption-format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataKeyBounds {
-    /// Entities written under one key; at least 1.
+    /// Maximum number of entities written with one key; at least 1.
     pub max_writes: u64,
-    /// How long one key is written with.
+    /// Maximum time for which one key is used for writes.
     pub max_age: Duration,
 }
 
@@ -19,20 +19,21 @@ impl Default for DataKeyBounds {
     }
 }
 
-/// How many unwrapped data keys are kept, for how long, and after which time the key service is asked again for a data key that
-/// it could not unwrap.
+/// Bounds of the cache of unwrapped data keys, and of the record of data keys that could not be unwrapped.
 ///
-/// A key that is kept can be used although the key-encryption key was revoked meanwhile. An expired key is overwritten
-/// and freed at once, also while the store is idle: by a task on the Tokio runtime (with its time driver) in which the key was
-/// first used. Where that runtime is not driven, the next use of the store frees the key.
+/// A cached key stays usable if its key-encryption key is revoked. An expired key is overwritten and freed
+/// immediately, also while the store is idle, by a task on the Tokio runtime (with its time driver) in which
+/// the key was first used. If that runtime does not run, the next use of the store frees the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheBounds {
-    /// Keys, of about 300 bytes each; none are kept at 0. A full cache drops the oldest.
+    /// Maximum number of cached keys, about 300 bytes each; 0 disables the cache. A full cache drops the
+    /// oldest key.
     pub max_keys: u64,
-    /// The time after which a key is unwrapped again.
+    /// Time after which a key must be unwrapped again.
     pub max_age: Duration,
-    /// The time after which the key service is asked again for a data key that it refused to unwrap; each time at zero. A passing
-    /// fault (busy, unreachable) is not remembered. Up to 65,536 refusals are, of about 200 bytes each.
+    /// Time during which the key service is not asked again for a data key that it refused to unwrap; zero
+    /// asks each time. Transient errors (busy, unreachable) are not recorded. At most 65,536 refusals are
+    /// recorded, about 200 bytes each.
     pub failure_age: Duration,
 }
 

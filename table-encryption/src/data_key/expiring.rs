@@ -1,4 +1,4 @@
-//! Entries that leave after a time.
+//! Maps with entries that expire.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -13,24 +13,25 @@ use crate::error::Unreadable;
 use crate::store::is_service_error;
 use crate::v2::push_lp;
 
-/// A map whose entries expire, each the same time after it was inserted, and which holds at most so many: a full one drops
-/// the oldest.
+/// A map whose entries expire a fixed time after their insertion, with a maximum size. A full map drops its
+/// oldest entry.
 ///
-/// A general cache (moka, for example) removes expired entries at its next use, and frees them later still. Here
-/// [`remove_expired`](Self::remove_expired) drops them at once, so that secrets are overwritten when they expire.
+/// A general cache (moka, for example) removes expired entries at the next use and frees them even later.
+/// Here [`remove_expired`](Self::remove_expired) drops them immediately, so that secrets are overwritten when
+/// they expire.
 pub(super) struct ExpiringMap<K, V> {
     max_entries: usize,
     max_age: Duration,
     entries: HashMap<Arc<K>, Entry<V>>,
-    /// Keys in the order of insertion, which is the order of expiry. An entry that was inserted twice has two places; the one with the
-    /// number of the entry counts.
+    /// Keys in the order of insertion, which is the order of expiry. A key that was inserted twice occurs
+    /// twice; the occurrence with the entry's number counts.
     order: VecDeque<(u64, Arc<K>)>,
     inserted: u64,
 }
 
 struct Entry<V> {
     number: u64,
-    /// None where the sum is beyond the range of an `Instant`: never.
+    /// `None` if the time is beyond the range of an `Instant`: the entry never expires.
     expires: Option<Instant>,
     value: V,
 }
@@ -63,7 +64,7 @@ impl<K: Eq + Hash, V> ExpiringMap<K, V> {
         }
     }
 
-    /// Drops what has expired; when the next entry does.
+    /// Drops expired entries. Returns when the next entry expires.
     pub(super) fn remove_expired(&mut self, now: Instant) -> Option<Instant> {
         while let Some((number, key)) = self.order.front() {
             match self.entries.get(key).filter(|entry| entry.number == *number) {
@@ -90,13 +91,13 @@ pub(super) fn is_expired(expires: Option<Instant>, now: Instant) -> bool {
     expires.is_some_and(|expires| expires <= now)
 }
 
-/// The most data keys that are remembered as refused.
+/// Maximum number of recorded refusals.
 const MAX_FAILURES: u64 = 65_536;
 
-/// Data keys that could not be unwrapped: for some time the key service is not asked for them again. A writer of a table
-/// can put any number of wrapped keys into it that no key opens.
+/// Data keys that could not be unwrapped. For some time, the key service is not asked for them again. A
+/// writer of a table can store any number of wrapped keys that no key-encryption key opens.
 pub(crate) struct FailedUnwraps {
-    /// By the hash of what was wrapped: that itself may have 64 KiB.
+    /// By the hash of the wrapping, because the wrapping itself may have 64 KiB.
     failures: Mutex<ExpiringMap<[u8; 32], Unreadable>>,
 }
 
@@ -109,7 +110,7 @@ impl FailedUnwraps {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).get(&digest(wrapping)).cloned()
     }
 
-    /// Remembers a failure that will be the same in a moment.
+    /// Records a failure, unless it is transient.
     pub(crate) fn remember(&self, wrapping: &Wrapping, failure: &Unreadable) {
         if matches!(failure, Unreadable::Unavailable(error) if is_service_error(error)) {
             return;
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn entries_leave_in_their_order() {
+    async fn entries_expire_in_order() {
         let mut map = filled(10);
         tokio::time::advance(Duration::from_secs(5)).await;
         map.insert(1, "one again");
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_age_beyond_every_clock_never_ends() {
+    async fn an_age_beyond_the_clocks_range_never_expires() {
         let mut map = ExpiringMap::new(1, Duration::MAX);
         map.insert(1, ());
         assert_eq!((map.remove_expired(Instant::now()), map.len()), (None, 1));

@@ -17,7 +17,7 @@ use crate::error::Unreadable;
 use crate::key::Keys;
 use crate::key::fill_random;
 
-/// Makes data keys within their bounds, and unwraps those that it meets, each once.
+/// Creates data keys within their bounds and unwraps stored data keys, each once.
 pub(crate) struct DataKeys {
     inner: Arc<Inner>,
 }
@@ -27,16 +27,16 @@ struct Inner {
     bounds: DataKeyBounds,
     state: Mutex<State>,
     failed: FailedUnwraps,
-    /// Held while a key is made.
+    /// Held while a key is created.
     making: tokio::sync::Mutex<()>,
-    /// Wakes the task that drops expired secrets, where a new secret expires before the task would wake.
+    /// Wakes the eraser task if a new secret expires before the task would wake.
     earlier: Arc<Notify>,
 }
 
 struct State {
     current: Option<Current>,
     secrets: ExpiringMap<Wrapping, Arc<Secret>>,
-    /// Unwraps in progress: concurrent readers of one key share the answer.
+    /// Unwraps in progress. Concurrent readers of one key share the result.
     unwraps: HashMap<Wrapping, WeakShared<Unwrap>>,
     eraser: Option<Eraser>,
 }
@@ -44,14 +44,14 @@ struct State {
 type Opened = Result<Arc<Secret>, Unreadable>;
 type Unwrap = BoxFuture<'static, Opened>;
 
-/// The key to write with.
+/// The current data key for writes.
 struct Current {
     key: Arc<DataKey>,
     made: Instant,
     writes: u64,
 }
 
-/// The task that drops expired secrets, and when it looks next.
+/// The task that drops expired secrets, and the time of its next run.
 struct Eraser {
     task: AbortHandle,
     wakes: Instant,
@@ -76,7 +76,7 @@ impl DataKeys {
         &self.inner.keys
     }
 
-    /// The key for one write. Concurrent callers wait for one new key: one call of the key service.
+    /// Returns the key for one write. Concurrent callers share one new key and one call of the key service.
     pub(crate) async fn for_write(&self) -> Result<Arc<DataKey>> {
         let inner = &self.inner;
         if let Some(key) = inner.current() {
@@ -102,7 +102,7 @@ impl DataKeys {
         Ok(DataKey { secret, wrapping })
     }
 
-    /// Wraps a data key with the active key.
+    /// Wraps a data key with the active key-encryption key.
     pub(crate) async fn wrap(&self, secret: &Secret) -> Result<Wrapping> {
         let active = self.keys().active();
         let wrapped = active.wrap_key(&secret.labelled()).await?;
@@ -116,8 +116,8 @@ impl DataKeys {
         })
     }
 
-    /// The data key in a wrapping: from the cache, or unwrapped once for all concurrent callers. A wrapping that could not
-    /// be unwrapped shortly before is not tried again.
+    /// Returns the data key in a wrapping: from the cache, or unwrapped once for all concurrent callers. A
+    /// wrapping that recently could not be unwrapped is not tried again.
     pub(crate) async fn open(&self, wrapping: &Wrapping) -> Opened {
         let unwrap = {
             let mut state = self.inner.state();
@@ -134,12 +134,12 @@ impl DataKeys {
 }
 
 impl State {
-    /// The unwrap of a key that is under way, or a new one.
+    /// Returns the unwrap in progress for this key, or starts one.
     fn unwrap_once(&mut self, wrapping: &Wrapping, new: impl FnOnce() -> Unwrap) -> Shared<Unwrap> {
         if let Some(unwrap) = self.unwraps.get(wrapping).and_then(WeakShared::upgrade) {
             return unwrap;
         }
-        // Unwraps without a waiter were dropped before their end.
+        // Removes unwraps that all callers dropped before they finished.
         self.unwraps.retain(|_, unwrap| unwrap.upgrade().is_some());
         let unwrap = new().shared();
         if let Some(weak) = unwrap.downgrade() {
@@ -148,7 +148,7 @@ impl State {
         unwrap
     }
 
-    /// Drops expired secrets; when the next one expires.
+    /// Drops expired secrets. Returns when the next secret expires.
     fn remove_expired(&mut self, max_age: Duration) -> Option<Instant> {
         let now = Instant::now();
         let next = self.secrets.remove_expired(now);
@@ -161,12 +161,12 @@ impl State {
 }
 
 impl Inner {
-    // The state is whole after every statement: a panic elsewhere leaves nothing to repair.
+    // The state is consistent after every statement, so a panic of another holder leaves nothing to repair.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The current key for one write more, if it may serve that.
+    /// Returns the current key for one more write, if its bounds allow it.
     fn current(&self) -> Option<Arc<DataKey>> {
         let mut state = self.state();
         let current = state.current.as_mut().filter(|current| current.may_serve(&self.bounds))?;
@@ -196,7 +196,7 @@ impl Inner {
         Secret::from_labelled(&bytes).map(Arc::new).ok_or(Unreadable::Refused)
     }
 
-    /// Makes sure that a task drops the secrets when they expire, also while the store is idle.
+    /// Ensures that a task drops the secrets when they expire, also while the store is idle.
     fn schedule_erasure(self: &Arc<Self>, state: &mut State) {
         let Some(next) = state.remove_expired(self.bounds.max_age) else { return };
         match &mut state.eraser {
@@ -214,7 +214,8 @@ impl Inner {
         }
     }
 
-    /// Drops expired secrets; when the next one expires. Without one the task ends, and the next key starts another.
+    /// Drops expired secrets and returns when the next secret expires. Without one the task ends, and the
+    /// next key starts a new task.
     fn remove_expired(&self) -> Option<Instant> {
         let mut state = self.state();
         let next = state.remove_expired(self.bounds.max_age);
@@ -235,15 +236,17 @@ impl Drop for Inner {
     }
 }
 
-/// Drops secrets as they expire. It keeps none alive, and ends with the store.
+/// Drops secrets as they expire. Holds only a weak reference, so it keeps no secret alive and ends with the
+/// store.
 async fn erase_expired(keys: Weak<Inner>, earlier: Arc<Notify>) {
     while let Some(next) = keys.upgrade().and_then(|keys| keys.remove_expired()) {
-        // Woken earlier, or not: either way it looks again.
+        // Checks again whether it was woken early or the time elapsed.
         let _woken = timeout_at(next, earlier.notified()).await;
     }
 }
 
-/// A key that refuses is not told from data that was changed; a key service that cannot be used is.
+/// Converts an error. Readers cannot distinguish a refusing key from changed data, but they can see that a
+/// key service is unavailable.
 pub(crate) fn unreadable(error: Error) -> Unreadable {
     match error.kind() {
         ErrorKind::Encryption(_) => Unreadable::Refused,

@@ -1,4 +1,4 @@
-//! Data keys: made under the active key-encryption key, shared by many writes, cached for reads.
+//! Data keys: created under the active key-encryption key, shared by many writes, cached for reads.
 
 mod bounds;
 mod expiring;
@@ -16,11 +16,12 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::KeyBytes;
 
-/// What is before a data key when it is wrapped: a legacy reader takes no key of this length, and a reader of
-/// this format none without it.
+/// Precedes a data key when it is wrapped. Because of the label, legacy readers refuse the key (its length is
+/// wrong for them), and readers of this format refuse keys without it.
 const LABEL: &[u8; 8] = b"tblenc2\0";
 
-/// 32 bytes from which the keys of writes are derived. Shared, not copied: a copy would stay when the original is overwritten.
+/// The 32 bytes from which the keys of writes are derived. Shared and never copied, so that overwriting it
+/// leaves no copy.
 #[derive(PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub(crate) struct Secret([u8; 32]);
 
@@ -33,12 +34,12 @@ impl Secret {
         &self.0
     }
 
-    /// What is wrapped.
+    /// Returns the bytes to wrap.
     fn labelled(&self) -> KeyBytes {
         [LABEL.as_slice(), &self.0].concat().into()
     }
 
-    /// Back from what was unwrapped.
+    /// Parses unwrapped bytes.
     fn from_labelled(bytes: &KeyBytes) -> Option<Self> {
         bytes.expose().strip_prefix(LABEL.as_slice())?.try_into().ok().map(Self)
     }
@@ -50,7 +51,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A wrapped data key, and which key wrapped it how: public.
+/// A wrapped data key, the id of the key that wrapped it, and the algorithm. Not secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Wrapping {
     pub(crate) algorithm: Box<str>,
@@ -58,7 +59,7 @@ pub(crate) struct Wrapping {
     pub(crate) wrapped: Box<[u8]>,
 }
 
-/// A data key to write with.
+/// A data key for writes.
 #[derive(Clone, Debug)]
 pub(crate) struct DataKey {
     pub(crate) secret: Arc<Secret>,

@@ -13,7 +13,7 @@ fn keeper(max_writes: u64, max_age: u64) -> (Arc<CountingWrap>, DataKeys) {
 }
 
 #[tokio::test]
-async fn a_key_serves_as_many_writes_as_it_may() {
+async fn a_key_serves_the_maximum_number_of_writes() {
     let (counts, keeper) = keeper(3, 3600);
     let mut made = Vec::new();
     for _ in 0..7 {
@@ -24,7 +24,7 @@ async fn a_key_serves_as_many_writes_as_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_serves_as_long_as_it_may() {
+async fn a_key_serves_until_its_maximum_age() {
     let (counts, keeper) = keeper(100, 60);
     let first = keeper.for_write().await.unwrap();
     tokio::time::advance(Duration::from_secs(59)).await;
@@ -35,7 +35,7 @@ async fn a_key_serves_as_long_as_it_may() {
 }
 
 #[tokio::test]
-async fn one_call_serves_all_who_wait() {
+async fn concurrent_callers_share_one_call() {
     let (counts, keeper) = keeper(100, 60);
     let writes = (0..16).map(|_| keeper.for_write());
     let keys = futures_util::future::try_join_all(writes).await.unwrap();
@@ -47,7 +47,7 @@ async fn one_call_serves_all_who_wait() {
 }
 
 #[tokio::test]
-async fn only_labelled_keys_under_their_own_algorithm_are_taken() {
+async fn only_labelled_keys_with_their_own_algorithm_are_accepted() {
     let (_, keeper) = keeper(100, 60);
     let raw = kek(1).wrap_key(&vec![5; 32].into()).await.unwrap();
     let wrapping = Wrapping { algorithm: "A256KW".into(), key_id: "kek1".into(), wrapped: raw.into() };
@@ -59,7 +59,7 @@ async fn only_labelled_keys_under_their_own_algorithm_are_taken() {
 }
 
 #[tokio::test]
-async fn a_cache_of_none_unwraps_each_time() {
+async fn without_a_cache_every_read_unwraps() {
     let key = Arc::new(CountingWrap::new(kek(1)));
     let cache = CacheBounds { max_keys: 0, ..CacheBounds::default() };
     let keeper = DataKeys::new(Keys::new(key.clone()), DataKeyBounds::default(), cache);
@@ -70,9 +70,9 @@ async fn a_cache_of_none_unwraps_each_time() {
     assert_eq!(key.unwraps(), 3);
 }
 
-/// A key service is asked once for a key that it refuses, and again when the time is over.
+/// The key service is asked once for a key that it refuses, and again after `failure_age`.
 #[tokio::test(start_paused = true)]
-async fn a_refused_key_is_not_asked_for_again_at_once() {
+async fn a_refused_key_is_not_requested_again_immediately() {
     let (counts, keeper) = keeper(100, 60);
     let garbage = Wrapping { algorithm: "A256KW".into(), key_id: "kek1".into(), wrapped: vec![1; 48].into() };
     for _ in 0..3 {
@@ -86,9 +86,9 @@ async fn a_refused_key_is_not_asked_for_again_at_once() {
     assert_eq!(counts.unwraps(), 2);
 }
 
-/// A transient error of the key service is not remembered.
+/// A transient error of the key service is not recorded.
 #[tokio::test]
-async fn a_busy_key_service_is_asked_again() {
+async fn a_busy_key_service_is_called_again() {
     let (_, sound) = keeper(100, 60);
     let wrapping = sound.for_write().await.unwrap().wrapping.clone();
     let keys = Keys::new(Arc::new(UnreliableWrap::new(kek(1), Outage::Busy)));
@@ -102,7 +102,7 @@ async fn a_busy_key_service_is_asked_again() {
     assert!(matches!(forbidden.open(&wrapping).await, Err(Unreadable::Unavailable(_))));
 }
 
-/// A caller that is cancelled leaves the answer to the others.
+/// If one caller is cancelled, the other callers still get the result.
 #[tokio::test]
 async fn an_unwrap_survives_its_first_caller() {
     let (_, sound) = keeper(100, 60);
@@ -122,9 +122,9 @@ async fn an_unwrap_survives_its_first_caller() {
     assert!(keeper.open(&key.wrapping).await.is_ok());
 }
 
-/// The store is idle, and the keys are gone when they expire: those that were unwrapped, and the one to write with.
+/// Expired keys are dropped although the store is idle: unwrapped keys and the current key for writes.
 #[tokio::test(start_paused = true)]
-async fn expired_keys_leave_an_idle_store() {
+async fn expired_keys_are_dropped_in_an_idle_store() {
     let (_, other) = keeper(100, 60);
     let wrapping = other.for_write().await.unwrap().wrapping.clone();
     let (_, keeper) = keeper(100, 24 * 3600);
@@ -138,15 +138,15 @@ async fn expired_keys_leave_an_idle_store() {
     assert!(written.upgrade().is_none());
 }
 
-/// The task that waits for a key which lives long is woken for one that does not.
+/// The task that waits for a long-lived key is woken for a key that expires earlier.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_expires_earlier_leaves_earlier() {
+async fn a_key_that_expires_earlier_is_dropped_earlier() {
     let bounds = DataKeyBounds { max_writes: 100, max_age: Duration::from_secs(24 * 3600) };
     let keeper = DataKeys::new(Keys::new(Arc::new(kek(1))), bounds, CacheBounds::default());
     let (_, other) = self::keeper(100, 60);
     let wrapping = other.for_write().await.unwrap().wrapping.clone();
     let written = Arc::downgrade(&keeper.for_write().await.unwrap().secret);
-    // The cached copy of the written key goes after an hour; from then on the task waits for the end of the day.
+    // The cached copy of the current key expires after an hour; then the task waits until the end of the day.
     tokio::time::sleep(Duration::from_secs(3610)).await;
     let opened = Arc::downgrade(&keeper.open(&wrapping).await.unwrap());
     tokio::time::sleep(Duration::from_secs(3600 - 15)).await;
@@ -155,9 +155,9 @@ async fn a_key_that_expires_earlier_leaves_earlier() {
     assert!(opened.upgrade().is_none() && written.upgrade().is_some());
 }
 
-/// A dropped store leaves neither keys nor its task.
+/// A dropped store keeps neither keys nor its task.
 #[tokio::test(start_paused = true)]
-async fn keys_go_with_their_store() {
+async fn keys_are_dropped_with_their_store() {
     let (_, keeper) = keeper(100, 60);
     let secret = Arc::downgrade(&keeper.for_write().await.unwrap().secret);
     tokio::task::yield_now().await;

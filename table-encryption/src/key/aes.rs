@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{KeyBytes, KeyWrap};
 
-/// A local AES key that wraps by RFC 3394: `A128KW`, `A192KW` or `A256KW` by its length.
+/// A local AES key that wraps by RFC 3394. Its length selects `A128KW`, `A192KW` or `A256KW`.
 ///
 /// <https://www.rfc-editor.org/rfc/rfc3394>
 pub struct AesKeyWrap {
@@ -22,10 +22,10 @@ enum Cipher {
 }
 
 impl AesKeyWrap {
-    /// A key of 16, 24 or 32 bytes. Take 32; [`KeyBytes::random`] makes one.
+    /// Creates a key of 16, 24 or 32 bytes; 32 is recommended. [`KeyBytes::random`] creates one.
     ///
     /// # Errors
-    /// Another length.
+    /// Fails if the key has another length.
     pub fn new(key_id: impl Into<Box<str>>, key: &KeyBytes) -> Result<Self> {
         let bytes = key.expose();
         let cipher = match bytes.len() {
@@ -34,7 +34,10 @@ impl AesKeyWrap {
             _ => KwAes256::new_from_slice(bytes).map(|c| Cipher::Aes256(Box::new(c))),
         };
         let wrong = |_| {
-            Error::invalid_request(format!("an AES key has 16, 24 or 32 bytes, this one has {}", bytes.len()))
+            Error::invalid_request(format!(
+                "an AES key must have 16, 24 or 32 bytes; this key has {}",
+                bytes.len()
+            ))
         };
         Ok(Self { key_id: key_id.into(), cipher: cipher.map_err(wrong)? })
     }
@@ -62,7 +65,7 @@ impl KeyWrap for AesKeyWrap {
             Cipher::Aes192(c) => c.wrap_key(key, &mut out).is_ok(),
             Cipher::Aes256(c) => c.wrap_key(key, &mut out).is_ok(),
         };
-        let refused = || Error::invalid_request("AES wraps keys whose length is a multiple of 8 bytes");
+        let refused = || Error::invalid_request("AES key wrap needs a key with a multiple of 8 bytes");
         wrapped.then_some(out).ok_or_else(refused)
     }
 

@@ -3,7 +3,7 @@ use std::fmt;
 use table_core::store::{ErrorKind, Result};
 use zeroize::Zeroizing;
 
-/// Key material: overwritten when it is dropped, never shown.
+/// Key material. It is overwritten when dropped, and `Debug` does not show it.
 ///
 /// ```
 /// let key = table_encryption::KeyBytes::from(vec![7; 32]);
@@ -13,24 +13,25 @@ use zeroize::Zeroizing;
 pub struct KeyBytes(Zeroizing<Vec<u8>>);
 
 impl KeyBytes {
-    /// Random bytes from the operating system.
+    /// Returns random bytes of the operating system.
     ///
     /// # Errors
-    /// The operating system has none.
+    /// Fails if the operating system provides none.
     pub fn random(len: usize) -> Result<Self> {
         let mut bytes = Zeroizing::new(vec![0; len]);
         fill_random(&mut bytes)?;
         Ok(Self(bytes))
     }
 
-    /// The bytes: do not copy them to where they stay.
+    /// Returns the bytes. Do not keep copies of them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 }
 
 pub(crate) fn fill_random(out: &mut [u8]) -> Result<()> {
-    let failed = |e| ErrorKind::Encryption(format!("the operating system gives no random bytes: {e}")).into();
+    let failed =
+        |e| ErrorKind::Encryption(format!("the operating system provides no random bytes: {e}")).into();
     getrandom::fill(out).map_err(failed)
 }
 

@@ -1,4 +1,4 @@
-//! Key-encryption keys: what wraps data keys, and how it is found again.
+//! Key-encryption keys, which wrap data keys, and how readers find them.
 
 mod aes;
 mod bytes;
@@ -20,21 +20,25 @@ pub use ring::Keys;
 pub use rsa::{OaepHash, RsaKeyWrap};
 use table_core::Result;
 
-/// A key-encryption key: wraps and unwraps data keys of 40 bytes (32 in legacy v1).
+/// A key-encryption key. It wraps and unwraps data keys of 40 bytes (32 in the legacy format v1).
 ///
-/// Local keys are [`AesKeyWrap`] and, with the feature `rsa`, `RsaKeyWrap`; implement the trait for a key service. One call wraps
-/// a data key that serves many entities, and unwrapped ones are cached, so that a service is asked rarely.
+/// Local keys are [`AesKeyWrap`] and, with the feature `rsa`, `RsaKeyWrap`. Implement this trait for a key
+/// service. One data key serves many entities, and unwrapped keys are cached, so the service is rarely
+/// called.
 ///
 /// # Errors
-/// A wrapped key that is not this key's, or was changed, is an
-/// [`ErrorKind::Encryption`](table_core::store::ErrorKind::Encryption): readers see one uniform error for it. Any other
-/// kind says that the key service could not be used (busy, unauthorized, unreachable) and passes through as it is.
+/// A wrapped key that belongs to another key, or was changed, must be an
+/// [`ErrorKind::Encryption`](table_core::store::ErrorKind::Encryption); readers get one uniform error for it.
+/// Any other kind means that the key service could not be used (busy, unauthorized, unreachable) and is
+/// passed on unchanged.
 #[async_trait]
 pub trait KeyWrap: Debug + Send + Sync + 'static {
-    /// What names this key for good, version included: stored with what it protects. At most 65,535 bytes.
+    /// Returns the permanent id of this key, including its version. It is stored with the data; at most
+    /// 65,535 bytes.
     fn key_id(&self) -> &str;
 
-    /// How it wraps, as JSON Web Algorithms name it: `A256KW`, `RSA-OAEP`. 1 to 255 bytes.
+    /// Returns the wrapping algorithm by its JSON Web Algorithms name, such as `A256KW` or `RSA-OAEP`; 1 to
+    /// 255 bytes.
     fn algorithm(&self) -> &str;
 
     /// Wraps a data key.
@@ -44,13 +48,13 @@ pub trait KeyWrap: Debug + Send + Sync + 'static {
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes>;
 }
 
-/// Finds keys that a program does not name one by one: former versions, other tenants.
+/// Finds keys that a program does not list, such as former versions or keys of other tenants.
 #[async_trait]
 pub trait KeyResolver: Debug + Send + Sync + 'static {
-    /// The key with this id, if there is one. Asked for ids found in stored data, which others may have written:
-    /// answer `None` to what is not yours, and do not follow addresses.
+    /// Returns the key with this id, if it exists. The ids come from stored data, which others may have
+    /// written: return `None` for foreign ids, and do not treat an id as an address to connect to.
     ///
     /// # Errors
-    /// Where it looks cannot be reached.
+    /// Fails if the source of the keys cannot be reached.
     async fn resolve(&self, key_id: &str) -> Result<Option<Arc<dyn KeyWrap>>>;
 }

@@ -6,11 +6,11 @@ use table_core::store::{Error, ErrorKind, Result};
 
 use super::{KeyResolver, KeyWrap};
 
-/// The keys of a store: one that wraps new data keys, others that are still needed for reading.
+/// The keys of a store: one key that wraps new data keys, and other keys for reading.
 ///
-/// Each has an id of its own. Two different keys of one id are refused where the keys are used
-/// ([`EncryptedStoreBuilder::build`](crate::EncryptedStoreBuilder::build), [`BlobCipher::with_keys`](crate::BlobCipher::with_keys)):
-/// what one of them wrapped could not be read any more.
+/// Each key must have its own id. [`EncryptedStoreBuilder::build`](crate::EncryptedStoreBuilder::build) and
+/// [`BlobCipher::with_keys`](crate::BlobCipher::with_keys) refuse two different keys with the same id,
+/// because data of one of them could not be read.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,17 +26,17 @@ pub struct Keys {
     active: Arc<dyn KeyWrap>,
     others: BTreeMap<String, Arc<dyn KeyWrap>>,
     resolver: Option<Arc<dyn KeyResolver>>,
-    /// An id that two keys have.
+    /// An id that two keys share.
     duplicate: Option<String>,
 }
 
 impl Keys {
-    /// One key, for writing and reading.
+    /// Creates a ring with one key for writing and reading.
     pub fn new(active: Arc<dyn KeyWrap>) -> Self {
         Self { active, others: BTreeMap::new(), resolver: None, duplicate: None }
     }
 
-    /// Adds a key for reading. The same key again (the same `Arc`) changes nothing.
+    /// Adds a key for reading. Adding the same `Arc` again has no effect.
     #[must_use]
     pub fn with_key(mut self, key: Arc<dyn KeyWrap>) -> Self {
         match self.known(key.key_id()) {
@@ -47,14 +47,14 @@ impl Keys {
         self
     }
 
-    /// Asks for keys that are not named here.
+    /// Sets a resolver for keys that are not in this ring.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn KeyResolver>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// The key that wraps new data keys.
+    /// Returns the key that wraps new data keys.
     pub fn active(&self) -> &Arc<dyn KeyWrap> {
         &self.active
     }
@@ -67,14 +67,14 @@ impl Keys {
         if self.active.key_id() == key_id { Some(&self.active) } else { self.others.get(key_id) }
     }
 
-    /// The key with this id.
+    /// Returns the key with this id.
     pub(crate) async fn find(&self, key_id: &str) -> Result<Option<Arc<dyn KeyWrap>>> {
         match (self.known(key_id), &self.resolver) {
             (Some(key), _) => Ok(Some(Arc::clone(key))),
             (None, None) => Ok(None),
             (None, Some(resolver)) => match resolver.resolve(key_id).await? {
                 Some(key) if key.key_id() != key_id => Err(ErrorKind::Service(format!(
-                    "the key resolver was asked for the key {key_id:?} and answered with {:?}",
+                    "the key resolver returned the key {:?} for the id {key_id:?}",
                     key.key_id()
                 ))
                 .into()),
@@ -83,11 +83,11 @@ impl Keys {
         }
     }
 
-    /// Refuses two keys of one id, and names that a header cannot hold.
+    /// Refuses two keys with the same id, and names that a header cannot hold.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(id) = &self.duplicate {
             return Err(Error::invalid_request(format!(
-                "two keys have the id {id:?}: what one of them wrapped could not be read; give each key an id of its own, \
+                "two keys have the id {id:?}, so data of one of them could not be read; give each key its own id, \
                  version included"
             )));
         }
@@ -112,7 +112,7 @@ fn is_same(a: &Arc<dyn KeyWrap>, b: &Arc<dyn KeyWrap>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
 }
 
-/// The ids alone: a caller's `KeyWrap` may show key material in its own `Debug`.
+/// Shows the ids only, because a caller's `KeyWrap` may show key material in its own `Debug`.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys")

@@ -12,11 +12,11 @@ use zeroize::Zeroizing;
 use super::aes::refused;
 use super::{KeyBytes, KeyWrap};
 
-/// The hash of OAEP, for itself and for its mask.
+/// The hash function of OAEP, used for the label and for the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OaepHash {
-    /// `RSA-OAEP`: what key vaults and the legacy libraries call so. OAEP does not need the hash to be
-    /// collision resistant.
+    /// `RSA-OAEP`, as key vaults and the legacy libraries name it. OAEP does not need a collision-resistant
+    /// hash.
     Sha1,
     /// `RSA-OAEP-256`.
     Sha256,
@@ -24,8 +24,9 @@ pub enum OaepHash {
 
 /// A local RSA key of 2048 to 8192 bits that wraps by OAEP.
 ///
-/// With the public key alone a program can write and not read. The arithmetic is AWS-LC's, in constant time: the
-/// crate `rsa` leaks timing (RUSTSEC-2023-0071). Operations run on the blocking pool: they take milliseconds.
+/// With only the public key, a program can write but not read. AWS-LC does the arithmetic in constant time;
+/// the crate `rsa` leaks timing (RUSTSEC-2023-0071). Operations take milliseconds and run on the blocking
+/// pool.
 pub struct RsaKeyWrap {
     key_id: Box<str>,
     algorithm: Box<str>,
@@ -35,10 +36,10 @@ pub struct RsaKeyWrap {
 }
 
 impl RsaKeyWrap {
-    /// A private key in unencrypted PKCS#8 DER.
+    /// Creates a key from a private key in unencrypted PKCS#8 DER.
     ///
     /// # Errors
-    /// It is no such key.
+    /// Fails if the bytes are not such a key.
     pub fn from_pkcs8(key_id: impl Into<Box<str>>, pkcs8: &KeyBytes, hash: OaepHash) -> Result<Self> {
         let private =
             PrivateDecryptingKey::from_pkcs8(pkcs8.expose()).map_err(|_| not_rsa("private", "PKCS#8"))?;
@@ -47,10 +48,10 @@ impl RsaKeyWrap {
         Self::new(key_id.into(), public, Some(Arc::new(private)), hash)
     }
 
-    /// A public key in SubjectPublicKeyInfo DER (X.509): wraps, and does not unwrap.
+    /// Creates a key from a public key in SubjectPublicKeyInfo DER (X.509). It can wrap but not unwrap.
     ///
     /// # Errors
-    /// It is no such key.
+    /// Fails if the bytes are not such a key.
     pub fn from_public_der(key_id: impl Into<Box<str>>, der: &[u8], hash: OaepHash) -> Result<Self> {
         let public =
             PublicEncryptingKey::from_der(der).map_err(|_| not_rsa("public", "SubjectPublicKeyInfo"))?;
@@ -72,7 +73,7 @@ impl RsaKeyWrap {
         Ok(Self { key_id, algorithm: algorithm.into(), oaep, public: Arc::new(public), private })
     }
 
-    /// The same key under another name for its algorithm: legacy data says `RSA` as well as `RSA-OAEP`.
+    /// Sets another name for the algorithm. Legacy data uses `RSA` as well as `RSA-OAEP`.
     #[must_use]
     pub fn with_algorithm_name(mut self, name: impl Into<Box<str>>) -> Self {
         self.algorithm = name.into();
@@ -81,7 +82,7 @@ impl RsaKeyWrap {
 }
 
 fn not_rsa(kind: &str, form: &str) -> Error {
-    Error::invalid_request(format!("not a {kind} RSA key of 2048 to 8192 bits in {form} DER"))
+    Error::invalid_request(format!("the bytes are not a {kind} RSA key of 2048 to 8192 bits in {form} DER"))
 }
 
 #[async_trait]

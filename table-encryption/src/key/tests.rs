@@ -3,7 +3,7 @@ use crate::testing::hex;
 
 /// RFC 3394, 4.1, 4.2, 4.3 and 4.6.
 #[tokio::test]
-async fn aes_wraps_as_the_rfc_says() {
+async fn aes_key_wrap_equals_the_rfc_vectors() {
     let kek = hex("000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F");
     let data = hex("00112233445566778899AABBCCDDEEFF000102030405060708090A0B0C0D0E0F");
     let known = [
@@ -27,7 +27,7 @@ async fn aes_wraps_as_the_rfc_says() {
 }
 
 #[tokio::test]
-async fn aes_refuses_what_it_did_not_wrap() {
+async fn aes_refuses_keys_that_it_did_not_wrap() {
     let key = AesKeyWrap::new("k", &vec![1; 32].into()).unwrap();
     let wrapped = key.wrap_key(&vec![2; 40].into()).await.unwrap();
     for i in 0..wrapped.len() {
@@ -65,7 +65,7 @@ async fn rsa_wraps_and_unwraps() {
     assert!(RsaKeyWrap::from_public_der("k", b"no key", OaepHash::Sha1).is_err());
 }
 
-/// A key whose own `Debug` shows what it must not.
+/// A key whose own `Debug` shows a secret.
 #[derive(Debug)]
 struct Careless(#[expect(dead_code, reason = "shown")] &'static str);
 
@@ -95,9 +95,9 @@ impl KeyResolver for Careless {
     }
 }
 
-/// What shows a store, its builder, its ciphers and its sweeps shows the ids of keys, and nothing of the keys.
+/// `Debug` of a store, its builder, its ciphers and its sweeps shows key ids and no key material.
 #[test]
-fn keys_are_shown_by_their_ids() {
+fn debug_shows_key_ids_only() {
     use table_core::memory::MemoryStore;
     use table_core::model::TableName;
 
@@ -120,9 +120,9 @@ fn keys_are_shown_by_their_ids() {
     assert!(shown.contains("careless") && !shown.contains("material"), "{shown}");
 }
 
-/// Under one id there is one key, whichever is added how.
+/// Each id must have one key, regardless of how keys are added.
 #[tokio::test]
-async fn two_keys_of_one_id_are_refused() {
+async fn two_keys_with_the_same_id_are_refused() {
     use table_core::memory::MemoryStore;
 
     use crate::testing::kek;
@@ -147,9 +147,9 @@ async fn two_keys_of_one_id_are_refused() {
     assert!(keys.check().is_ok() && keys.find("kek2").await.unwrap().is_some());
 }
 
-/// A resolver that answers with another key than the one it was asked for.
+/// A resolver that returns another key than the requested one.
 #[tokio::test]
-async fn a_resolver_answers_with_the_key_that_was_asked_for() {
+async fn a_resolver_must_return_the_requested_key() {
     let keys = Keys::new(Arc::new(crate::testing::kek(1))).with_resolver(Arc::new(Careless("material")));
     assert!(keys.find("careless").await.unwrap().is_some());
     let error = keys.find("other").await.unwrap_err();

@@ -11,10 +11,10 @@ use crate::data_key::{CacheBounds, DataKeyBounds, DataKeys};
 use crate::key::Keys;
 use crate::v1::{Legacy, LegacyV1};
 
-/// Times that an unconditional merge tries unless told otherwise.
+/// Default number of attempts of an unconditional merge.
 const ATTEMPTS: u32 = 10;
 
-/// What an [`EncryptedStore`] encrypts, requires and accepts.
+/// Options of an [`EncryptedStore`]: what it encrypts, requires and accepts.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -55,14 +55,15 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         }
     }
 
-    /// Encrypts these properties of every entity in the table, marked or not. Filters on them are refused, and
-    /// so is plaintext that is found in them.
+    /// Encrypts these properties of every entity in the table, marked or not. Filters on them are refused,
+    /// and so is plaintext that is read in them.
     ///
     /// The patterns of `table-patterns` know the names
-    /// ([`TableStore::encrypted_names`](table_core::store::TableStore::encrypted_names)): the payloads of index entries and copies in
-    /// whatever table are encrypted too; sums, keys of indexes, plans of eventual transactions and blobs would show the
-    /// values, and are refused. A derived type that has one of the names without `#[encrypt]` is refused when its table is opened.
-    /// A property of the same name in *another* table is that table's: name it there, too.
+    /// ([`TableStore::encrypted_names`](table_core::store::TableStore::encrypted_names)). They also encrypt
+    /// payloads of index entries and copies in any table. They refuse uses that would show the values: sums,
+    /// index keys, plans of eventual transactions, and blobs. A derived type with a field of this name and
+    /// without `#[encrypt]` is refused when its table is opened. A property of the same name in *another*
+    /// table is separate: declare it for that table too.
     #[must_use]
     pub fn encrypt<N: Into<String>>(mut self, table: &TableName, names: impl IntoIterator<Item = N>) -> Self {
         let rules = self.rules_of(table);
@@ -74,11 +75,13 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         self.rules.entry(as_given(table)).or_default()
     }
 
-    /// Encrypts these properties in the rows for which `resolver(partition, row, property)` answers true. It must
-    /// always answer the same. The names are given beside it because a filter names no row: it is refused for all.
+    /// Encrypts these properties in the rows for which `resolver(partition, row, property)` returns true. The
+    /// result must never change. The names are given separately because a filter names no row: filters on
+    /// them are refused for all rows.
     ///
-    /// A derived type whose rows the resolver chooses needs `#[encrypt]` on the field, or it cannot read them back. Wide and spread
-    /// entities are encrypted where the resolver answers true for the entity's key or for the key of the stored row.
+    /// A derived type whose rows the resolver selects needs `#[encrypt]` on the field; otherwise it cannot
+    /// read them. Wide and spread entities are encrypted if the resolver returns true for the entity's key or
+    /// for the key of the stored row.
     #[must_use]
     pub fn encrypt_where<N: Into<String>>(
         mut self,
@@ -92,25 +95,27 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         self
     }
 
-    /// Encrypts the `#[encrypt]` fields of a type in this table: for dynamic writers of the same table, and for
-    /// a migration of rows that were written before the field was marked.
+    /// Encrypts the `#[encrypt]` fields of a type in this table. Use it for dynamic writers of the same
+    /// table, and to migrate rows that were written before the field was marked.
     #[must_use]
     pub fn encrypt_type<T: FromEntity>(self, table: &TableName) -> Self {
         let names: BTreeSet<String> = T::encrypted().into_iter().map(str::to_owned).collect();
         self.encrypt(table, names)
     }
 
-    /// Refuses every entity of the table that has no header, and gives one to each that is written, even if nothing
-    /// in it is encrypted: so stripping an entity of all that is encrypted is noticed. Costs each entity a header.
+    /// Requires a header in every entity of the table, and writes one even if nothing in the entity is
+    /// encrypted. So an entity that was stripped of all its encrypted properties is detected. Each entity
+    /// grows by a header.
     #[must_use]
     pub fn require_encryption(mut self, table: &TableName) -> Self {
         self.rules_of(table).required = true;
         self
     }
 
-    /// Refuses every filter on another property of the table than these, before it is sent: so no filter compares
-    /// ciphertext, whatever this program has met. In turn these are not encrypted: a mark on one of them is refused. Keys and
-    /// time can always be compared. Name also the properties that tell types apart (`EntityType`, `EntityVersion`).
+    /// Refuses every filter on a property of the table that is not listed, before it is sent. So no filter
+    /// compares ciphertext, also for properties that this program has never read. The listed properties
+    /// cannot be encrypted: a mark on one of them is refused. Keys and Timestamp can always be compared. Also
+    /// list the properties that distinguish types (`EntityType`, `EntityVersion`).
     #[must_use]
     pub fn filter_only_by<N: Into<String>>(
         mut self,
@@ -121,53 +126,53 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         self
     }
 
-    /// Declares a migration: what the rules for the table name is also read where it is still in plaintext, and comes
-    /// back marked. Ends with it: as long as it lasts, one who can write to the table can put plaintext there.
+    /// Allows plaintext during a migration: properties named by the table's rules are also read in plaintext,
+    /// and are marked when read. Remove this after the migration; until then, anyone who can write to the
+    /// table can store plaintext in their place.
     #[must_use]
     pub fn accept_plaintext(mut self, table: &TableName) -> Self {
         self.rules_of(table).accepts_plaintext = true;
         self
     }
 
-    /// When new data keys are made.
+    /// Sets when a new data key is created.
     #[must_use]
     pub const fn with_data_key_bounds(mut self, bounds: DataKeyBounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// How many unwrapped data keys are kept.
+    /// Sets the bounds of the cache of unwrapped data keys.
     #[must_use]
     pub const fn with_cache_bounds(mut self, bounds: CacheBounds) -> Self {
         self.cache = bounds;
         self
     }
 
-    /// How often an unconditional merge tries when others interfere; at least 1, and 10 unless told otherwise.
+    /// Sets the maximum number of attempts of an unconditional merge under contention; at least 1, default
+    /// 10.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
-    /// Reads the legacy format v1, and writes it where that is asked for.
+    /// Reads the legacy format v1, and writes it in tables where that is requested.
     #[must_use]
     pub fn with_legacy_v1(mut self, legacy: LegacyV1) -> Self {
         self.legacy = Some(legacy);
         self
     }
 
-    /// The store.
+    /// Creates the store.
     ///
     /// # Errors
-    /// Two keys have one id; a key id or algorithm does not fit a header; a legacy key has the id of a v2 key; a bound is zero; a
-    /// property is to be encrypted and to be compared.
+    /// Fails if two keys have the same id; if a key id or algorithm does not fit a header; if a legacy key
+    /// has the id of a v2 key; if a bound is zero; or if a property is both encrypted and listed for filters.
     pub fn build(self) -> Result<EncryptedStore<S>> {
         self.keys.check()?;
         if self.bounds.max_writes == 0 {
-            return Err(Error::invalid_request(
-                "a data key that serves no write: `max_writes` must be at least 1",
-            ));
+            return Err(Error::invalid_request("`max_writes` is 0; it must be at least 1"));
         }
         let sensitive = self.inner.profile().case_sensitive_tables;
         let legacy = self.legacy.map(|l| Legacy::new(l, &self.keys, sensitive, self.cache)).transpose()?;
@@ -175,7 +180,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
         let rules = Rules::new(self.rules, id);
         if let Some((table, name)) = rules.contradiction() {
             return Err(Error::invalid_request(format!(
-                "the property '{name}' of '{table}' is to be encrypted, and filters are to compare it: they cannot"
+                "the property '{name}' of '{table}' is encrypted by a rule and listed in `filter_only_by`; filters cannot compare it"
             )));
         }
         let shared = Shared {

@@ -6,34 +6,34 @@ use super::{EncryptedStore, Stored};
 use crate::v1::METADATA;
 use crate::v2::HEADER;
 
-/// What the header of an entity claims, for operators: nothing of it is verified.
+/// The claims of an entity's header, for operators. They are not verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Description {
-    /// No header: nothing is encrypted.
+    /// No header; nothing is encrypted.
     Plain,
     /// Format v2.
     V2 {
-        /// The key that wrapped the data key.
+        /// The id of the key that wrapped the data key.
         key_id: String,
-        /// How.
+        /// The wrapping algorithm.
         algorithm: String,
         /// The encrypted properties.
         properties: Vec<(String, EdmType)>,
     },
-    /// Legacy format v1, which does not tell the properties in the clear.
+    /// Legacy format v1. It does not list the encrypted properties in plaintext.
     V1 {
-        /// The key that wrapped the content key.
+        /// The id of the key that wrapped the content key.
         key_id: String,
-        /// How.
+        /// The wrapping algorithm.
         algorithm: String,
     },
 }
 
 impl<S: TableStore> EncryptedStore<S> {
-    /// How an entity is encrypted, if it exists. One request, none to a key service.
+    /// Describes how an entity is encrypted, if it exists. 1 request to the store and none to a key service.
     ///
     /// # Errors
-    /// The wrapped store's; the header cannot be parsed.
+    /// Fails with the wrapped store's errors, and if the header cannot be parsed.
     pub async fn describe(&self, table: &TableName, key: &Key) -> Result<Option<Description>> {
         let select = Select::new(std::iter::once(HEADER).chain(METADATA));
         let Some(entity) = self.fetch(table, key, Some(&select)).await? else { return Ok(None) };

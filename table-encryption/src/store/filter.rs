@@ -1,14 +1,14 @@
-//! Filters that would compare ciphertext.
+//! Refuses filters that would compare ciphertext.
 
 use table_core::query::Filter;
 use table_core::store::{Error, Result};
 
-use super::reveal::{Opener, Stored, is_system};
+use super::decrypt::{Opener, Stored, is_system};
 
-/// The properties that a filter compares, beside keys and time.
+/// The properties that a filter compares, except for keys and Timestamp.
 pub(crate) type Compared<'a> = Vec<&'a str>;
 
-/// What a filter compares.
+/// Returns the properties that a filter compares.
 pub(super) fn compared(filter: Option<&Filter>) -> Compared<'_> {
     let mut names = Vec::new();
     if let Some(filter) = filter {
@@ -18,7 +18,7 @@ pub(super) fn compared(filter: Option<&Filter>) -> Compared<'_> {
 }
 
 impl Opener<'_> {
-    /// Refuses a filter on what is known to be encrypted, or not declared to be comparable.
+    /// Refuses a filter on a property that is known to be encrypted or is not listed as comparable.
     pub(super) fn check_filter(&self) -> Result<()> {
         if self.compared.is_empty() {
             return Ok(());
@@ -32,14 +32,14 @@ impl Opener<'_> {
         match self.compared.iter().find(|name| !rules.may_be_compared(&self.id, name)) {
             None => Ok(()),
             Some(name) => Err(Error::invalid_request(format!(
-                "the filter compares '{name}' of the table '{}', which `filter_only_by` does not name: it might be \
+                "the filter compares '{name}' of the table '{}', which `filter_only_by` does not list: it may be \
                  encrypted",
                 self.table
             ))),
         }
     }
 
-    /// Refuses the answer to a filter that compared what this entity has encrypted.
+    /// Refuses the result of a filter on a property that this entity has encrypted.
     pub(super) fn check_stored(&self, stored: Option<&Stored>) -> Result<()> {
         let Some(Stored::V2(header)) = stored else { return Ok(()) };
         let encrypted = self.compared.iter().find(|name| header.find(name).is_some());

@@ -5,7 +5,7 @@ use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, 
 use super::EncryptedStore;
 use super::merge::{Pauses, Prepared, is_conflict, reads_first};
 
-/// Entities that a group reads at once for its merges.
+/// Maximum number of entities that a group reads concurrently for its merges.
 const IN_PARALLEL: usize = 16;
 
 impl<S: TableStore> EncryptedStore<S> {
@@ -15,7 +15,7 @@ impl<S: TableStore> EncryptedStore<S> {
         group: GroupTransaction,
     ) -> Result<Vec<Written>> {
         if !group.operations().iter().any(reads_first) {
-            return self.inner.transact(table, self.conceal_group(table, group).await?).await;
+            return self.inner.transact(table, self.encrypt_group(table, group).await?).await;
         }
         let mut pauses = Pauses::new(self.shared.attempts);
         loop {
@@ -28,7 +28,7 @@ impl<S: TableStore> EncryptedStore<S> {
         }
     }
 
-    async fn conceal_group(
+    async fn encrypt_group(
         &self,
         table: &TableName,
         mut group: GroupTransaction,
@@ -36,12 +36,14 @@ impl<S: TableStore> EncryptedStore<S> {
         let id = self.table_id(table);
         for (index, slot) in group.operations_mut().iter_mut().enumerate() {
             let operation = std::mem::replace(slot, Operation::Delete(slot.key().clone(), IfMatch::Any));
-            *slot = self.conceal(&id, operation).await.map_err(|e| Error::in_transaction(index, e))?;
+            *slot =
+                self.encrypt_operation(&id, operation).await.map_err(|e| Error::in_transaction(index, e))?;
         }
         Ok(group)
     }
 
-    /// The group as it is sent, and for each operation whether it is prepared again after a conflict.
+    /// Prepares the operations of a group, and returns for each whether it is prepared again after a
+    /// conflict.
     async fn prepare_group(
         &self,
         table: &TableName,
@@ -69,10 +71,11 @@ impl<S: TableStore> EncryptedStore<S> {
     }
 }
 
-/// The form of an ETag on every service, and of none that is given out.
+/// An ETag of the valid form that no service assigns.
 const NEVER: &str = "W/\"datetime'1601-01-01T00%3A00%3A00.0000000Z'\"";
 
-/// What the store refuses as it would refuse the merge, so that it tells which operation of the group fails first.
+/// Returns an operation that the store refuses in the same way as the merge, so that the store reports which
+/// operation of the group fails first.
 fn refusal(operation: &Operation) -> Option<Prepared> {
     let Operation::Merge(entity, version) = operation else { return None };
     let again = *version == IfMatch::Any;

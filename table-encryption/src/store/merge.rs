@@ -5,24 +5,25 @@ use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore, Written};
 
 use super::EncryptedStore;
-use super::conceal::check_names;
-use super::reveal::{Failure, Stored};
+use super::decrypt::{Failure, Stored};
+use super::encrypt::check_names;
 use crate::v1::METADATA;
 use crate::v2::HEADER;
 
-/// The longest pause after the first conflict; it doubles with each.
+/// Maximum pause after the first conflict; it doubles with each conflict.
 const FIRST_PAUSE: Duration = Duration::from_millis(8);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// An operation as it is sent, and whether a conflict may be of our own making.
+/// An operation as it is sent.
 pub(super) struct Prepared {
     pub(super) operation: Operation,
-    /// The caller set no version, we did: when it is refused, the operation is prepared again.
+    /// The ETag comes from this store and not from the caller: after a failed condition, the operation is
+    /// prepared again.
     pub(super) again: bool,
 }
 
-/// Whether the operation becomes a write of what is read first.
+/// Whether the operation must read the entity and then replace it.
 pub(super) fn reads_first(operation: &Operation) -> bool {
     match operation {
         Operation::Merge(entity, _) => !entity.properties().is_empty(),
@@ -34,7 +35,7 @@ pub(super) fn reads_first(operation: &Operation) -> bool {
 impl<S: TableStore> EncryptedStore<S> {
     pub(super) async fn write_one(&self, table: &TableName, operation: Operation) -> Result<Written> {
         if !reads_first(&operation) {
-            let operation = self.conceal(&self.table_id(table), operation).await?;
+            let operation = self.encrypt_operation(&self.table_id(table), operation).await?;
             return self.inner.write(table, operation).await;
         }
         let mut pauses = Pauses::new(self.shared.attempts);
@@ -47,7 +48,7 @@ impl<S: TableStore> EncryptedStore<S> {
         }
     }
 
-    /// The operation as it is sent: merges have become writes of what was read.
+    /// Converts an operation to the form that is sent: merges become writes of the merged entity.
     pub(super) async fn prepare(&self, table: &TableName, operation: Operation) -> Result<Prepared> {
         let id = self.table_id(table);
         match operation {
@@ -55,7 +56,7 @@ impl<S: TableStore> EncryptedStore<S> {
                 self.prepare_merge(table, &id, entity, Some(version)).await
             }
             Operation::InsertOrMerge(entity) => self.prepare_merge(table, &id, entity, None).await,
-            other => Ok(Prepared { operation: self.conceal(&id, other).await?, again: false }),
+            other => Ok(Prepared { operation: self.encrypt_operation(&id, other).await?, again: false }),
         }
     }
 
@@ -74,7 +75,7 @@ impl<S: TableStore> EncryptedStore<S> {
             if version.is_some() {
                 return Err(not_found(table, &patch));
             }
-            let operation = self.concealed(id, Operation::Insert(patch)).await?;
+            let operation = self.encrypt_checked(id, Operation::Insert(patch)).await?;
             return Ok(Prepared { operation, again: true });
         };
         let found = IfMatch::Exactly(read.etag().cloned().ok_or_else(|| without_etag(&patch))?);
@@ -86,7 +87,7 @@ impl<S: TableStore> EncryptedStore<S> {
         Ok(Prepared { operation, again })
     }
 
-    /// What a merge needs to know: the header, and the whole entity where something is to be encrypted with it.
+    /// Reads what a merge needs: the header, or the whole entity if the patch or the entity needs encryption.
     async fn read_for(&self, table: &TableName, id: &str, patch: &Entity) -> Result<Option<Entity>> {
         let encrypts = patch.properties().iter().any(|p| p.is_encrypted());
         let legacy = self.shared.legacy.as_ref().is_some_and(|l| l.reads(id));
@@ -94,7 +95,7 @@ impl<S: TableStore> EncryptedStore<S> {
         let select = (!encrypts).then_some(&header);
         let read = self.fetch(table, patch.key(), select).await?;
         match &read {
-            // Legacy data is replaced as a whole, which needs all of it.
+            // Legacy entities are replaced completely, which needs all of their properties.
             Some(found) if !encrypts && is_v1(&self.opener(table, None).stored(found)?) => {
                 self.fetch(table, patch.key(), None).await
             }
@@ -118,12 +119,12 @@ impl<S: TableStore> EncryptedStore<S> {
         if !encrypts && !replaces {
             return Ok(Operation::Merge(patch, version));
         }
-        let read = opener.reveal_as(read, stored).await.map_err(Failure::into_error)?;
+        let read = opener.decrypt_as(read, stored).await.map_err(Failure::into_error)?;
         let all = read.into_parts().1;
         *patch.properties_mut() = combined(all, patch.properties(), replaces);
         let operation =
             if replaces { Operation::Replace(patch, version) } else { Operation::Merge(patch, version) };
-        self.concealed(id, operation).await
+        self.encrypt_checked(id, operation).await
     }
 }
 
@@ -131,7 +132,7 @@ fn is_v1(stored: &Stored) -> bool {
     matches!(stored, Stored::V1(_))
 }
 
-/// What is sent: the patch over what is encrypted, or over everything.
+/// Returns the properties to send: the patch over the encrypted properties, or over all properties.
 fn combined(mut all: Properties, patch: &Properties, everything: bool) -> Properties {
     if !everything {
         all.retain(|p| p.is_encrypted());
@@ -140,14 +141,14 @@ fn combined(mut all: Properties, patch: &Properties, everything: bool) -> Proper
     all
 }
 
-/// Refuses plaintext over a property that is encrypted: it would uncover it, and leave the entity unreadable.
+/// Refuses plaintext for an encrypted property: it would expose the value and make the entity unreadable.
 fn check_not_uncovered(stored: &Stored, patch: &Entity) -> Result<()> {
     let Stored::V2(header) = stored else { return Ok(()) };
     let uncovered = patch.properties().iter().find(|p| !p.is_encrypted() && header.find(p.name()).is_some());
     match uncovered {
         None => Ok(()),
         Some(p) => Err(Error::invalid_request(format!(
-            "the merge writes '{}' of {} in plaintext, where it is encrypted: mark it",
+            "the merge writes '{}' of {} in plaintext, but the stored property is encrypted; mark the property",
             p.name(),
             patch.key()
         ))),
@@ -163,16 +164,16 @@ fn changed(table: &TableName, patch: &Entity) -> Error {
 }
 
 fn without_etag(patch: &Entity) -> Error {
-    ErrorKind::Service(format!("{} without an ETag", patch.key())).into()
+    ErrorKind::Service(format!("the store returned {} without an ETag", patch.key())).into()
 }
 
-/// Whether another writer was quicker, and nothing was written.
+/// Whether the write failed because of another writer, without effect.
 pub(super) fn is_conflict(error: &Error) -> bool {
     error.outcome() == Outcome::NotApplied
         && (error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found())
 }
 
-/// Counts lost races, and pauses after each.
+/// Counts conflicts and pauses after each.
 pub(crate) struct Pauses {
     left: u32,
     pause: Duration,
@@ -183,7 +184,7 @@ impl Pauses {
         Self { left: attempts, pause: FIRST_PAUSE }
     }
 
-    /// Waits if attempts are left, otherwise gives the error back.
+    /// Pauses if attempts are left; otherwise returns the error.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {

@@ -1,12 +1,12 @@
-//! The store that encrypts.
+//! The encrypting store.
 
 mod builder;
-mod conceal;
+mod decrypt;
 mod describe;
+mod encrypt;
 mod filter;
 mod group;
 mod merge;
-mod reveal;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 pub use builder::EncryptedStoreBuilder;
-pub(crate) use conceal::conceal;
+pub(crate) use decrypt::{Failure, Opener, Stored, is_service_error};
 pub use describe::Description;
+pub(crate) use encrypt::encrypt_entity;
 pub(crate) use merge::Pauses;
-pub(crate) use reveal::{Failure, Opener, Stored, is_service_error};
 use rules::Rules;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
@@ -32,13 +32,14 @@ use crate::data_key::DataKeys;
 use crate::v1::Legacy;
 use crate::{BlobCipher, Keys};
 
-/// A store that encrypts marked properties before they leave, and decrypts what it reads.
+/// A store that encrypts marked properties before they are sent, and decrypts the entities that it reads.
 ///
-/// Which properties: those with the mark (`#[encrypt]` in a derived type, [`Entity::with_encrypted`]), and those that
-/// the rules of the [builder](EncryptedStoreBuilder) name. What is decrypted comes back marked, so that writing it
-/// again encrypts it again. `docs/encryption-format.md` says how, and against whom it protects.
+/// It encrypts properties with the mark (`#[encrypt]` in a derived type, [`Entity::with_encrypted`]) and
+/// properties named by the rules of the [builder](EncryptedStoreBuilder). Decrypted properties are marked, so
+/// writing the entity again encrypts them again. `docs/encryption-format.md` describes the format and the
+/// attackers that it protects against.
 ///
-/// Put it around the adapters: they then see ciphertext only.
+/// Put it around the adapters, so that they see ciphertext only.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,25 +69,32 @@ use crate::{BlobCipher, Keys};
 /// | operation | requests to the wrapped store |
 /// |---|---|
 /// | get, query, delete, insert, replace, insert-or-replace, groups of them | as without encryption |
-/// | merge, insert-or-merge, alone | 2, and 2 more when another writer comes between; 1 with an ETag that is refused |
-/// | a group with `n` merges | `n` + 1, and as many more when another writer comes between |
-/// | a projection | the same; the header comes with it |
+/// | single merge or insert-or-merge | 2, and 2 more per conflict with another writer; 1 if the caller's ETag
+/// is refused |
+/// | a group with `n` merges | `n` + 1, and the same again per conflict with another writer |
+/// | a projection | as without encryption; the header is read too |
 ///
-/// The key service is asked once for each data key that is made or met, not for each entity.
+/// The key service is called once per data key that is created or read, not per entity.
 ///
 /// # Merge
-/// The service cannot merge into an authenticated list. A merge therefore reads: of an entity that gets no
-/// encrypted property the header alone, to refuse plaintext over an encrypted one; otherwise the entity, whose
-/// encrypted properties are encrypted again together. It writes under the ETag it read. An unconditional merge tries
-/// again when others interfere, up to [`with_attempts`](EncryptedStoreBuilder::with_attempts).
+/// The service cannot merge into an authenticated list, so a merge reads first. If the entity gets no
+/// encrypted property, it reads only the header, to refuse plaintext for an encrypted property. Otherwise it
+/// reads the entity and encrypts all of its encrypted properties again. It writes under the ETag that it
+/// read. An unconditional merge repeats this after a conflict, up to
+/// [`with_attempts`](EncryptedStoreBuilder::with_attempts).
 ///
 /// # Errors
-/// Beyond the wrapped store's: [`ErrorKind::Encryption`](table_core::store::ErrorKind::Encryption) where something cannot be decrypted, always
-/// in the same words, or where plaintext is found in a property that a rule names or that other entities of the table have
-/// encrypted; the same on writing; an answer with another entity than the one that was asked for
-/// ([`ErrorKind::Service`](table_core::store::ErrorKind::Service)); limits that only the grown entity
-/// exceeds; what [`KeyWrap`](crate::KeyWrap) passes through. One such entity fails its whole page:
-/// [`query_readable`](TableStore::query_readable) reads the others.
+/// In addition to the wrapped store's errors:
+/// - [`ErrorKind::Encryption`](table_core::store::ErrorKind::Encryption) if data cannot be decrypted (always
+///   with the same text), or if a property is read or written in plaintext although a rule names it or other
+///   entities of the table have it encrypted;
+/// - [`ErrorKind::Service`](table_core::store::ErrorKind::Service) if the store returns another entity than
+///   the requested one;
+/// - limits that only the encrypted entity exceeds;
+/// - errors that [`KeyWrap`](crate::KeyWrap) passes on.
+///
+/// One entity that cannot be read fails its whole page; [`query_readable`](TableStore::query_readable)
+/// returns the other entities.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -114,31 +122,33 @@ use crate::{BlobCipher, Keys};
 /// ```
 ///
 /// # Filters
-/// The service would compare ciphertext. Typed filters on `#[encrypt]` fields do not compile. By name, a filter is
-/// refused before it is sent, if a rule names the property, a typed table of a type that encrypts it was opened over this store,
-/// or this store has written or read it encrypted in the table. Otherwise the header of every entity that a filter finds is
-/// looked at, also where keys alone are asked for: one that lists a compared name turns the answer into an error.
+/// The service would compare ciphertext. Typed filters on `#[encrypt]` fields do not compile. A filter by
+/// name is refused before it is sent if a rule names the property, if a typed table that encrypts it was
+/// opened over this store, or if this store has written or read it encrypted in the table. Otherwise the
+/// store checks the header of every entity that a filter returns, also if only keys are selected. A header
+/// that lists a compared name turns the result into an error.
 ///
-/// What remains: this store has not been told that `NationalId` is encrypted, and a filter does not *find* the encrypted
-/// entities, as `NationalId eq '…'` does not. That looks like an empty answer. Rules make it certain
-/// ([`encrypt`](EncryptedStoreBuilder::encrypt)), typed tables do, and so does
-/// [`filter_only_by`](EncryptedStoreBuilder::filter_only_by), which refuses all names that are not declared. Equality is offered by a
-/// [`BlindIndex`](crate::BlindIndex).
+/// One gap remains: if this store does not know that `NationalId` is encrypted, the filter `NationalId eq
+/// '…'` *misses* the encrypted entities, and the result looks empty. Close the gap with rules
+/// ([`encrypt`](EncryptedStoreBuilder::encrypt)), typed tables, or
+/// [`filter_only_by`](EncryptedStoreBuilder::filter_only_by), which refuses all names that are not listed.
+/// For equality lookups use a [`BlindIndex`](crate::BlindIndex).
 ///
 /// # Plaintext
-/// What is read encrypted comes back marked, and the mark stays when another value is set
-/// ([`Properties`](table_core::model::Properties)). A write that has a property in plaintext which this store knows, as above, to be
-/// encrypted in the table is refused: mark it. A read that finds such a property in plaintext is refused too, since any
-/// writer of the table can put plaintext in the place of ciphertext. Where entities of one table have the same name
-/// encrypted and in plaintext, a rule by row says which ([`encrypt_where`](EncryptedStoreBuilder::encrypt_where)). What no rule
-/// names, and this store has not met yet, is read as it is.
+/// A decrypted property is marked, and the mark stays when its value is changed
+/// ([`Properties`](table_core::model::Properties)). If this store knows, as above, that a property is
+/// encrypted in the table, it refuses to write it in plaintext; mark the property. It also refuses to read it
+/// in plaintext, because any writer of the table can replace ciphertext by plaintext. If entities of one
+/// table have the same name encrypted and in plaintext, a rule by row distinguishes them
+/// ([`encrypt_where`](EncryptedStoreBuilder::encrypt_where)). A property that no rule names and that this
+/// store has not read or written encrypted is read unchanged.
 pub struct EncryptedStore<S> {
     inner: S,
     profile: ServiceProfile,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What does not depend on the wrapped store.
+/// The state that does not depend on the wrapped store.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) keys: Arc<DataKeys>,
@@ -148,15 +158,15 @@ pub(crate) struct Shared {
 }
 
 impl<S: TableStore> EncryptedStore<S> {
-    /// Encrypts marked properties on `store`, with defaults for everything else.
+    /// Encrypts marked properties on `store`, with default options.
     ///
     /// # Errors
-    /// A key id or algorithm does not fit the header.
+    /// Fails if a key id or algorithm does not fit the header.
     pub fn new(store: S, keys: Keys) -> Result<Self> {
         Self::builder(store, keys).build()
     }
 
-    /// Encrypts on `store` by the rules that the builder is given.
+    /// Returns a builder with rules and options.
     pub fn builder(store: S, keys: Keys) -> EncryptedStoreBuilder<S> {
         EncryptedStoreBuilder::new(store, keys)
     }
@@ -166,24 +176,24 @@ impl<S: TableStore> EncryptedStore<S> {
         Self { inner, profile, shared: Arc::new(shared) }
     }
 
-    /// The wrapped store: what it returns is ciphertext, what is written to it is not encrypted.
+    /// Returns the wrapped store. It returns ciphertext and does not encrypt writes.
     pub const fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// A cipher for blobs under the same keys.
+    /// Returns a cipher for blobs with the same keys.
     pub fn blob_cipher(&self) -> BlobCipher {
         BlobCipher::new(Arc::clone(&self.shared.keys), self.profile.case_sensitive_tables)
     }
 
-    /// Decrypts entities of a table.
+    /// Returns a decrypter for entities of a table.
     pub(crate) fn opener<'a>(&'a self, table: &'a TableName, select: Option<&'a Select>) -> Opener<'a> {
         let (id, compared) = (self.table_id(table), Vec::new());
         Opener { shared: &self.shared, table, id, select, compared, accepts_plaintext: false }
     }
 
-    /// The entity as it is stored. A store that answers with another one is not trusted: it could be decrypted under its own
-    /// key, and a merge would write its content to the key that was asked for.
+    /// Reads the entity as it is stored. A store that returns another entity is refused: that entity could be
+    /// decrypted with its own key, and a merge would write its content under the requested key.
     pub(crate) async fn fetch(
         &self,
         table: &TableName,
@@ -195,7 +205,7 @@ impl<S: TableStore> EncryptedStore<S> {
         Ok(found)
     }
 
-    /// A page as it is stored, with what decryption needs.
+    /// Reads a page as it is stored, with the properties that decryption needs.
     async fn fetch_page(
         &self,
         opener: &Opener<'_>,
@@ -211,14 +221,14 @@ impl<S: TableStore> EncryptedStore<S> {
         Ok(page)
     }
 
-    /// Decrypts the pages of a query, if it can be asked.
+    /// Returns a decrypter for the pages of a query, after checking the query.
     fn opener_of<'a>(&'a self, table: &'a TableName, query: &'a Query) -> Result<Opener<'a>> {
         let compared = filter::compared(query.filter.as_ref());
         let opener = Opener { compared, ..self.opener(table, query.select.as_ref()) };
         opener.check_filter().map(|()| opener)
     }
 
-    /// How the table is called in scopes and rules.
+    /// Returns the table's id for scopes and rules.
     pub(crate) fn table_id(&self, table: &TableName) -> String {
         if self.profile.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
     }
@@ -255,7 +265,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         let found = self.fetch(table, key, wider.as_ref().or(select)).await?;
         match found {
             None => Ok(None),
-            Some(entity) => opener.reveal(entity).await.map(Some),
+            Some(entity) => opener.decrypt(entity).await.map(Some),
         }
     }
 
@@ -267,7 +277,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     ) -> Result<Page<Entity>> {
         let opener = self.opener_of(table, query)?;
         let page = self.fetch_page(&opener, query, from).await?;
-        opener.reveal_page(page).await
+        opener.decrypt_page(page).await
     }
 
     async fn query_readable(
@@ -278,7 +288,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     ) -> Result<ReadablePage> {
         let opener = self.opener_of(table, query)?;
         let page = self.fetch_page(&opener, query, from).await?;
-        opener.reveal_readable(page).await
+        opener.decrypt_readable_page(page).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -296,7 +306,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
 
     fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
         let names = self.shared.rules.names(&self.table_id(table));
-        // The wrapped store may encrypt as well.
+        // The wrapped store may be an encrypting store too.
         names.with_all_of(&self.inner.encrypted_names(table))
     }
 

@@ -5,19 +5,21 @@ use std::sync::{PoisonError, RwLock};
 use table_core::model::{Entity, Key, Properties, TableName};
 use table_core::store::EncryptedNames;
 
-/// Names remembered for a table, so that a program that makes names up does not fill the memory.
+/// Maximum number of recorded names per table, so that a program with generated names does not exhaust
+/// memory.
 const REMEMBERED: usize = 16_384;
 
-/// What is encrypted beside what is marked, and what else holds for a table. Tables by their id.
+/// The rules of tables, by table id: which properties are encrypted in addition to marked ones, and other
+/// requirements.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     tables: BTreeMap<String, TableRules>,
-    /// The names that rules encrypt, with those that were met encrypted or declared to be, which no filter may compare, and no
-    /// entity may have in plaintext.
+    /// The encrypted names of tables: named by rules, declared by types, or recorded when read or written. No
+    /// filter may compare them, and no entity may have them in plaintext.
     names: RwLock<BTreeMap<String, EncryptedNames>>,
 }
 
-/// The rules that the builder collected for a table.
+/// The rules that the builder collects for one table.
 #[derive(Default)]
 pub(super) struct TableRules {
     pub(super) names: EncryptedNames,
@@ -28,7 +30,7 @@ pub(super) struct TableRules {
 }
 
 impl Rules {
-    /// The rules of tables by their ids.
+    /// Converts rules by table name to rules by table id.
     pub(super) fn new(given: BTreeMap<String, TableRules>, id: impl Fn(&str) -> String) -> Self {
         let mut tables = BTreeMap::<String, TableRules>::new();
         for (table, rules) in given {
@@ -43,25 +45,26 @@ impl Rules {
         self.tables.get(table).is_some_and(|rules| rules.required)
     }
 
-    /// Whether plaintext is read where a rule asks for encryption.
+    /// Whether plaintext may be read in properties that a rule names.
     pub(crate) fn accepts_plaintext(&self, table: &str) -> bool {
         self.tables.get(table).is_some_and(|rules| rules.accepts_plaintext)
     }
 
-    /// The names that are encrypted in the table, as far as it is known by now.
+    /// Returns the names known to be encrypted in the table.
     pub(crate) fn names(&self, table: &str) -> EncryptedNames {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         names.get(table).cloned().unwrap_or_default()
     }
 
-    /// Marks what the rules name.
+    /// Marks the properties that the rules name.
     pub(crate) fn mark(&self, table: &str, key: &Key, properties: &mut Properties) {
         let Some(TableRules { names, .. }) = self.tables.get(table) else { return };
-        // Without what was met: plaintext there is refused.
+        // Excludes recorded names: plaintext in them is refused, not encrypted.
         names.mark(key, properties);
     }
 
-    /// Whether a stored entity has plaintext where a rule asks for encryption; `is_encrypted` tells ciphertext.
+    /// Whether a stored entity has plaintext in a property that a rule names. `is_encrypted` recognizes
+    /// ciphertext.
     pub(crate) fn finds_plaintext(
         &self,
         table: &str,
@@ -73,7 +76,7 @@ impl Rules {
         found.any(|name| !is_encrypted(name) && names.rule_encrypts(entity.key(), name))
     }
 
-    /// Remembers a property that is encrypted in the table.
+    /// Records that a property is encrypted in the table.
     pub(crate) fn remember(&self, table: &str, name: &str) {
         if self.has_met(table, name) {
             return;
@@ -90,7 +93,7 @@ impl Rules {
         names.get(table).is_some_and(|names| names.has_met(name))
     }
 
-    /// Forgets what was met in a table that is no more.
+    /// Removes the recorded names of a deleted table.
     pub(crate) fn forget(&self, table: &str) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(names) = names.get_mut(table) {
@@ -98,20 +101,20 @@ impl Rules {
         }
     }
 
-    /// Whether filters may compare the property, as far as the rules list those.
+    /// Whether filters may compare the property, according to the listed names.
     pub(crate) fn may_be_compared(&self, table: &str, name: &str) -> bool {
         let listed = self.tables.get(table).and_then(|rules| rules.comparable.as_ref());
         listed.is_none_or(|names| names.contains(name))
     }
 
-    /// A property to encrypt that was declared to be comparable.
+    /// Returns a marked property that is listed as comparable.
     pub(crate) fn covered<'a>(&self, table: &str, properties: &'a Properties) -> Option<&'a str> {
         let listed = self.tables.get(table)?.comparable.as_ref()?;
         let mut marked = properties.iter().filter(|p| p.is_encrypted()).map(|p| p.name());
         marked.find(|name| listed.contains(*name))
     }
 
-    /// A table and a property that a rule encrypts and another declares to be comparable.
+    /// Returns a table and a property that is both encrypted by a rule and listed as comparable.
     pub(super) fn contradiction(&self) -> Option<(&str, &str)> {
         self.tables.iter().find_map(|(table, rules)| {
             let mut listed = rules.comparable.iter().flatten();
@@ -125,7 +128,7 @@ impl TableRules {
         self.comparable.get_or_insert_default().extend(names);
     }
 
-    /// Adds the rules of the same table under another case of its name.
+    /// Adds rules that were given for the same table under another case of its name.
     fn add(&mut self, other: Self) {
         self.names = std::mem::take(&mut self.names).with_all_of(&other.names);
         self.required |= other.required;
@@ -145,7 +148,7 @@ impl fmt::Debug for TableRules {
     }
 }
 
-/// The name under which rules are collected before the profile is known.
+/// Returns the name by which rules are collected before the profile is known.
 pub(super) fn as_given(table: &TableName) -> String {
     table.to_string()
 }

@@ -1,4 +1,4 @@
-//! What needs the inside of the crate; behaviours on every backend are in the package of the tests.
+//! Tests that need the inside of the crate. The conformance suite tests the behaviour on every backend.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Rig {
     }
 }
 
-/// Ten thousand entities under four data keys: another reader unwraps four.
+/// Ten thousand entities with four data keys: a new reader unwraps four keys.
 #[tokio::test]
 async fn a_table_is_read_with_as_many_unwraps_as_data_keys() {
     let rig =
@@ -137,7 +137,7 @@ async fn merges_read_only_what_they_need() {
 }
 
 #[tokio::test]
-async fn other_operations_cost_what_they_cost_without() {
+async fn other_operations_cost_the_same_as_without_encryption() {
     let rig = rig().await;
     rig.store.write(&people(), Operation::Insert(ken())).await.unwrap();
     rig.store.write(&people(), Operation::InsertOrReplace(ken())).await.unwrap();
@@ -149,7 +149,7 @@ async fn other_operations_cost_what_they_cost_without() {
 }
 
 #[tokio::test]
-async fn groups_with_merges_read_each() {
+async fn groups_read_once_per_merge() {
     let rig = rig().await;
     rig.insert(ken()).await;
     let mut group = GroupTransaction::new(PartitionKey::new("Sales").unwrap(), rig.store.profile());
@@ -171,7 +171,7 @@ async fn groups_with_merges_read_each() {
 }
 
 #[tokio::test]
-async fn keys_alone_are_read_without_a_header() {
+async fn queries_of_keys_do_not_read_the_header() {
     let rig = rig_with(|b| b.require_encryption(&people())).await;
     rig.insert(ken()).await;
     let keys = Query::new().with_select(Select::new(["PartitionKey", "RowKey"]));
@@ -179,9 +179,10 @@ async fn keys_alone_are_read_without_a_header() {
     assert_eq!((page.items.len(), page.items[0].properties().len(), rig.key.unwraps()), (1, 0, 0));
 }
 
-/// A filter on plaintext is checked by what headers list, for which no key is needed; nothing of them is seen.
+/// A filter on plaintext is checked with the headers' lists, for which no key is needed. The result does not
+/// contain the headers.
 #[tokio::test]
-async fn filtered_keys_are_read_without_a_key() {
+async fn filtered_queries_of_keys_need_no_decryption_key() {
     let rig = rig().await;
     rig.insert(ken()).await;
     let fresh = EncryptedStore::new(Arc::clone(&rig.raw), Keys::new(Arc::new(kek(2)))).unwrap();
@@ -193,7 +194,7 @@ async fn filtered_keys_are_read_without_a_key() {
     assert!(error.to_string().contains("'NationalId'"), "{error}");
 }
 
-/// What was met is forgotten with its table; a name cannot be both encrypted and compared.
+/// Recorded names are removed with their table. A name cannot be both encrypted and compared.
 #[tokio::test]
 async fn rules_end_with_their_table_and_do_not_contradict() {
     let rig = rig().await;
@@ -208,15 +209,15 @@ async fn rules_end_with_their_table_and_do_not_contradict() {
     assert!(error.to_string().contains("'Iban'"), "{error}");
 }
 
-/// Rows as a writer without the key plants them: each header has a made-up wrapped key of its own.
+/// Writes rows as an attacker without the key would: each header has its own made-up wrapped key.
 async fn plant_garbage(rig: &Rig, rows: u16) {
     rig.insert(ken()).await;
     let stored = rig.raw(ken().key()).await;
     let Some(ValueRef::Binary(header)) = stored.get(crate::v2::HEADER) else { panic!("{stored:?}") };
     for n in 0..rows {
         let mut header = header.to_vec();
-        // The wrapped key is behind version, suite, algorithm and key id.
-        let planted = u16::from_be_bytes([header[19], header[20]]) ^ (n + 1); // never the genuine key
+        // The wrapped key follows version, suite, algorithm and key id.
+        let planted = u16::from_be_bytes([header[19], header[20]]) ^ (n + 1); // never equal to the original key
         header[19..21].copy_from_slice(&planted.to_be_bytes());
         let row = stored.clone().with_key(Key::new("Sales", format!("a{n:03}")).unwrap());
         let row = row.with(crate::v2::HEADER, header);
@@ -225,22 +226,22 @@ async fn plant_garbage(rig: &Rig, rows: u16) {
     rig.meter.reset();
 }
 
-/// A page that is refused as a whole asks the key service for no more than it needs to know that.
+/// A page that fails as a whole causes no more calls of the key service than needed.
 #[tokio::test]
-async fn planted_keys_cost_few_calls_of_the_key_service() {
+async fn made_up_keys_cause_few_calls_of_the_key_service() {
     let rig = rig().await;
     plant_garbage(&rig, 900).await;
     for _ in 0..3 {
         let error = rig.store.query(&people(), &Query::new(), None).await.unwrap_err();
         assert!(error.to_string().contains("'a000'"), "{error}");
     }
-    // A few at once, in the order of the page; from the second scan on, what was refused is known.
+    // A few keys concurrently, in the order of the page. From the second scan on, the refusals are recorded.
     assert_eq!((rig.key.unwraps(), rig.meter.total()), (8, 3));
 }
 
-/// Where each entity is wanted that can be read, each planted key is tried once, and not again by the next scan.
+/// If all readable entities are requested, each made-up key is tried once, and not again by the next scan.
 #[tokio::test]
-async fn planted_keys_are_tried_once() {
+async fn made_up_keys_are_tried_once() {
     let rig = rig().await;
     plant_garbage(&rig, 900).await;
     for _ in 0..3 {
@@ -252,9 +253,9 @@ async fn planted_keys_are_tried_once() {
     assert_eq!((rig.key.unwraps(), rig.meter.total()), (900, 3));
 }
 
-/// The same for legacy entities, each of which has a key of its own.
+/// The same for legacy entities, each of which has its own key.
 #[tokio::test]
-async fn planted_legacy_keys_are_tried_once() {
+async fn made_up_legacy_keys_are_tried_once() {
     let counts = Arc::new(CountingWrap::new(kek(9)));
     let legacy = crate::LegacyV1::new(Keys::new(Arc::clone(&counts) as Arc<dyn KeyWrap>));
     let rig = rig_with(|b| b.with_legacy_v1(legacy.read(&people()))).await;
@@ -274,7 +275,7 @@ async fn planted_legacy_keys_are_tried_once() {
     assert_eq!(counts.unwraps(), 20);
 }
 
-/// What the store knows of a table is declared upward: rules, marks of types, and what it met.
+/// The store reports its encrypted names: from rules, marks of types, and recorded names.
 #[tokio::test]
 async fn encrypted_names_are_declared() {
     let rig = rig_with(|b| {
@@ -288,14 +289,14 @@ async fn encrypted_names_are_declared() {
     assert_eq!(names().iter().collect::<Vec<_>>(), ["Iban", "Salary", "Email", "NationalId"]);
     let at = |row: &str| names().contains_at(&Key::new("Sales", row).unwrap(), "Salary");
     assert!(at("1") && !at("2"));
-    // Names of tables are the same in every case here, and a store around another one knows its names too.
+    // Table names ignore case here, and a store around another encrypting store also reports its names.
     assert!(rig.store.encrypted_names(&TableName::new("PEOPLE").unwrap()).contains("Email"));
     let around = EncryptedStore::new(Arc::new(rig.store), Keys::new(Arc::new(kek(2)))).unwrap();
     assert!(around.encrypted_names(&people()).contains("Iban"));
     assert!(around.encrypted_names(&TableName::new("Others").unwrap()).is_empty());
 }
 
-/// Adapters around an encrypting store forward what it declares, and reads of what can be read.
+/// Adapters around an encrypting store forward `encrypted_names` and `query_readable`.
 #[tokio::test]
 async fn adapters_forward_what_encryption_needs() {
     use table_core::adapter::{FaultInjector, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys};
@@ -318,7 +319,7 @@ async fn adapters_forward_what_encryption_needs() {
     assert_eq!(around.total(), 1);
 }
 
-/// What the resolver names is encrypted, in the rows that it names.
+/// The properties named by the resolver are encrypted in the rows that it selects.
 #[tokio::test]
 async fn a_resolver_decides_by_row() {
     let rig = rig_with(|b| b.encrypt_where(&people(), ["Salary"], |_, row, _| row.starts_with("emp"))).await;
@@ -333,7 +334,7 @@ async fn a_resolver_decides_by_row() {
 }
 
 #[tokio::test]
-async fn operators_see_what_a_header_claims() {
+async fn describe_shows_the_claims_of_a_header() {
     let rig = rig().await;
     rig.insert(ken()).await;
     let Some(Description::V2 { key_id, algorithm, properties }) =
@@ -345,7 +346,7 @@ async fn operators_see_what_a_header_claims() {
     assert_eq!(rig.meter.total(), 1);
 }
 
-/// Nothing that shows itself shows a secret.
+/// No `Debug` or error text shows a secret.
 #[tokio::test]
 async fn secrets_are_not_shown() {
     let rig = rig().await;
@@ -378,7 +379,7 @@ async fn secrets_are_not_shown() {
     }
 }
 
-/// By the service's formula, for Strings of ASCII characters, as `docs/performance.md` has it.
+/// Sizes by the service's formula, for Strings of ASCII characters, as in `docs/performance.md`.
 #[tokio::test]
 async fn entities_grow_as_documented() {
     let rig = rig().await;

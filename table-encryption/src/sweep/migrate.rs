@@ -5,9 +5,9 @@ use table_core::query::Select;
 use table_core::store::{ErrorKind, Operation, Result, TableStore};
 
 use super::{Job, Sweep, SweptEntity, classify_write_error};
-use crate::store::{EncryptedStore, Failure, Stored, conceal};
+use crate::store::{EncryptedStore, Failure, Stored, encrypt_entity};
 
-/// Encrypts what is in plaintext or in the legacy format.
+/// Encrypts plaintext and legacy entities.
 #[derive(Debug)]
 pub struct Migration<'a, S> {
     store: &'a EncryptedStore<S>,
@@ -15,25 +15,27 @@ pub struct Migration<'a, S> {
 }
 
 impl<S: TableStore> EncryptedStore<S> {
-    /// Migrates a table to format v2: properties that the store's rules name and that are still in plaintext, entities without
-    /// the header that `require_encryption` asks for, and legacy entities, if the store reads them in this table.
+    /// Migrates a table to format v2. It converts properties in plaintext that the store's rules name,
+    /// entities without the header that `require_encryption` demands, and legacy entities if the store reads
+    /// them in this table.
     ///
-    /// While it runs, readers need `accept_plaintext` or the legacy format; take them out at its end, when nothing was
-    /// [skipped](crate::SweepProgress::skipped). What was in plaintext may remain in backups, and on disks that the service has not
-    /// overwritten yet.
+    /// During the migration, readers need `accept_plaintext` or the legacy format. Remove these options
+    /// afterwards, if nothing was [skipped](crate::SweepProgress::skipped). Former plaintext may remain in
+    /// backups and on disks that the service has not overwritten yet.
     ///
-    /// It migrates this table alone. Index entries hold copies of the entities' properties: those in other tables
-    /// ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) need rules and a migration of their own, or a repairing
-    /// scrub of each index, which writes the entries anew. Keys of entries and sums that hold the value, and copies under other
-    /// names, are not found by the property's name: drop such an index, or scrub the copies.
+    /// It migrates this table only. Index entries hold copies of properties: entries in other tables
+    /// ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) need rules and their own
+    /// migration, or a repairing scrub of each index, which rewrites the entries. Keys of entries and sums
+    /// that contain the value, and copies under other names, are not found by the property's name: drop such
+    /// an index, or scrub the copies.
     pub fn migration<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Migration<'a, S>> {
         Sweep::new(self, Migration { store: self, again: false }, table)
     }
 }
 
 impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
-    /// Encrypts v2 entities again too: under new data keys, where an old key-encryption key has leaked. Not the blobs of large
-    /// fields: `LargeTable::rewrite` of `table-patterns` does.
+    /// Also encrypts v2 entities again, with new data keys. Use this after an old key-encryption key has
+    /// leaked. It does not cover the blobs of large fields; `LargeTable::rewrite` of `table-patterns` does.
     #[must_use]
     pub fn encrypting_again(mut self) -> Self {
         self.job_mut().again = true;
@@ -42,7 +44,7 @@ impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
 }
 
 impl<S: TableStore> Migration<'_, S> {
-    /// The entity in the clear, if it is not yet as it should be.
+    /// Returns the decrypted entity if it still needs to be migrated.
     async fn unfinished(&self, table: &TableName, entity: Entity) -> Result<Option<Entity>, Failure> {
         let id = self.store.table_id(table);
         let mut opener = self.store.opener(table, None);
@@ -58,7 +60,7 @@ impl<S: TableStore> Migration<'_, S> {
         if !(found_plaintext || lacks_header || is_legacy || is_v2 && self.again) {
             return Ok(None);
         }
-        opener.reveal_as(entity, stored).await.map(Some)
+        opener.decrypt_as(entity, stored).await.map(Some)
     }
 }
 
@@ -70,14 +72,14 @@ impl<S: TableStore> Job for Migration<'_, S> {
 
     async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure> {
         let Some(etag) = entity.etag().cloned() else {
-            let text = format!("{} without an ETag", entity.key());
+            let text = format!("the store returned {} without an ETag", entity.key());
             return Err(Failure::OfEntity(ErrorKind::Service(text).into()));
         };
         let Some(mut entity) = self.unfinished(table, entity).await? else {
             return Ok(SweptEntity::default());
         };
         let id = self.store.table_id(table);
-        if !conceal(&self.store.shared, &id, &mut entity).await.map_err(classify_write_error)? {
+        if !encrypt_entity(&self.store.shared, &id, &mut entity).await.map_err(classify_write_error)? {
             return Ok(SweptEntity::default());
         }
         let operation = Operation::Replace(entity, IfMatch::Exactly(etag));

@@ -1,4 +1,5 @@
-//! Work on every entity of a table, page by page, while writers go on: rotating the key-encryption key, migrating to v2.
+//! Jobs on every entity of a table, page by page, while writers continue: rotating the key-encryption key,
+//! migrating to format v2.
 
 mod migrate;
 mod progress;
@@ -19,38 +20,39 @@ use table_core::store::{Error, ErrorKind, Result, TableStore};
 
 use crate::store::{EncryptedStore, Failure, Pauses};
 
-/// What a sweep found and did of one entity.
+/// The result of a sweep for one entity.
 #[derive(Debug, Default)]
 pub(crate) struct SweptEntity {
-    /// Whether it was written.
+    /// Whether the entity was written.
     pub(crate) changed: bool,
-    /// The key-encryption key that it is under now, where the sweep has verified that.
+    /// The id of the entity's key-encryption key, if the sweep has verified it.
     pub(crate) key_id: Option<String>,
 }
 
-/// What a sweep does to one entity.
+/// The work of a sweep on one entity.
 #[async_trait]
 pub(crate) trait Job: Send + Sync {
-    /// What it reads.
+    /// Returns the properties that the job reads.
     fn select(&self) -> Option<Select>;
 
-    /// Writes the entity under its ETag if it needs it. A conflict is an error of the entity.
+    /// Writes the entity under its ETag if it needs work. A conflict is an error of this entity.
     async fn change(&self, table: &TableName, entity: Entity) -> Result<SweptEntity, Failure>;
 }
 
-/// A sweep over a table.
+/// A job over all entities of a table.
 ///
-/// It reads the table page by page, and writes what needs it under the ETag that it read; where another writer comes
-/// between, it reads the entity again. It can be stopped at any time and resumed at [`cursor`](Self::cursor), or be run
-/// again from the start: what is done is left alone. Entities that are written meanwhile are in the new form already, if every
-/// writer has the new configuration: deploy it before the sweep.
+/// It reads the table page by page and writes the entities that need work under the ETag that it read. After
+/// a conflict with another writer it reads the entity again. It can be stopped at any time, and resumed at
+/// [`cursor`](Self::cursor) or restarted; finished entities are skipped. Deploy the new configuration to
+/// every writer before the sweep, so that entities written during the sweep have the new form already.
 ///
-/// An entity that cannot be done is left as it is, and counted and listed in the [progress](SweepProgress): one that is
-/// damaged or was planted, is under a key that is not here, would be too large, or is changed by others all the time. So none
-/// keeps a sweep from the others. **Look at [`SweepProgress::skipped`] before a key is dropped or plaintext refused.**
+/// An entity that cannot be processed is left unchanged, and is counted and listed in the
+/// [progress](SweepProgress): because it is damaged or forged, its key is not available, it would become too
+/// large, or other writers change it continually. The sweep continues with the others. **Check
+/// [`SweepProgress::skipped`] before you drop a key or refuse plaintext.**
 ///
 /// # Cost
-/// A request a page, and one for each entity that needs it; two more where another writer comes between.
+/// 1 request per page, and 1 per entity that needs work; 2 more per conflict with another writer.
 pub struct Sweep<'a, S, J> {
     store: &'a EncryptedStore<S>,
     job: J,
@@ -62,9 +64,9 @@ pub struct Sweep<'a, S, J> {
     page_size: Option<usize>,
 }
 
-/// Entities written at once unless told otherwise.
+/// Default number of concurrent writes.
 const CONCURRENCY: usize = 8;
-/// Times that an entity is read again where others interfere.
+/// Maximum number of times that an entity is read again after conflicts.
 const ATTEMPTS: u32 = 10;
 
 #[expect(private_bounds, reason = "the jobs are this crate's")]
@@ -87,31 +89,32 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         &mut self.job
     }
 
-    /// Goes on where an earlier sweep of the same kind and table was. What it counts starts there, too.
+    /// Continues where an earlier sweep of the same kind and table stopped. The counts start at zero.
     #[must_use]
     pub fn resumed_at(mut self, cursor: Continuation) -> Self {
         self.from = Some(cursor);
         self
     }
 
-    /// Writes at most so many entities at once; at least 1, and 8 unless told otherwise.
+    /// Sets the maximum number of concurrent writes; at least 1, default 8.
     #[must_use]
     pub fn with_concurrency(mut self, writes: usize) -> Self {
         self.concurrency = writes.max(1);
         self
     }
 
-    /// Reads at most so many entities at a time; at least 1.
+    /// Sets the maximum number of entities per page; at least 1.
     #[must_use]
     pub fn with_page_size(mut self, entities: usize) -> Self {
         self.page_size = Some(entities.max(1));
         self
     }
 
-    /// Does one page; whether more follow.
+    /// Processes one page. Returns whether more pages follow.
     ///
     /// # Errors
-    /// The store's; the key service is busy or unreachable, or does not wrap. The page can be done again.
+    /// Fails with the store's errors, and if the key service is busy, is unreachable or does not wrap. The
+    /// page can be processed again.
     pub async fn step(&mut self) -> Result<bool> {
         if self.done {
             return Ok(false);
@@ -130,26 +133,27 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         Ok(!self.done)
     }
 
-    /// Does the rest.
+    /// Processes the remaining pages.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Fails like [`step`](Self::step).
     pub async fn run(&mut self) -> Result<SweepProgress> {
         while self.step().await? {}
         Ok(self.progress.clone())
     }
 
-    /// Where it is: the next page, or `None` before the first and after the last. Print it, parse it back.
+    /// Returns the position: the next page, or `None` before the first and after the last page. Convert it to
+    /// text to store it.
     pub const fn cursor(&self) -> Option<&Continuation> {
         self.from.as_ref()
     }
 
-    /// What it has found and done.
+    /// Returns the counts so far.
     pub const fn progress(&self) -> &SweepProgress {
         &self.progress
     }
 
-    /// What became of an entity, or why it was left as it is.
+    /// Processes an entity. Returns its result, or why it was left unchanged.
     async fn change(&self, entity: Entity) -> Result<Result<SweptEntity, (Key, Error)>> {
         let key = entity.key().clone();
         match self.change_now(entity).await {
@@ -178,12 +182,12 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
     }
 }
 
-/// Whether the entity was deleted since it was read.
+/// Whether the entity was deleted after it was read.
 fn is_gone(failure: &Failure) -> bool {
     matches!(failure, Failure::OfEntity(error) if error.is_entity_not_found() && !error.is_ambiguous())
 }
 
-/// The error of a write, by whether it is about the entity or about the store.
+/// Classifies the error of a write: a problem of the entity, or of the store.
 pub(crate) fn classify_write_error(error: Error) -> Failure {
     let conflict = error.is_precondition_failed() || error.is_entity_not_found();
     let refused = matches!(

@@ -6,26 +6,26 @@ use table_core::store::Error;
 
 use super::SweptEntity;
 
-/// The skipped entities that are listed.
+/// Maximum number of skipped entities that are listed.
 const LISTED: usize = 100;
 
-/// What a sweep has found and done.
+/// The counts of a sweep.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SweepProgress {
-    /// Entities read.
+    /// Number of entities read.
     pub seen: u64,
-    /// Entities written.
+    /// Number of entities written.
     pub changed: u64,
-    /// The encrypted entities by the id of the key-encryption key that they are under now. Rotations count them, those that are
-    /// verified alone: a key under which something is, or something was skipped, is still needed.
+    /// Number of encrypted entities by the id of their current key-encryption key. Only rotations count them,
+    /// and only verified entities: a key is still needed if it has a count here or if entities were skipped.
     pub keys: BTreeMap<String, u64>,
-    /// Entities that could not be done, and are as they were.
+    /// Number of entities that could not be processed and are unchanged.
     pub skipped: u64,
-    /// The first 100 of them, with the reasons.
+    /// The first 100 skipped entities, with the reasons.
     pub unreadable: Vec<UnreadableEntity>,
-    /// Other tables that hold index entries of this one, as its manifest names them. Entries hold properties of the
-    /// entities: **these tables need the same sweep**.
+    /// Other tables that hold index entries of this table, according to its manifest. Entries hold properties
+    /// of the entities, so **these tables need the same sweep**.
     pub index_tables: BTreeSet<TableName>,
 }
 

@@ -14,10 +14,10 @@ use crate::store::{EncryptedStore, Failure, Stored};
 use crate::v1::METADATA;
 use crate::v2::{HEADER, Header, Scope, WriteKeys};
 
-/// Wrappings that are remembered, old to new: about a kilobyte each with RSA.
+/// Maximum number of remembered wrappings (old to new), about a kilobyte each with RSA.
 const REMEMBERED: usize = 4096;
 
-/// Wraps data keys again, under the active key.
+/// Wraps data keys again with the active key-encryption key.
 #[derive(Debug)]
 pub struct Rotation<'a, S> {
     store: &'a EncryptedStore<S>,
@@ -26,26 +26,28 @@ pub struct Rotation<'a, S> {
 }
 
 impl<S: TableStore> EncryptedStore<S> {
-    /// Rotates the key-encryption key in a table: every header under another key than the active one gets its data key
-    /// wrapped by the active one. Nothing is encrypted again, only headers are read and merged.
+    /// Rotates the key-encryption key of a table. Every data key that another key wraps is wrapped again with
+    /// the active key. Entities are not encrypted again; only headers are read and merged.
     ///
-    /// Every header is verified, also under the active key: an entity that only *names* a key, and is under another key
-    /// of the same id, or is damaged, is skipped and listed ([`SweepProgress::unreadable`](crate::SweepProgress::unreadable)).
-    /// [`SweepProgress::keys`](crate::SweepProgress::keys) has the others by their key; [`counting`](Sweep::counting) counts
-    /// without a write.
+    /// Every header is verified, also those under the active key. An entity whose header only *claims* a key
+    /// (it is damaged, or another key of the same id wrapped it) is skipped and listed
+    /// ([`SweepProgress::unreadable`](crate::SweepProgress::unreadable)).
+    /// [`SweepProgress::keys`](crate::SweepProgress::keys) counts the others by key;
+    /// [`counting`](Sweep::counting) only counts.
     ///
-    /// The key service is asked once for each data key, and once more for each that is rotated, not for each entity. Afterwards the
-    /// former key is no longer needed for the *rows* of the table that were not skipped. Tables of index entries
-    /// ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) are rotated on their own. Blobs and legacy entities are
-    /// left alone: `LargeTable::rewrite` of `table-patterns` brings the blobs of large fields under the active key, and counts them by
-    /// key; **drop the former key only then**.
+    /// The key service is called once per data key, and once more per rotated data key, not per entity.
+    /// Afterwards, the *rows* that were not skipped no longer need the former key. Rotate tables of index
+    /// entries ([`SweepProgress::index_tables`](crate::SweepProgress::index_tables)) separately. Blobs and
+    /// legacy entities are not rotated: `LargeTable::rewrite` of `table-patterns` moves the blobs of large
+    /// fields to the active key and counts them by key. **Drop the former key only after that.**
     pub fn rotation<'a>(&'a self, table: &TableName) -> Sweep<'a, S, Rotation<'a, S>> {
         Sweep::new(self, Rotation { store: self, counts: false, rewrapped: Mutex::default() }, table)
     }
 }
 
 impl<'a, S: TableStore> Sweep<'a, S, Rotation<'a, S>> {
-    /// Only verifies and counts the entities under each key, the legacy ones by what they claim. One request a page.
+    /// Only verifies and counts the entities per key, and legacy entities by the key that they claim. 1
+    /// request per page.
     #[must_use]
     pub fn counting(mut self) -> Self {
         self.job_mut().counts = true;
@@ -54,7 +56,7 @@ impl<'a, S: TableStore> Sweep<'a, S, Rotation<'a, S>> {
 }
 
 impl<S: TableStore> Rotation<'_, S> {
-    /// The data key under the active key: wrapped once for all entities that share it.
+    /// Returns the data key wrapped by the active key. It is wrapped once for all entities that share it.
     async fn wrapping(&self, old: &Wrapping, secret: &Secret) -> Result<Arc<Wrapping>> {
         let mut rewrapped = self.rewrapped.lock().await;
         if let Some(new) = rewrapped.get(old) {
@@ -73,7 +75,7 @@ impl<S: TableStore> Rotation<'_, S> {
         *wrapping.key_id == *active.key_id() && *wrapping.algorithm == *active.algorithm()
     }
 
-    /// The keys of the write that made a header, which they verify.
+    /// Returns the keys of the write that created a header, after verifying the header with them.
     async fn verified(&self, header: &Header, scope: Scope) -> Result<(Arc<Secret>, WriteKeys), Unreadable> {
         let secret = self.store.shared.keys.open(&header.wrapping).await?;
         let keys = WriteKeys::derive(&secret, &header.salt, scope);

@@ -65,10 +65,10 @@ async fn assert_reads(store: &Store, people_of: impl Iterator<Item = i32>) {
     }
 }
 
-/// Forty entities under four data keys: four unwraps, four wraps, no ciphertext changed, and afterwards the
-/// former key is not needed.
+/// Forty entities with four data keys: four unwraps, four wraps, no ciphertext changed. Afterwards the former
+/// key is not needed.
 #[tokio::test]
-async fn rotation_rewraps_and_encrypts_nothing_again() {
+async fn rotation_rewraps_keys_without_encrypting_again() {
     let raw = table().await;
     let bounds = DataKeyBounds { max_writes: 10, ..DataKeyBounds::default() };
     fill(&open(&raw, key(1), |b| encrypting(b).with_data_key_bounds(bounds)), 0..40).await;
@@ -86,9 +86,9 @@ async fn rotation_rewraps_and_encrypts_nothing_again() {
     assert_eq!(store.rotation(&people()).run().await.unwrap().changed, 0);
 }
 
-/// Stopped after each page, resumed by a cursor that went through text.
+/// Stopped after each page, and resumed by a cursor that was converted to text and back.
 #[tokio::test]
-async fn a_sweep_resumes_where_it_was() {
+async fn a_sweep_resumes_at_its_cursor() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..25).await;
     let store = open(&raw, key(2).with_key(Arc::new(kek(1))), encrypting);
@@ -111,7 +111,7 @@ async fn a_sweep_resumes_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_changed_header_is_not_laundered_by_rotation() {
+async fn rotation_does_not_sign_a_changed_header() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..1).await;
     let mut entity = raw.get(&people(), person(0).key(), None).await.unwrap().unwrap();
@@ -128,7 +128,7 @@ async fn a_changed_header_is_not_laundered_by_rotation() {
     assert_eq!(raw.get(&people(), person(0).key(), None).await.unwrap(), stored);
 }
 
-/// A row of garbage in each of the ways that a row can be garbage.
+/// Rows that are invalid in different ways.
 fn garbage() -> [Entity; 4] {
     let row = |n: i32| Entity::new("Sales", format!("garbage{n}")).unwrap().with("Age", n);
     let mut claimed = vec![2, 1, 6];
@@ -147,9 +147,9 @@ fn garbage() -> [Entity; 4] {
     ]
 }
 
-/// Rows of garbage between others keep nobody from the others.
+/// Invalid rows do not keep a sweep from the other rows.
 #[tokio::test]
-async fn garbage_is_skipped_and_listed() {
+async fn invalid_rows_are_skipped_and_listed() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..30).await;
     for row in garbage() {
@@ -173,9 +173,9 @@ async fn garbage_is_skipped_and_listed() {
     assert_eq!((counted.keys, counted.skipped), (BTreeMap::from([("kek2".to_owned(), 33)]), 4));
 }
 
-/// The list is bounded, the count is not.
+/// The list is bounded; the count is not.
 #[tokio::test]
-async fn a_table_of_garbage_is_counted() {
+async fn a_table_of_invalid_rows_is_counted() {
     let raw = table().await;
     for n in 0..150 {
         let row = Entity::new("Sales", format!("{n:03}")).unwrap().with(HEADER, "text");
@@ -186,9 +186,10 @@ async fn a_table_of_garbage_is_counted() {
     assert_eq!((done.seen, done.skipped, done.unreadable.len()), (150, 150, 100));
 }
 
-/// A key service that is busy, or does not wrap, says nothing of the data: the page can be done again.
+/// A busy key service, or one that does not wrap, says nothing about the data: the page can be processed
+/// again.
 #[tokio::test]
-async fn a_key_service_that_is_out_of_order_ends_a_sweep() {
+async fn an_unavailable_key_service_ends_a_sweep() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..5).await;
     for (old, new) in
@@ -202,9 +203,9 @@ async fn a_key_service_that_is_out_of_order_ends_a_sweep() {
     }
 }
 
-/// One that refuses a key for good keeps only the entities under that key.
+/// A key service that refuses a key permanently affects only the entities under that key.
 #[tokio::test]
-async fn a_key_that_is_forbidden_keeps_its_own_entities() {
+async fn a_forbidden_key_affects_only_its_own_entities() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..5).await;
     fill(&open(&raw, key(3), encrypting), 5..8).await;
@@ -215,9 +216,9 @@ async fn a_key_that_is_forbidden_keeps_its_own_entities() {
     assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::Forbidden(_)));
 }
 
-/// Two keys of one id, one after the other: what the first one wrapped is not taken for the second one's.
+/// Two successive keys with the same id: data of the first is not counted for the second.
 #[tokio::test]
-async fn a_key_is_verified_where_its_id_is_the_same() {
+async fn a_key_is_verified_although_its_id_is_the_same() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..4).await;
     let namesake = || Keys::new(Arc::new(AesKeyWrap::new("kek1", &vec![9; 32].into()).unwrap()));
@@ -232,7 +233,7 @@ async fn a_key_is_verified_where_its_id_is_the_same() {
     }
 }
 
-/// An entity that is too large under the new key stays, and keeps nobody back.
+/// An entity that would be too large under the new key stays unchanged, and the sweep continues.
 #[tokio::test]
 async fn an_entity_that_would_be_too_large_is_skipped() {
     let raw = table().await;
@@ -250,9 +251,9 @@ async fn an_entity_that_would_be_too_large_is_skipped() {
     assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::LimitExceeded { .. }));
 }
 
-/// Tables of index entries are named: they need a migration of their own.
+/// Tables of index entries are listed: they need their own migration.
 #[tokio::test]
-async fn tables_of_index_entries_are_named() {
+async fn tables_of_index_entries_are_listed() {
     let raw = table().await;
     fill(&raw, 0..2).await;
     let catalog =
@@ -283,7 +284,7 @@ async fn plaintext_is_migrated() {
 }
 
 #[tokio::test]
-async fn legacy_data_is_migrated_and_then_its_key_is_not_needed() {
+async fn migrated_legacy_data_does_not_need_the_legacy_key() {
     let raw = table().await;
     let legacy = || LegacyV1::new(key(9));
     let old = open(&raw, key(1), |b| {
@@ -304,7 +305,7 @@ async fn legacy_data_is_migrated_and_then_its_key_is_not_needed() {
 }
 
 #[tokio::test]
-async fn encrypting_again_takes_new_data_keys() {
+async fn encrypting_again_uses_new_data_keys() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..5).await;
     let before = raw_value(&raw, 2, "NationalId").await;

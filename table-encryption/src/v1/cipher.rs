@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::METADATA;
 
-/// AES-256-CBC of one entity, an IV for each property.
+/// AES-256-CBC for one entity, with an IV per property.
 pub(super) struct Cbc {
     pub(super) key: Zeroizing<[u8; 32]>,
     pub(super) iv: [u8; 16],
@@ -35,7 +35,7 @@ impl Cbc {
         *digest.first_chunk().expect("32 bytes")
     }
 
-    /// The names of the encrypted properties.
+    /// Decrypts the names of the encrypted properties.
     pub(super) fn list(&self, ciphertext: &[u8]) -> Option<Vec<String>> {
         let text = self.decrypt(METADATA[1], ciphertext)?;
         if !self.java {

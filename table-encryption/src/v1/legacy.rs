@@ -15,10 +15,12 @@ use crate::data_key::{CacheBounds, FailedUnwraps, unreadable};
 use crate::error::Unreadable;
 use crate::key::{Keys, fill_random};
 
-/// The legacy format v1 of `WindowsAzure.Storage`, `azure-storage-java` and `azure-cosmosdb-table`, for named tables.
+/// The legacy format v1 of `WindowsAzure.Storage`, `azure-storage-java` and `azure-cosmosdb-table`, for
+/// selected tables.
 ///
-/// Its data has no integrity protection (CVE-2022-30187): whoever can write to the table can change what is read from it,
-/// and put a v1 entity in the place of a v2 one. Read it to migrate it, then take it out. Only Strings are encrypted in it.
+/// It has no integrity protection (CVE-2022-30187): anyone who can write to the table can change the data
+/// that is read, and can replace a v2 entity by a v1 entity. Read it only to migrate it, then remove this
+/// option. It encrypts Strings only.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -36,19 +38,21 @@ pub struct LegacyV1 {
 }
 
 impl LegacyV1 {
-    /// Legacy data under these keys, whose ids must not be those of v2 keys; the active one is for writing.
+    /// Sets the keys of legacy data. Their ids must differ from those of v2 keys. The active key is used for
+    /// writes.
     pub const fn new(keys: Keys) -> Self {
         Self { keys, read: Vec::new(), written: Vec::new() }
     }
 
-    /// Reads entities of this table that are in format v1; what is written to it is in format v2.
+    /// Reads entities of this table in format v1. Writes to the table use format v2.
     #[must_use]
     pub fn read(mut self, table: &TableName) -> Self {
         self.read.push(table.clone());
         self
     }
 
-    /// Writes this table in format v1, **without integrity protection**, for legacy programs that still read it.
+    /// Writes this table in format v1, **without integrity protection**, for legacy programs that still read
+    /// it.
     #[must_use]
     pub fn write_insecurely_for_interoperability(mut self, table: &TableName) -> Self {
         self.written.push(table.clone());
@@ -56,7 +60,7 @@ impl LegacyV1 {
     }
 }
 
-/// The same, as a store uses it.
+/// The options as a store uses them.
 pub(crate) struct Legacy {
     keys: Keys,
     read: BTreeSet<String>,
@@ -70,7 +74,7 @@ impl Legacy {
         for old in legacy.keys.named() {
             if v2.named().any(|new| new.key_id() == old.key_id()) {
                 return Err(Error::invalid_request(format!(
-                    "the key '{}' is given for the legacy format and for v2: take another one for v2",
+                    "the key '{}' is used for the legacy format and for v2; use another key for v2",
                     old.key_id()
                 )));
             }
@@ -92,7 +96,8 @@ impl Legacy {
         self.written.contains(table)
     }
 
-    /// The properties in the clear, those that were encrypted marked; and the names of all that are encrypted.
+    /// Returns the decrypted properties, with encrypted ones marked, and the names of all encrypted
+    /// properties.
     pub(crate) async fn open(
         &self,
         entity: &Entity,
@@ -119,8 +124,8 @@ impl Legacy {
         Ok((out, names))
     }
 
-    /// The content key. Each entity has one of its own, so that none is kept; what could not be unwrapped a moment ago is
-    /// not tried again.
+    /// Unwraps the content key. Each entity has its own content key, so keys are not cached. A key that
+    /// recently could not be unwrapped is not tried again.
     async fn unwrap(&self, metadata: &Metadata) -> Result<Zeroizing<[u8; 32]>, Unreadable> {
         let wrapping = metadata.wrapping();
         if let Some(failed) = self.failed.get(&wrapping) {
@@ -137,7 +142,7 @@ impl Legacy {
         bytes.expose().try_into().map(Zeroizing::new).map_err(|_| Unreadable::Refused)
     }
 
-    /// Encrypts what is marked; whether there was something.
+    /// Encrypts the marked properties. Returns whether there were any.
     pub(crate) async fn seal(&self, entity: &mut Entity, marked: bool) -> Result<bool> {
         if !marked {
             return Ok(false);
@@ -184,14 +189,14 @@ impl fmt::Debug for Legacy {
     }
 }
 
-/// The text to encrypt, if the property is marked.
+/// Returns the text to encrypt, if the property is marked.
 fn marked_text<'a>(property: &PropertyRef<'a>) -> Result<Option<&'a str>> {
     match property.value() {
         _ if !property.is_encrypted() => Ok(None),
         ValueRef::String(text) => Ok(Some(text)),
         other => Err(Error::invalid_value(
             property.name(),
-            format!("the legacy format encrypts Edm.String only, not {}", other.edm_type()),
+            format!("the legacy format can encrypt Edm.String only, not {}", other.edm_type()),
         )),
     }
 }

@@ -11,20 +11,20 @@ const PROTOCOL: &str = "1.0";
 const CIPHER: &str = "AES_CBC_256";
 const LIBRARY: &str = concat!("table-encryption ", env!("CARGO_PKG_VERSION"));
 
-/// What the two metadata properties say.
+/// The contents of the two metadata properties.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Metadata {
     pub(crate) key_id: String,
     pub(crate) algorithm: String,
     pub(super) wrapped: Vec<u8>,
     pub(super) iv: [u8; 16],
-    /// Written by the Java library, which orders keys and prints lists otherwise.
+    /// The Java library wrote it; it orders keys and formats lists differently.
     pub(super) java: bool,
-    /// The list of names, encrypted.
+    /// The encrypted list of names.
     pub(super) list: Vec<u8>,
 }
 
-/// The JSON, keys in the order that Java requires.
+/// The JSON, with its keys in the order that Java requires.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Json {
@@ -57,10 +57,10 @@ struct KeyWrappingMetadata {
 }
 
 impl Metadata {
-    /// The metadata of an entity, if it has some.
+    /// Returns the metadata of an entity, if it has any.
     ///
     /// # Errors
-    /// It has half of it, or something else.
+    /// Fails if the metadata is incomplete or malformed.
     pub(crate) fn of(properties: &Properties) -> Result<Option<Self>, Unreadable> {
         match METADATA.map(|name| properties.get(name)) {
             [None, None] => Ok(None),
@@ -71,7 +71,7 @@ impl Metadata {
         }
     }
 
-    /// Reads the JSON; `None` if it is not of this format.
+    /// Parses the JSON; `None` if it does not have this format.
     pub(crate) fn parse(json: &str, list: &[u8]) -> Option<Self> {
         let json: Json = serde_json::from_str(json).ok()?;
         let agent = &json.encryption_agent;
@@ -91,7 +91,7 @@ impl Metadata {
         })
     }
 
-    /// The content key as it is wrapped.
+    /// Returns the wrapped content key.
     pub(super) fn wrapping(&self) -> Wrapping {
         Wrapping {
             algorithm: self.algorithm.as_str().into(),
@@ -100,7 +100,7 @@ impl Metadata {
         }
     }
 
-    /// The JSON of what we write.
+    /// Returns the JSON to write.
     pub(super) fn to_json(&self) -> String {
         let json = Json {
             wrapped_content_key: WrappedContentKey {

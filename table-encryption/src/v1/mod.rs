@@ -1,4 +1,5 @@
-//! The legacy format of the first storage libraries: read on request, written behind a switch, never trusted.
+//! The legacy format of the first storage libraries: read if requested, written only by an explicit option,
+//! never trusted.
 
 mod cipher;
 mod legacy;
@@ -11,7 +12,7 @@ pub use legacy::LegacyV1;
 pub(crate) use metadata::Metadata;
 use table_core::model::ENCRYPTION_HEADERS;
 
-/// The two properties in which it keeps what it needs to know.
+/// The two properties that hold the metadata.
 pub(crate) const METADATA: [&str; 2] = [ENCRYPTION_HEADERS[1], ENCRYPTION_HEADERS[2]];
 
 pub(crate) fn is_metadata(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The vectors of the format, both ways.
+//! The test vectors of the format, in both directions.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn reading(raw: &Arc<MemoryStore>, legacy: LegacyV1) -> EncryptedStore<Arc<Memor
 }
 
 #[tokio::test]
-async fn every_flavour_is_read() {
+async fn data_of_every_legacy_library_is_read() {
     for vector in vectors() {
         let raw = raw(stored(&vector)).await;
         let store = reading(&raw, legacy(&vector).read(&table()));
@@ -77,12 +77,12 @@ async fn every_flavour_is_read() {
 }
 
 #[tokio::test]
-async fn it_is_off_elsewhere_and_never_takes_another_key() {
+async fn other_tables_and_other_keys_are_refused() {
     let vector = &vectors()[0];
     let raw = raw(stored(vector)).await;
     let key = Key::new("pk", "rk").unwrap();
-    let elsewhere = reading(&raw, legacy(vector).read(&TableName::new("Other").unwrap()));
-    let untouched = elsewhere.get(&table(), &key, None).await.unwrap().unwrap();
+    let other_table = reading(&raw, legacy(vector).read(&TableName::new("Other").unwrap()));
+    let untouched = other_table.get(&table(), &key, None).await.unwrap().unwrap();
     assert!(matches!(untouched.get("name"), Some(ValueRef::Binary(_))));
     let other = LegacyV1::new(Keys::new(Arc::new(kek(7)))).read(&table());
     let error = reading(&raw, other).get(&table(), &key, None).await.unwrap_err();
@@ -92,9 +92,9 @@ async fn it_is_off_elsewhere_and_never_takes_another_key() {
     assert!(EncryptedStore::builder(raw, keys).with_legacy_v1(same).build().is_err());
 }
 
-/// The first vector by our writer, the random values apart: same key in, same structure out.
+/// The first vector as we write it, except for the random values: the same key produces the same structure.
 #[tokio::test]
-async fn what_is_written_is_read_by_the_rules() {
+async fn written_entities_are_read_back() {
     let vector = &vectors()[0];
     let raw = raw(stored(vector)).await;
     let store = reading(&raw, legacy(vector).write_insecurely_for_interoperability(&table()));

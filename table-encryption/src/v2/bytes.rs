@@ -1,4 +1,4 @@
-//! Lengths before contents.
+//! Length-prefixed encoding.
 
 use crate::data_key::Wrapping;
 
@@ -18,7 +18,7 @@ pub(super) fn push_name(out: &mut Vec<u8>, name: &str) {
     push_u16(out, name.as_bytes());
 }
 
-/// Appends algorithm, key id and wrapped key, whose lengths were checked when they were made.
+/// Appends algorithm, key id and wrapped key. Their lengths were checked when the wrapping was created.
 pub(crate) fn push_wrapping(out: &mut Vec<u8>, wrapping: &Wrapping) {
     out.push(wrapping.algorithm.len() as u8);
     out.extend_from_slice(wrapping.algorithm.as_bytes());
@@ -36,7 +36,7 @@ pub(crate) fn read_wrapping(from: &mut Reader<'_>) -> Option<Wrapping> {
     Some(Wrapping { algorithm: algorithm.into(), key_id: key_id.into(), wrapped: wrapped.into() })
 }
 
-/// Bytes that are read from the front, strictly.
+/// Reads bytes from the front; every read checks the length.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 

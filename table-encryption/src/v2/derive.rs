@@ -13,17 +13,18 @@ use crate::data_key::Secret;
 /// AES-256-GCM, HKDF-SHA-256, HMAC-SHA-256.
 pub(crate) const SUITE: u8 = 1;
 
-/// What a write's keys belong to: format, suite, table, PartitionKey, RowKey.
+/// The context of a write's keys: format, suite, table, PartitionKey, RowKey.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope(Vec<u8>);
 
 impl Scope {
-    /// The scope of an entity; `table` is in lower case where names are case-insensitive.
+    /// Returns the scope of an entity. `table` must be in lower case if the service ignores the case of
+    /// names.
     pub(crate) fn of_entity(table: &str, key: &Key) -> Self {
         Self::new("table-encryption v2", table, key)
     }
 
-    /// The scope of a blob in chunks of `chunk` bytes.
+    /// Returns the scope of a blob with chunks of `chunk` bytes.
     pub(crate) fn of_blob(table: &str, key: &Key, name: &str, chunk: u32) -> Self {
         let Self(mut bytes) = Self::new("table-encryption v2 blob", table, key);
         push_lp(&mut bytes, name.as_bytes());
@@ -45,7 +46,7 @@ impl Scope {
         &self.0
     }
 
-    /// The associated data of a property.
+    /// Returns the associated data of a property.
     fn aad(&self, name: &str, edm_type: EdmType) -> Vec<u8> {
         let mut aad = Vec::with_capacity(self.0.len() + name.len() + 5);
         aad.extend_from_slice(&self.0);
@@ -55,7 +56,7 @@ impl Scope {
     }
 }
 
-/// Fills `out` from the data key: different salts and scopes give independent bytes.
+/// Derives `out` from the data key. Different salts and scopes give independent bytes.
 pub(crate) fn expand(secret: &Secret, salt: &[u8; 32], scope: &Scope, out: &mut [u8]) {
     let hkdf = Hkdf::<Sha256>::new(Some(salt), secret.expose());
     hkdf.expand(scope.as_bytes(), out).expect("at most 255 blocks of 32 bytes");
@@ -83,7 +84,7 @@ impl WriteKeys {
         &self.commitment
     }
 
-    /// Whether the header was made under these keys, commitment first.
+    /// Whether these keys created the header. Checks the commitment first.
     pub(crate) fn verify(&self, commitment: &[u8; 32], signed: &[u8], mac: &[u8; 32]) -> bool {
         matches(&self.commitment, commitment) && matches(&self.mac(signed), mac)
     }
@@ -101,7 +102,7 @@ impl WriteKeys {
         sealed.expect("a property is far below the cipher's limit").into()
     }
 
-    /// Decrypts in place; whether the tag was right.
+    /// Decrypts in place. Returns whether the tag was valid.
     pub(super) fn decrypt(
         &self,
         index: usize,
@@ -115,14 +116,15 @@ impl WriteKeys {
     }
 }
 
-/// The place in a list of distinct names: used once under a key that exists for one write.
+/// Returns the index as a nonce. Names in the list are distinct and the key serves one write, so no nonce
+/// repeats.
 fn nonce(index: usize) -> [u8; 12] {
     let mut nonce = [0; 12];
     nonce[8..].copy_from_slice(&(index as u32).to_be_bytes());
     nonce
 }
 
-/// Equality in constant time.
+/// Compares in constant time.
 pub(crate) fn matches(a: &[u8; 32], b: &[u8; 32]) -> bool {
     a.ct_eq(b).into()
 }

@@ -9,7 +9,7 @@ pub(crate) const HEADER: &str = ENCRYPTION_HEADERS[0];
 
 const VERSION: u8 = 2;
 
-/// A header as it is stored: what it claims is not verified yet.
+/// A stored header. Its claims are not verified yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Header {
     pub(crate) wrapping: Wrapping,
@@ -28,19 +28,19 @@ pub(crate) struct Listed {
 }
 
 impl Header {
-    /// A header under the keys of its write; `list` is sorted.
+    /// Creates a header signed with the keys of its write. `list` must be sorted.
     pub(super) fn signed(wrapping: Wrapping, salt: [u8; 32], list: Vec<Listed>, keys: &WriteKeys) -> Self {
         let mut header = Self { wrapping, salt, commitment: *keys.commitment(), list, mac: [0; 32] };
         header.mac = keys.mac(&header.unsigned_bytes());
         header
     }
 
-    /// The same write with its data key wrapped otherwise.
+    /// Returns the header with its data key wrapped differently.
     pub(crate) fn rewrapped(self, wrapping: Wrapping, keys: &WriteKeys) -> Self {
         Self::signed(wrapping, self.salt, self.list, keys)
     }
 
-    /// Reads a header; `None` if it is none of a known version.
+    /// Parses a header; `None` if its version is unknown or it is malformed.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         if (from.u8()?, from.u8()?) != (VERSION, SUITE) {
@@ -66,7 +66,7 @@ impl Header {
         bytes
     }
 
-    /// Whether it was made under these keys.
+    /// Whether these keys signed the header.
     pub(crate) fn is_signed_by(&self, keys: &WriteKeys) -> bool {
         keys.verify(&self.commitment, &self.unsigned_bytes(), &self.mac)
     }
@@ -85,7 +85,7 @@ impl Header {
         out
     }
 
-    /// The place of a property in the list.
+    /// Returns the position of a property in the list.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.list.binary_search_by(|listed| (*listed.name).cmp(name)).ok()
     }

@@ -1,4 +1,4 @@
-//! Format v2, as `docs/encryption-format.md` specifies it: pure, no clock, no randomness, no I/O.
+//! Format v2, as `docs/encryption-format.md` specifies it. Pure functions: no clock, no randomness, no I/O.
 
 mod bytes;
 mod derive;

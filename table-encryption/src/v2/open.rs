@@ -7,8 +7,8 @@ use super::plain;
 use crate::data_key::Secret;
 use crate::error::Unreadable;
 
-/// Verifies the header and decrypts the properties in its list: all of them, or those of a projection. They come back
-/// marked; the header goes.
+/// Verifies the header and decrypts the properties in its list: all, or those of a projection. The result has
+/// the properties marked and no header.
 pub(crate) fn open(
     properties: &Properties,
     header: &Header,
@@ -36,7 +36,7 @@ fn decrypt(
         match header.find(property.name()) {
             None => out.push(property.name(), property.value(), property.is_encrypted()),
             Some(index) => {
-                // A store that returns a property twice, or one that was not asked for, is not trusted either.
+                // A store that returns a property twice, or one that was not requested, is refused too.
                 if !std::mem::take(&mut missing[index]) {
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! The plaintext of a value: one encoding for each, no other is read.
+//! The plaintext encoding of values. Each value has one encoding; others are refused.
 
 use table_core::model::{EdmType, EdmValue, Ticks, ValueRef};
 use uuid::Uuid;

@@ -5,7 +5,7 @@ use super::header::{HEADER, Header, Listed};
 use super::plain;
 use crate::data_key::DataKey;
 
-/// Encrypts the marked properties and adds the header. The salt must be new.
+/// Encrypts the marked properties and adds the header. The salt must not have been used before.
 pub(crate) fn seal(properties: &Properties, scope: Scope, key: &DataKey, salt: [u8; 32]) -> Properties {
     let keys = WriteKeys::derive(&key.secret, &salt, scope);
     let mut marked: Vec<PropertyRef<'_>> = properties.iter().filter(PropertyRef::is_encrypted).collect();
@@ -23,7 +23,7 @@ fn encrypt(keys: &WriteKeys, index: usize, property: &PropertyRef<'_>) -> (Liste
     (Listed { name: name.into(), edm_type, tag }, bytes)
 }
 
-/// The properties in their order, the header last.
+/// Assembles the properties in their order, with the header last.
 fn assemble(properties: &Properties, header: &Header, ciphertexts: &[Vec<u8>]) -> Properties {
     let header_bytes = header.to_bytes();
     let mut out = Properties::with_capacity(properties.as_packed().len() + header_bytes.len() + 64);

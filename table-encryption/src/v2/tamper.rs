@@ -1,4 +1,4 @@
-//! Every byte of every stored field matters.
+//! Changes of any byte of any stored field are detected.
 
 use table_core::model::{Key, Properties, ValueRef};
 
@@ -54,7 +54,7 @@ impl Scene {
 }
 
 #[test]
-fn every_bit_of_every_field_counts() {
+fn a_flip_of_any_bit_is_detected() {
     let scene = scene(1);
     assert!(scene.opens(&scene.sealed, &scene.scope));
     for name in ["Name", "Alias", "Salary", HEADER] {
@@ -72,7 +72,7 @@ fn every_bit_of_every_field_counts() {
 }
 
 #[test]
-fn nothing_can_be_exchanged_moved_removed_or_put_back() {
+fn exchanged_moved_removed_and_restored_properties_are_detected() {
     let (scene, older) = (scene(1), self::scene(2));
     let (name, alias) = (binary(&scene.sealed, "Name"), binary(&scene.sealed, "Alias"));
     assert_ne!(name, alias);
@@ -96,9 +96,9 @@ fn nothing_can_be_exchanged_moved_removed_or_put_back() {
     }
 }
 
-/// What only one with the data key can make is still refused where it does not hold together.
+/// A list that only a holder of the data key can create is still refused if it is inconsistent.
 #[test]
-fn the_list_cannot_be_shortened_or_changed() {
+fn a_shortened_or_changed_list_is_refused() {
     let scene = scene(1);
     let header = Header::parse(&binary(&scene.sealed, HEADER)).unwrap();
     let refused = |change: fn(&mut Header)| {
@@ -116,7 +116,7 @@ fn the_list_cannot_be_shortened_or_changed() {
 }
 
 #[test]
-fn another_data_key_is_noticed_by_the_commitment() {
+fn the_commitment_detects_another_data_key() {
     let scene = scene(1);
     let header = Header::parse(&binary(&scene.sealed, HEADER)).unwrap();
     let other = WriteKeys::derive(&Secret::new([8; 32]), &header.salt, scene.scope.clone());

@@ -1,4 +1,4 @@
-//! The vectors of the format, both ways, and properties of its parser.
+//! The test vectors of the format, in both directions, and properties of its parser.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn scope(vector: &Value) -> Scope {
     Scope::of_entity(text(vector, "table"), &key)
 }
 
-/// In the reverse of the list's order, so that sorting is seen.
+/// In reverse order of the list, so that the test depends on sorting.
 fn clear(vector: &Value) -> Properties {
     let mut clear = Properties::new();
     for property in vector["properties"].as_array().unwrap().iter().rev() {
@@ -51,7 +51,7 @@ fn clear(vector: &Value) -> Properties {
 }
 
 #[test]
-fn entities_are_sealed_and_opened_as_known() {
+fn entities_equal_the_test_vectors() {
     for vector in vectors() {
         let secret = std::sync::Arc::new(Secret::new(hex(text(&vector, "data_key")).try_into().unwrap()));
         let header = Header::parse(&hex(text(&vector, "header"))).unwrap();
@@ -113,7 +113,7 @@ fn properties() -> impl Strategy<Value = Properties> {
 
 proptest! {
     #[test]
-    fn what_is_sealed_opens_to_the_same(clear in properties(), salt: [u8; 32], key: [u8; 32], p in "[a-z]{0,5}", r in "[a-z]{0,5}") {
+    fn sealed_properties_open_to_the_same(clear in properties(), salt: [u8; 32], key: [u8; 32], p in "[a-z]{0,5}", r in "[a-z]{0,5}") {
         let wrapping = Header::parse(&hex(text(&vectors()[0], "header"))).unwrap().wrapping;
         let data_key = DataKey { secret: Secret::new(key).into(), wrapping };
         let scope = Scope::of_entity("people", &Key::new(p, r).unwrap());

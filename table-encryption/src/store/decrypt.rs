@@ -12,37 +12,37 @@ use crate::error::Unreadable;
 use crate::v1::{METADATA, Metadata};
 use crate::v2::{self, HEADER, Header, Scope};
 
-/// Keys that are unwrapped at once for a page.
+/// Maximum number of keys that are unwrapped concurrently for a page.
 const IN_PARALLEL: usize = 8;
-/// Entities decrypted before others have their turn on the thread.
+/// Number of entities decrypted before yielding to other tasks of the thread.
 const IN_A_ROW: usize = 128;
 
-/// Decrypts what is read from a table.
+/// Decrypts entities of a table.
 pub(crate) struct Opener<'a> {
     pub(super) shared: &'a Shared,
     pub(super) table: &'a TableName,
     pub(super) id: String,
     pub(super) select: Option<&'a Select>,
-    /// What the filter of the query compares beside keys.
+    /// The properties that the query's filter compares, except for keys.
     pub(super) compared: Compared<'a>,
     pub(crate) accepts_plaintext: bool,
 }
 
-/// How an entity is stored.
+/// The stored form of an entity.
 pub(crate) enum Stored {
-    /// Nothing in it is encrypted.
+    /// Not encrypted.
     Plain,
-    /// Encrypted by format v2.
+    /// Encrypted in format v2.
     V2(Box<Header>),
-    /// Encrypted by the legacy format.
+    /// Encrypted in the legacy format.
     V1(Box<Metadata>),
 }
 
 /// Why an entity cannot be read.
 pub(crate) enum Failure {
-    /// The entity itself: others can be read.
+    /// A problem of this entity; other entities can be read.
     OfEntity(table_core::Error),
-    /// The key service cannot be used now: the others cannot be read either.
+    /// The key service cannot be used now; other entities cannot be read either.
     OfService(table_core::Error),
 }
 
@@ -55,8 +55,8 @@ impl Failure {
 }
 
 impl Opener<'_> {
-    /// The projection with what decryption needs, and what tells that a filter compares ciphertext; `None` where it
-    /// needs nothing more.
+    /// Returns the projection with the properties that decryption and the filter check need; `None` if it
+    /// needs no more properties.
     pub(super) fn widened(&self) -> Option<Select> {
         let select = self.select?;
         let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.id));
@@ -65,12 +65,12 @@ impl Opener<'_> {
         needs.then(|| select.union(more))
     }
 
-    /// Whether nothing is asked for that could be encrypted.
+    /// Whether the projection has only properties that are never encrypted.
     pub(super) fn keys_only(&self) -> bool {
         self.select.is_some_and(|select| select.names().all(is_system))
     }
 
-    /// How the entity is stored.
+    /// Returns the stored form of the entity.
     pub(crate) fn stored(&self, entity: &Entity) -> Result<Stored> {
         let legacy = self.shared.legacy.as_ref().filter(|l| l.reads(&self.id));
         let metadata = legacy.map(|_| Metadata::of(entity.properties()));
@@ -86,19 +86,19 @@ impl Opener<'_> {
         }
     }
 
-    /// The entity in the clear, what was encrypted marked.
-    pub(crate) async fn reveal(&self, entity: Entity) -> Result<Entity> {
+    /// Decrypts an entity and marks its encrypted properties.
+    pub(crate) async fn decrypt(&self, entity: Entity) -> Result<Entity> {
         let stored = self.stored(&entity)?;
-        self.reveal_as(entity, stored).await.map_err(Failure::into_error)
+        self.decrypt_as(entity, stored).await.map_err(Failure::into_error)
     }
 
-    /// The entity in the clear, stored as it was found to be.
-    pub(crate) async fn reveal_as(&self, entity: Entity, stored: Stored) -> Result<Entity, Failure> {
+    /// Decrypts an entity whose stored form is known.
+    pub(crate) async fn decrypt_as(&self, entity: Entity, stored: Stored) -> Result<Entity, Failure> {
         let entity = self.open(entity, stored).await?;
         self.check_plaintext(entity, &self.shared.rules.names(&self.id)).map_err(Failure::OfEntity)
     }
 
-    /// The entity decrypted, if it is encrypted. Which of its properties may be in plaintext is not looked at.
+    /// Decrypts an entity if it is encrypted. Does not check for plaintext that should be encrypted.
     async fn open(&self, mut entity: Entity, stored: Stored) -> Result<Entity, Failure> {
         let opened = match stored {
             Stored::V2(_) if self.keys_only() => return Ok(without_properties(entity)),
@@ -125,11 +125,11 @@ impl Opener<'_> {
         Ok(opened)
     }
 
-    /// An entity without a header, where that is allowed.
+    /// Accepts an entity without a header if the rules allow it.
     fn check_header(&self, entity: Entity) -> Result<Entity> {
         if self.shared.rules.requires(&self.id) && !self.keys_only() && !self.accepts() {
             return Err(ErrorKind::Encryption(format!(
-                "{} of the table '{}' is not encrypted, and must be: `accept_plaintext` declares a migration",
+                "{} of the table '{}' is not encrypted but must be; during a migration use `accept_plaintext`",
                 entity.key(),
                 self.table
             ))
@@ -138,8 +138,9 @@ impl Opener<'_> {
         Ok(entity)
     }
 
-    /// Plaintext where a rule asks for encryption is refused, or marked during a migration. Plaintext of a name that
-    /// was met encrypted in the table is refused too: a writer without the key may have put it in the place of the ciphertext.
+    /// Refuses plaintext in a property that a rule names, or marks it during a migration. Also refuses
+    /// plaintext in a property that was read encrypted in the table: a writer without the key may have
+    /// replaced the ciphertext.
     fn check_plaintext(&self, mut entity: Entity, names: &EncryptedNames) -> Result<Entity> {
         if self.accepts() {
             let key = entity.key().clone();
@@ -152,12 +153,12 @@ impl Opener<'_> {
         let (key, table) = (entity.key(), self.table);
         let text = if names.has_rule(name) {
             format!(
-                "the property '{name}' of {key} in the table '{table}' is in plaintext, and must be encrypted: \
+                "the property '{name}' of {key} in the table '{table}' is in plaintext but must be encrypted: \
                  `accept_plaintext` declares a migration"
             )
         } else {
             format!(
-                "the property '{name}' of {key} in the table '{table}' is in plaintext, and is encrypted in the \
+                "the property '{name}' of {key} in the table '{table}' is in plaintext but is encrypted in the \
                  table: somebody without the key wrote it, or `encrypt_where` must say which rows have it in \
                  plaintext; `accept_plaintext` declares a migration"
             )
@@ -165,7 +166,8 @@ impl Opener<'_> {
         Err(ErrorKind::Encryption(text).into())
     }
 
-    /// Whether the legacy format is read here, which encrypts row by row: what no rule names may be in plaintext.
+    /// Whether the table has legacy entities, which are encrypted row by row: properties that no rule names
+    /// may then be in plaintext.
     fn may_be_plain(&self, names: &EncryptedNames, name: &str) -> bool {
         !names.has_rule(name) && self.shared.legacy.as_ref().is_some_and(|legacy| legacy.reads(&self.id))
     }
@@ -174,12 +176,12 @@ impl Opener<'_> {
         self.accepts_plaintext || self.shared.rules.accepts_plaintext(&self.id)
     }
 
-    /// The page in the clear, unless it shows that the filter compared ciphertext. Keys that it needs are unwrapped
-    /// first, a few at once.
+    /// Decrypts a page, unless it shows that the filter compared ciphertext. First unwraps the needed keys, a
+    /// few concurrently.
     ///
-    /// Plaintext is checked when every entity is decrypted: a name that one entity of the page has encrypted cannot be in plaintext in
-    /// another, whichever comes first.
-    pub(super) async fn reveal_page(&self, page: Page<Entity>) -> Result<Page<Entity>> {
+    /// Plaintext is checked after every entity is decrypted: a name that one entity of the page has encrypted
+    /// must not be in plaintext in another, in either order.
+    pub(super) async fn decrypt_page(&self, page: Page<Entity>) -> Result<Page<Entity>> {
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in &page.items {
             stored.push(self.stored(entity)?);
@@ -193,7 +195,7 @@ impl Opener<'_> {
             opened.push(self.open(entity, stored).await.map_err(Failure::into_error)?);
             yield_regularly(n).await;
         }
-        // Legacy entities tell what is encrypted only when they are decrypted.
+        // Legacy entities show the encrypted names only after decryption.
         self.check_filter()?;
         let names = self.shared.rules.names(&self.id);
         let items =
@@ -201,8 +203,8 @@ impl Opener<'_> {
         Ok(Page { items, continuation: page.continuation })
     }
 
-    /// The same, with the entities that cannot be read in a list of their own.
-    pub(super) async fn reveal_readable(&self, page: Page<Entity>) -> Result<ReadablePage> {
+    /// Like [`decrypt_page`](Self::decrypt_page), and returns unreadable entities in a separate list.
+    pub(super) async fn decrypt_readable_page(&self, page: Page<Entity>) -> Result<ReadablePage> {
         let mut unreadable = Vec::new();
         let mut stored = Vec::with_capacity(page.items.len());
         for entity in page.items {
@@ -241,9 +243,9 @@ impl Opener<'_> {
         Ok(ReadablePage { page, unreadable })
     }
 
-    /// Unwraps the keys of entities in their order, a few at once. Refusals are reported with the entity that needs the key;
-    /// here they are only found out in parallel. A page that is refused as a whole ends at the first refusal: a writer of the
-    /// table can put a made-up key into each entity.
+    /// Unwraps the keys of entities in order, a few concurrently. A refusal is reported with the entity that
+    /// needs the key; here it is only recorded. If a page fails as a whole, this stops at the first refusal,
+    /// because a writer of the table can put a made-up key into each entity.
     async fn unwrap_all(&self, stored: impl Iterator<Item = &Stored>, stop: Stop) -> Result<()> {
         let mut seen = HashSet::new();
         let wrappings = stored.filter_map(|how| match how {
@@ -274,32 +276,31 @@ impl Opener<'_> {
     }
 }
 
-/// When the unwrapping of a page's keys ends.
+/// When to stop unwrapping the keys of a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stop {
     AtRefusal,
     Never,
 }
 
-/// Whether an error of the key service is about the service, and not about one key: it is transient, and other keys would meet
-/// it too.
+/// Whether an error concerns the key service and not one key: it is transient, and other keys would fail too.
 pub(crate) fn is_service_error(error: &table_core::Error) -> bool {
     error.is_transient() || error.is_ambiguous()
 }
 
-/// Yields to other tasks of the thread after each so many entities.
+/// Yields to other tasks of the thread at regular intervals.
 async fn yield_regularly(n: usize) {
     if n % IN_A_ROW == IN_A_ROW - 1 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Whether the name is that of a key or of the time, which are never encrypted.
+/// Whether the name is that of a key or of Timestamp, which are never encrypted.
 pub(super) fn is_system(name: &str) -> bool {
     [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP].contains(&name)
 }
 
-/// Of an entity whose keys alone were asked for, and whose header came with them.
+/// Removes the header from an entity of which only the keys were requested.
 fn without_properties(mut entity: Entity) -> Entity {
     entity.properties_mut().clear();
     entity

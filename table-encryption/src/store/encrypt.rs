@@ -7,31 +7,32 @@ use crate::key::fill_random;
 use crate::v2::{self, HEADER, Scope};
 
 impl<S: TableStore> EncryptedStore<S> {
-    /// The operation with its marked properties encrypted, checked against the wrapped store's limits.
-    pub(super) async fn conceal(&self, table: &str, mut operation: Operation) -> Result<Operation> {
-        // A merge of nothing must stay one: a header alone would hide what is encrypted.
+    /// Encrypts the marked properties of an operation, and checks the limits of the wrapped store.
+    pub(super) async fn encrypt_operation(&self, table: &str, mut operation: Operation) -> Result<Operation> {
+        // An empty merge must stay empty: a header alone would hide the encrypted properties.
         if matches!(&operation, Operation::Merge(entity, _) if entity.properties().is_empty()) {
             return Ok(operation);
         }
         if let Some(entity) = operation.entity_mut() {
             self.check_marks(table, entity)?;
         }
-        self.concealed(table, operation).await
+        self.encrypt_checked(table, operation).await
     }
 
-    /// [`conceal`](Self::conceal) for what was checked already.
-    pub(super) async fn concealed(&self, table: &str, mut operation: Operation) -> Result<Operation> {
+    /// Like [`encrypt_operation`](Self::encrypt_operation), without the checks.
+    pub(super) async fn encrypt_checked(&self, table: &str, mut operation: Operation) -> Result<Operation> {
         let profile = self.inner.profile();
         if let Some(entity) = operation.entity_mut() {
-            let concealed = conceal(&self.shared, table, entity).await?;
-            if concealed {
+            let encrypted = encrypt_entity(&self.shared, table, entity).await?;
+            if encrypted {
                 engine::check_operation(profile, &operation).map_err(|e| grown(e, profile))?;
             }
         }
         Ok(operation)
     }
 
-    /// Refuses plaintext where other entities have ciphertext, and ciphertext where filters were promised plaintext.
+    /// Refuses plaintext in a property that is encrypted in other entities, and encryption of a property that
+    /// filters may compare.
     pub(super) fn check_marks(&self, table: &str, entity: &Entity) -> Result<()> {
         let rules = &self.shared.rules;
         let (key, properties) = (entity.key(), entity.properties());
@@ -39,21 +40,21 @@ impl<S: TableStore> EncryptedStore<S> {
         let plain = properties.iter().filter(|p| !p.is_encrypted()).map(|p| p.name());
         if let Some(name) = plain.into_iter().find(|name| names.is_known(name)) {
             return Err(Error::invalid_request(format!(
-                "the property '{name}' of {key} would be written to '{table}' in plaintext, where it is encrypted in \
+                "the property '{name}' of {key} is not marked, but it is encrypted in \
                  others: mark it, or say by `encrypt_where` which rows have it in plaintext"
             )));
         }
         rules.covered(table, properties).map_or(Ok(()), |name| {
             Err(Error::invalid_request(format!(
-                "the property '{name}' of {key} is to be encrypted in '{table}', and `filter_only_by` names it: filters \
+                "the property '{name}' of {key} is marked for encryption, but `filter_only_by` of '{table}' lists it: filters \
                  would not find it"
             )))
         })
     }
 }
 
-/// Encrypts what is marked or named by a rule; whether there was something.
-pub(crate) async fn conceal(shared: &Shared, table: &str, entity: &mut Entity) -> Result<bool> {
+/// Encrypts the properties that are marked or named by a rule. Returns whether there were any.
+pub(crate) async fn encrypt_entity(shared: &Shared, table: &str, entity: &mut Entity) -> Result<bool> {
     check_names(shared, table, entity)?;
     let key = entity.key().clone();
     shared.rules.mark(table, &key, entity.properties_mut());
@@ -75,7 +76,7 @@ async fn sealed(shared: &Shared, table: &str, key: &Key, properties: &Properties
     Ok(v2::seal(properties, Scope::of_entity(table, key), &data_key, salt))
 }
 
-/// Whether something is marked; what is, no filter may compare from now on.
+/// Returns whether a property is marked, and records the marked names so that no filter may compare them.
 fn remember(shared: &Shared, table: &str, properties: &Properties) -> bool {
     let mut marked = false;
     for property in properties.iter().filter(|p| p.is_encrypted()) {
@@ -85,7 +86,7 @@ fn remember(shared: &Shared, table: &str, properties: &Properties) -> bool {
     marked
 }
 
-/// The names of the formats are theirs.
+/// Refuses the property names that the formats reserve.
 pub(super) fn check_names(shared: &Shared, table: &str, entity: &Entity) -> Result<()> {
     let legacy = shared.legacy.as_ref().filter(|l| l.reads(table));
     let is_taken = |name: &str| name == HEADER || legacy.is_some() && crate::v1::is_metadata(name);
@@ -95,7 +96,7 @@ pub(super) fn check_names(shared: &Shared, table: &str, entity: &Entity) -> Resu
     }
 }
 
-/// A limit that the encrypted form exceeds.
+/// Describes a limit that only the encrypted entity exceeds.
 fn grown(error: Error, profile: &ServiceProfile) -> Error {
     match error.into_kind() {
         ErrorKind::LimitExceeded { what, allowed, actual } => {
