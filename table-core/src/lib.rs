@@ -38,12 +38,17 @@
 //!
 //! The feature `derive`, on by default, brings the derive macros.
 
+mod access_path;
 pub mod adapter;
 pub mod engine;
+mod error;
+pub mod limits;
 pub mod manifest;
 pub mod memory;
 pub mod model;
+mod operation;
 pub mod prelude;
+mod profile;
 pub mod query;
 pub mod queue;
 pub mod store;

@@ -1,7 +1,9 @@
-use super::check::check_size;
 use super::{Record, RecordRef, Rows, Stamp};
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::{ETag, Entity, IfMatch, Key, TableName};
-use crate::store::{Error, ErrorKind, Operation, Result, ServiceProfile, Written};
+use crate::operation::check_size;
+use crate::operation::{Operation, Written};
+use crate::profile::ServiceProfile;
 
 /// What an operation does to its row.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,6 +1,6 @@
 use crate::model::TableName;
+use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Page, Position};
-use crate::store::ServiceProfile;
 
 /// A page of a listing of tables, from `(identity, name)` pairs in the order of identities.
 ///

@@ -1,7 +1,7 @@
 use std::fmt;
 
+use crate::error::{Error, Result};
 use crate::model::{ETag, Entity, Key, Properties, Ticks};
-use crate::store::{Error, Result};
 
 /// A new version of an entity: its number and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
+use crate::error::Result;
 use crate::model::Key;
-use crate::store::Result;
 
 /// The rows of one table as a backend stores them: the bytes of a [`Record`](super::Record) by the
 /// bytes of a key.

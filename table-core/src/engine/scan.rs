@@ -3,9 +3,11 @@ use std::sync::Arc;
 
 use super::page_rows::{PageRows, PendingKey};
 use super::{RecordRef, Stamp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
 use crate::model::{Entity, Heads, Key, TableName, Unpacked, key_order};
+use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
-use crate::store::{Error, ErrorKind, Result, ServiceProfile, limits};
 
 /// Rows looked at for one page, at most: a filter that matches little answers a short page with a
 /// continuation rather than hold the store for long, as the service does after 5 seconds.

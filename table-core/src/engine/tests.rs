@@ -4,9 +4,10 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::model::{Entity, Key, Properties, TableName, Ticks};
+use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, Position, Query};
-use crate::store::{ErrorKind, ServiceProfile};
 
 /// The formula by hand, for each type: `8 + 2 * name + value`, on top of `4 + 2 * keys`.
 #[test]

@@ -7,10 +7,9 @@ use uuid::Uuid;
 
 use super::{PartEncoding, lowercase};
 use crate::model::{
-    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, PartFormat, ReverseKeyPart, Shards, Ticks, ValueError,
-    ValueRef,
+    Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, PartFormat, Property, ReverseKeyPart, Shards, Ticks,
+    ValueError, ValueRef,
 };
-use crate::typed::Property;
 
 /// A value on its way into a key.
 #[derive(Clone, Debug, PartialEq)]

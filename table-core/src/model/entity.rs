@@ -1,5 +1,5 @@
 use super::{ETag, EdmValue, Key, Properties, Ticks, ValueRef};
-use crate::store::Result;
+use crate::error::Result;
 
 /// An entity as a bag of properties: the dynamic form that stores exchange.
 ///

@@ -4,7 +4,8 @@ use std::hash::{Hash, Hasher};
 
 use super::chunk::{ChunkText, Span, Texts};
 use super::key_order;
-use crate::store::{Error, Result, limits};
+use crate::error::{Error, Result};
+use crate::limits;
 
 /// Whether the service forbids this character in a key.
 ///

@@ -10,6 +10,7 @@ pub mod key_order;
 mod key_part;
 mod page_entities;
 mod properties;
+pub(crate) mod property;
 mod shards;
 mod system;
 mod table_name;
@@ -34,8 +35,11 @@ pub use key_part::{
 pub use page_entities::PageEntities;
 pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
+pub use property::{Property, PropertySink, Text};
 pub use shards::Shards;
-pub use system::{ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, MANIFEST_PARTITION, SYSTEM_PREFIX};
+pub use system::{
+    ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY,
+};
 #[cfg(feature = "derive")]
 pub use table_derive::KeyPart;
 pub use table_name::TableName;

@@ -3,7 +3,7 @@ use std::fmt;
 use super::chunk::{Span, Texts};
 use super::chunks::{Chunks, Filling, System};
 use super::{ETag, Entity, Key, Properties, Ticks};
-use crate::store::Result;
+use crate::error::Result;
 
 /// The entities of a page, while it is read: they share buffers of about 64 KiB, so that none costs an allocation of its
 /// own. For stores that make entities of what they received; see [`Entity::detached`].

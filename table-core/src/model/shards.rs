@@ -1,6 +1,6 @@
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::store::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Divides the values of an index among partitions, by a hash: a hot index has no hot partition then.
 ///

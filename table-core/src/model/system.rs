@@ -15,6 +15,12 @@ pub const INDEX_NAME: &str = "IndexName";
 /// The property of a row of the manifest with the table that holds the entries, where that is another table.
 pub const INDEX_TABLE: &str = "IndexTable";
 
+/// The reserved property that proves which write an entity comes from: a Guid, fresh for each write.
+///
+/// A [`Retrying`](crate::adapter::Retrying) store with write ids sets it on every entity it writes, whatever
+/// the caller put there, and removes it from every entity it returns.
+pub const WRITE_ID_PROPERTY: &str = "_WriteId";
+
 /// The properties in which `table-encryption` keeps what decryption needs: of its format v2, and of the legacy format.
 pub const ENCRYPTION_HEADERS: [&str; 3] =
     ["_EncryptionHeader", "_ClientEncryptionMetadata1", "_ClientEncryptionMetadata2"];

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::store::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A table's name: 3 to 63 ASCII letters and digits, the first a letter, and not `tables`.
 ///

@@ -8,7 +8,7 @@ use chrono::{DateTime, NaiveDate, Utc};
 
 use super::Ticks;
 use super::ticks::PER_SECOND;
-use crate::store::{Error, Result};
+use crate::error::{Error, Result};
 
 const PER_DAY: i64 = 86_400 * PER_SECOND;
 /// Days from 0000-03-01, where the calendar below starts, to 0001-01-01.

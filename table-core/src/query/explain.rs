@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::{AccessPath, Filter, KeyBounds, Plan, Query};
-use crate::store::ServiceProfile;
+use crate::profile::ServiceProfile;
 
 /// How a query will run on a service, and what would be cheaper. It prints as a few lines.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use super::names::name_problem;
+use crate::error::{Error, Result};
 use crate::model::{EdmValue, key_order};
-use crate::store::{Error, Result};
 
 /// The operator of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ mod range;
 mod residual;
 mod select;
 
-pub use access::AccessPath;
+pub use crate::access_path::AccessPath;
 pub use bounds::KeyBounds;
 pub(crate) use evaluate::RowRef;
 pub use explain::Explanation;

@@ -5,8 +5,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::Query;
+use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Entity, Key, TableName};
-use crate::store::{Error, ErrorKind, Result, ServiceProfile};
+use crate::profile::ServiceProfile;
 
 /// Part of an answer, and where it goes on.
 #[derive(Clone, Debug, PartialEq)]

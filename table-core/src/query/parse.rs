@@ -41,8 +41,8 @@ use std::str::FromStr;
 use super::filter::{MAX_COMPARISONS, MAX_NESTING};
 use super::lex::{Kind, Lexer, Problem, Token};
 use super::{Comparison, Filter, literal, names};
+use crate::error::{Error, Result};
 use crate::model::EdmValue;
-use crate::store::{Error, Result};
 
 impl FromStr for Filter {
     type Err = Error;

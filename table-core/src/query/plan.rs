@@ -4,8 +4,8 @@ use std::ops::Bound;
 use super::range::compare_starts;
 use super::residual::{Rest, within};
 use super::{Filter, FilterNode, KeyBounds, Query, Range};
+use crate::limits;
 use crate::model::{Key, key_order};
-use crate::store::limits;
 
 /// Parts of a plan, at most: beyond, a scan is no longer the worst.
 const MAX_PARTS: usize = 1000;

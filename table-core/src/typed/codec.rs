@@ -1,8 +1,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::property_impls::text;
 use super::{Property, PropertySink};
+use crate::model::property::text;
 use crate::model::{EdmType, KeyPart, KeyText, KeyWriter, PartFormat, ValueError, ValueRef};
 
 /// A way to store a `T` as one property: [`Plain`], [`Json`], [`Padded`], or your own, named by

@@ -1,9 +1,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::property::written;
 use super::width::widened;
 use super::{Comparable, ExactWidth, Operand, Plain, PrefixComparable, Text};
+use crate::model::property::written;
 use crate::query::{Comparison, Filter};
 use crate::store::{Error, Result};
 

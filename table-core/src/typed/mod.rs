@@ -10,8 +10,6 @@ mod key_field;
 mod large_field;
 mod operand;
 mod prefix_builder;
-mod property;
-mod property_impls;
 mod record;
 mod row_prefix;
 mod schema;
@@ -20,6 +18,7 @@ mod versions;
 mod width;
 
 pub use crate::manifest::Discriminator;
+pub use crate::model::{Property, PropertySink, Text};
 pub use codec::{Codec, Comparable, Json, Padded, PaddedInteger, Plain, PrefixComparable};
 pub use derived::PropertyGroup;
 pub use entity::{EntityKey, EntityPatch, FromEntity, PartitionOf, TableEntity};
@@ -28,7 +27,6 @@ pub use index::{EntriesOf, IndexEntries, IndexedEntity, ManyEntries, OneEntry, P
 pub use key_field::{ComparesWithKey, KeyField};
 pub use large_field::LargeField;
 pub use operand::Operand;
-pub use property::{Property, PropertySink, Text};
 pub use record::Record;
 pub use row_prefix::RowPrefix;
 pub use schema::{PropertySchema, Schema, Spread};

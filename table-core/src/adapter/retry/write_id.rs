@@ -6,11 +6,7 @@ use crate::model::{Entity, ValueRef};
 use crate::query::Page;
 use crate::store::{Error, Operation, Result, ServiceProfile};
 
-/// The reserved property that proves which write an entity comes from: a Guid, fresh for each write.
-///
-/// A [`Retrying`](super::Retrying) store with write ids sets it on every entity it writes, whatever
-/// the caller put there, and removes it from every entity it returns.
-pub const WRITE_ID_PROPERTY: &str = "_WriteId";
+pub use crate::model::WRITE_ID_PROPERTY;
 
 /// The most that an id adds to one operation of a group on the wire.
 const JSON: &str = r#""_WriteId@odata.type":"Edm.Guid","_WriteId":"00000000-0000-0000-0000-000000000000","#;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::engine::{Record, Stamp};
 use crate::model::{EdmValue, Ticks};
+use crate::profile::ServiceProfile;
 use crate::query::tests::arbitrary::{entity, key_filter, value};
-use crate::store::ServiceProfile;
 
 /// Rows by their keys, plain and with numbers in place of heads.
 struct Stored {

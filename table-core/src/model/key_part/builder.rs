@@ -1,6 +1,6 @@
 use super::{KeyPart, KeyWriter};
+use crate::error::{Error, Result};
 use crate::model::{Shards, ValueError};
-use crate::store::{Error, Result};
 
 /// How a template places a part: its width, and the character that ends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

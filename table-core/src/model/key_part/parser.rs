@@ -1,6 +1,6 @@
 use super::{KeyPart, KeyText, PartFormat};
+use crate::error::{Error, Result};
 use crate::model::{Key, ValueError};
-use crate::store::{Error, Result};
 
 /// Reads a key back that a [`KeyBuilder`](super::KeyBuilder) wrote.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::chunk::{Chunk, ChunkBytes, Span};
 use super::{EdmValue, Heads, ValueRef};
-use crate::store::{Error, Result};
+use crate::error::{Error, Result};
 
 pub use packed::PackedPart;
 pub(crate) use packed::{MARK, Raw, find, read, split_value, tag};

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
+use crate::error::ErrorKind;
 use crate::model::{Key, PartitionKey, RowKey};
-use crate::store::ErrorKind;
 
 /// Texts around every boundary of the order and of the encodings.
 pub(super) fn text() -> impl Strategy<Value = String> {

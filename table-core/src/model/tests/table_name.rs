@@ -1,5 +1,5 @@
+use crate::error::ErrorKind;
 use crate::model::TableName;
-use crate::store::ErrorKind;
 
 #[test]
 fn the_services_rules() {

@@ -1,5 +1,5 @@
+use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query};
-use crate::store::ServiceProfile;
 
 fn explained(filter: &str) -> String {
     Query::new().with_filter(filter.parse().unwrap()).explain(&ServiceProfile::AZURE_TABLES).to_string()

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
+use crate::error::ErrorKind;
 use crate::model::TableName;
+use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, Position, Query, Select};
-use crate::store::{ErrorKind, ServiceProfile};
 
 const AZURE_TABLES: ServiceProfile = ServiceProfile::AZURE_TABLES;
 

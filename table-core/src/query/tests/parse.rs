@@ -2,9 +2,10 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::arbitrary::any_filter;
+use crate::error::ErrorKind;
 use crate::model::{EdmValue, Entity, Ticks};
+use crate::profile::ServiceProfile;
 use crate::query::{AccessPath, Filter, FilterNode, KeyBounds, Query};
-use crate::store::{ErrorKind, ServiceProfile};
 
 fn parse(text: &str) -> Filter {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))

@@ -1,6 +1,6 @@
+use crate::model::property::text;
 use crate::model::{EdmType, Entity, Properties, Raw, ValueError, ValueRef};
 use crate::store::{Error, Result};
-use crate::typed::property_impls::text;
 use crate::typed::{Property, PropertySchema};
 
 /// The stored properties of one entity, found by one pass over its packed bytes.

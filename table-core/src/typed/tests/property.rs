@@ -5,8 +5,8 @@ use chrono::{DateTime, NaiveDateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use crate::model::property::written;
 use crate::model::{EdmType, EdmValue, Ticks, ValueRef};
-use crate::typed::property::written;
 use crate::typed::{Codec, Json, Padded, Plain, Property};
 
 fn store<T, C: Codec<T>>(_: C, value: &T) -> Option<EdmValue> {

@@ -1,9 +1,12 @@
 use std::collections::HashSet;
 
 use super::size::{Tally, utf16};
+use crate::error::{Error, Result};
+use crate::limits;
 use crate::model::{EdmType, Key, PartitionKey, Properties, PropertyRef, Raw, ValueRef};
+use crate::operation::{GroupTransaction, Operation};
+use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query};
-use crate::store::{Error, GroupTransaction, Operation, Result, ServiceProfile, limits};
 
 /// Refuses an operation that the service would refuse, or that would leave in the clear what is
 /// marked to be encrypted.
@@ -59,7 +62,7 @@ fn check_counted<'a>(
 }
 
 /// Refuses an entity with too many properties or too many bytes, as it is after a merge.
-pub(super) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
+pub(crate) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
     let mut tally = Tally::of(key);
     properties.raw().for_each(|raw| tally.add(&raw));
     check_tally(profile, key, &tally)

@@ -1,8 +1,10 @@
 use std::hash::{BuildHasher, RandomState};
 
-use super::{Error, Operation, Result, ServiceProfile};
-use crate::engine::{self, Tally};
+use super::Operation;
+use super::size::{Tally, least_payload};
+use crate::error::{Error, Result};
 use crate::model::{Key, PartitionKey};
+use crate::profile::ServiceProfile;
 
 /// An entity group transaction: operations on one partition that all happen or none does.
 ///
@@ -96,8 +98,7 @@ impl GroupTransaction {
 
     /// Whether another operation of this kind would fit the count and the bytes.
     pub fn fits(&self, operation: &Operation) -> bool {
-        self.operations.len() < self.max_operations
-            && self.bytes + engine::least_payload(operation) <= self.max_bytes
+        self.operations.len() < self.max_operations && self.bytes + least_payload(operation) <= self.max_bytes
     }
 
     /// The partition.

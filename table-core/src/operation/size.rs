@@ -1,5 +1,5 @@
 use crate::model::{EdmType, Key, Properties, Raw, ValueRef};
-use crate::store::Operation;
+use crate::operation::Operation;
 
 /// The bytes of an entity as the service counts them:
 /// `4 + 2 * (PartitionKey + RowKey) + Σ (8 + 2 * name + value)` in UTF-16 code units, where a String

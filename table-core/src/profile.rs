@@ -1,4 +1,5 @@
-use super::{Error, Result, limits};
+use crate::error::{Error, Result};
+use crate::limits;
 use crate::model::TableName;
 
 /// In which order a service returns the entities of a query.

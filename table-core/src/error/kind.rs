@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Error;
+use crate::access_path::AccessPath;
 
 /// Why an operation failed: the meaning, whatever the backend.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -185,7 +186,7 @@ pub enum ErrorKind {
     #[error("the scan guard refused a {path} of '{table}': {advice}")]
     ScanRefused {
         /// The access path.
-        path: crate::query::AccessPath,
+        path: AccessPath,
         /// The table.
         table: String,
         /// A cheaper plan.

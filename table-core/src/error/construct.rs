@@ -2,7 +2,6 @@ use std::convert::Infallible;
 use std::fmt;
 
 use super::{DecodeError, Error, ErrorKind};
-use crate::model::EdmType;
 
 /// Constructors for backends and adapters.
 impl Error {
@@ -62,17 +61,6 @@ impl Error {
             expected: expected.into(),
             found: found.into(),
         }))
-    }
-
-    /// A decode error for a type.
-    pub fn wrong_type(
-        entity: &'static str,
-        key: impl fmt::Display,
-        property: &str,
-        expected: EdmType,
-        found: EdmType,
-    ) -> Self {
-        Self::decode(entity, key, property, expected.name(), found.name())
     }
 
     /// Damaged stored bytes; see [`ErrorKind::Storage`].

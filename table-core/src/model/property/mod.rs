@@ -1,4 +1,8 @@
-use crate::model::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
+mod impls;
+
+pub(crate) use impls::text;
+
+use super::{EdmType, EdmValue, KeyPartType, Properties, ValueError, ValueRef};
 
 /// A Rust type that is stored as one property.
 ///
@@ -10,7 +14,7 @@ use crate::model::{EdmType, EdmValue, KeyPartType, Properties, ValueError, Value
 /// |---|---|
 /// | `bool` | Boolean |
 /// | `i8`, `i16`, `i32`, `u8`, `u16` | Int32, range-checked when read |
-/// | `i64`, `u32`, `u64` | Int64; a `u64` above `i64::MAX` is an error, see [`Padded`](super::Padded) |
+/// | `i64`, `u32`, `u64` | Int64; a `u64` above `i64::MAX` is an error, see [`Padded`](crate::typed::Padded) |
 /// | `f64`, `f32` | Double; a Double that no `f32` equals is an error for an `f32` |
 /// | `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` | String |
 /// | `Vec<u8>` | Binary |

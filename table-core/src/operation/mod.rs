@@ -1,0 +1,12 @@
+//! What is written: operations, entity group transactions, their sizes, and the checks that refuse what a service would refuse.
+
+mod check;
+mod group;
+mod operation;
+mod size;
+
+pub(crate) use check::check_size;
+pub use check::{check_group, check_operation, check_query};
+pub use group::GroupTransaction;
+pub use operation::{Operation, OperationKind, Written};
+pub use size::{entity_size, least_payload, property_size};

@@ -1,0 +1,142 @@
+//! The layers that ARCHITECTURE.md draws are those of the code: a module uses modules of lower layers alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What starts the drawing of a crate's layers in ARCHITECTURE.md: a line `layers of CRATE, from the bottom:`, then one line
+/// for each layer with its modules.
+const START: &str = "layers of ";
+
+#[test]
+fn modules_use_lower_layers_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+    let drawn = layers(&fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md"));
+    assert!(drawn.contains_key("table-core"), "no layers are drawn: {drawn:?}");
+    for (name, layers) in drawn {
+        let used = uses(&root.join(&name).join("src"));
+        let modules: BTreeSet<_> = used.keys().cloned().collect();
+        let listed: BTreeSet<_> = layers.keys().cloned().collect();
+        assert_eq!(listed, modules, "ARCHITECTURE.md lists the modules of {name}");
+        for (module, others) in used {
+            for other in others {
+                let upward = layers[&other] >= layers[&module];
+                assert!(!upward, "{name}: `{module}` uses `{other}`, which is not in a lower layer");
+            }
+        }
+    }
+}
+
+/// The checker sees every way to name a module of the crate.
+#[test]
+fn every_form_of_a_path_is_found() {
+    let modules = ["model", "query", "store", "typed"].map(str::to_owned).into_iter().collect();
+    let of = |text: &str, depth| named(text, depth, &modules).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(of("use crate::model::Key;", 1), "model");
+    assert_eq!(of("use crate::{model::{Key, query}, store};", 1), "model store");
+    assert_eq!(of("fn f() -> crate::typed::Field {}", 2), "typed");
+    assert_eq!(of("// crate::typed\nuse super::query::Filter;", 1), "query");
+    assert_eq!(of("use super::query::Filter;", 2), "", "a module of the same name within the folder");
+    assert_eq!(of("use super::super::query::Filter;", 2), "query");
+    assert_eq!(of("use super::{query, store::Error};", 1), "query store");
+    assert_eq!(of("use other_crate::store;", 1), "");
+}
+
+/// The layer of each module, by crate.
+fn layers(document: &str) -> BTreeMap<String, BTreeMap<String, usize>> {
+    let mut crates = BTreeMap::new();
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        let Some(rest) = line.strip_prefix(START) else { continue };
+        let (name, _) = rest.split_once(',').expect("`layers of CRATE, from the bottom:`");
+        let mut layers = BTreeMap::new();
+        for (number, line) in lines.by_ref().take_while(|line| !line.is_empty() && *line != "```").enumerate()
+        {
+            layers.extend(line.split_whitespace().map(|module| (module.to_owned(), number)));
+        }
+        crates.insert(name.to_owned(), layers);
+    }
+    crates
+}
+
+/// The other modules that each module of a crate names, tests left out.
+fn uses(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let mut files = Vec::new();
+    collect(src, &mut files);
+    let relative = |file: &PathBuf| -> Vec<String> {
+        let path = file.strip_prefix(src).expect("a file of the crate").with_extension("");
+        path.iter().map(|part| part.to_str().expect("UTF-8").to_owned()).collect()
+    };
+    let outside = ["lib", "main", "prelude"];
+    let module = |file: &PathBuf| relative(file).swap_remove(0);
+    let modules: BTreeSet<_> = files.iter().map(module).filter(|m| !outside.contains(&m.as_str())).collect();
+    let mut uses: BTreeMap<_, BTreeSet<_>> = modules.iter().map(|m| (m.clone(), BTreeSet::new())).collect();
+    for file in &files {
+        let (path, module) = (relative(file), module(file));
+        let Some(used) = uses.get_mut(&module) else { continue };
+        let text = fs::read_to_string(file).expect("a source file");
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        // How many `super` lead from here to the root of the crate.
+        let depth = path.len() - usize::from(path.last().is_some_and(|name| name == "mod"));
+        used.extend(named(code, depth, &modules));
+        used.remove(&module);
+    }
+    uses
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && name != "tests" {
+            collect(&path, files);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            files.push(path);
+        }
+    }
+}
+
+/// The modules of the crate that code names by `crate::` or by as many `super::` as lead to the root.
+fn named(code: &str, depth: usize, modules: &BTreeSet<String>) -> BTreeSet<String> {
+    let code: String = code
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let up = "super::".repeat(depth);
+    let mut found = BTreeSet::new();
+    for root in ["crate::", up.as_str()] {
+        for (at, _) in code.match_indices(root) {
+            let before = code[..at].chars().next_back();
+            if !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
+                found.extend(
+                    heads(&code[at + root.len()..]).into_iter().filter(|name| modules.contains(*name)),
+                );
+            }
+        }
+    }
+    found.into_iter().map(str::to_owned).collect()
+}
+
+/// The first names of the paths that begin here: one, or those of a group in braces.
+fn heads(code: &str) -> Vec<&str> {
+    let name = |text: &'_ str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let Some(group) = code.strip_prefix('{') else { return vec![&code[..name(code)]] };
+    let (mut depth, mut start, mut heads) = (0, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' | ',' if depth == 0 => {
+                let part = group[start..at].trim_start();
+                heads.push(&part[..name(part)]);
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    heads
+}
