@@ -134,6 +134,7 @@ fn indexed_tables(table: &IndexedTable<Row>, group: IndexedGroup<'_, Row>) {
     send(table.upgrade_all());
     send(table.get(any::<RowKey>()));
     send(table.get_existing(any::<RowKey>()));
+    send(table.get_plain::<Plain>(any::<PlainKey>()));
     send(table.insert(any()));
     send(table.insert_group(any()));
     send(table.upsert(any()));

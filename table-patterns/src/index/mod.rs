@@ -130,7 +130,7 @@ pub use shared::Summary;
 pub use stored::Stored;
 pub use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 pub use table_core::model::Shards;
-pub use typed::{Found, IndexedGroup, IndexedTable, Lookup, StoredQuery};
+pub use typed::{Found, GroupOf, IndexedGroup, IndexedTable, Lookup, StoredQuery};
 pub(crate) use typed::{all_indexes, open_entities};
 pub use waiting::{Waiting, WaitingFor};
 

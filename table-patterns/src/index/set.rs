@@ -25,6 +25,8 @@ pub(super) struct IndexSet {
     table: TableName,
     /// Those that this program defines.
     own: Vec<Index>,
+    /// Those of other handles of the table that write together with this one: this program has their Rust code, too.
+    learned: RwLock<Vec<Index>>,
     cache: Duration,
     /// Where only this process writes the store: through it every other set of the table is told that a state has changed.
     local: Option<Arc<LocalWriters>>,
@@ -38,9 +40,9 @@ pub(super) struct IndexSet {
 }
 
 /// What was last read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
-    /// The program's own first, in their order.
+    /// The program's own first, in their order; at the end those that were learned and that the manifest does not have.
     indexes: Vec<Declared>,
     /// Indexes that this program cannot maintain.
     unknown: Vec<Unknown>,
@@ -64,9 +66,10 @@ struct Declared {
 }
 
 /// An index that this program cannot maintain: writes of its entities are refused.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Unknown {
     id: String,
+    state: IndexState,
     /// Which entities it is of; any, where that is not known.
     entity: Option<EntityType>,
     reason: &'static str,
@@ -90,6 +93,28 @@ impl Known {
         let indexes =
             own.iter().map(|index| Declared { index: Arc::new(index.clone()), state: IndexState::Absent });
         Self { indexes: indexes.collect(), ..Self::default() }.with_copies(table)
+    }
+
+    /// Adds what another handle of the table has read later. It is not looked at for longer than what was read before it.
+    fn take_over(&mut self, later: &Self) {
+        for theirs in &later.indexes {
+            let id = theirs.index.id();
+            match self.indexes.iter_mut().find(|declared| declared.index.id() == id) {
+                Some(declared) => declared.state = theirs.state,
+                None => {
+                    self.unknown.retain(|unknown| unknown.id != id);
+                    self.indexes.push(theirs.clone());
+                }
+            }
+        }
+        for theirs in &later.unknown {
+            let is_known = self.unknown.iter().any(|unknown| unknown.id == theirs.id);
+            match self.indexes.iter_mut().find(|declared| declared.index.id() == theirs.id) {
+                Some(declared) => declared.state = theirs.state,
+                None if is_known => {}
+                None => self.unknown.push(theirs.clone()),
+            }
+        }
     }
 
     /// Full copies of entities leave out what copy indexes write into these.
@@ -116,8 +141,39 @@ impl IndexSet {
         let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
         let known = RwLock::new(Arc::new(Known::of_program(&table, &own)));
         let (local, identity) = (store.local_writers(), store.profile().table_identity(&table));
-        let reading = Mutex::default();
-        Self { store, table, own, cache, local, identity, reads_only: false, known, reading }
+        let (learned, reading) = (RwLock::default(), Mutex::default());
+        Self { store, table, own, learned, cache, local, identity, reads_only: false, known, reading }
+    }
+
+    /// Takes over the indexes that another handle of the table defines, whose entities are written by this one, too: from now on
+    /// they are kept by its Rust code. Their states are those of whichever handle has read them last, so that an index
+    /// which was declared after this handle was opened is not left out. No request.
+    pub(super) fn learn(&self, other: &Self) {
+        let theirs = other.known();
+        let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |index: &&Index| !self.own.iter().chain(&*learned).any(|known| known.id() == index.id());
+        let new: Vec<_> =
+            other.own.iter().filter(is_new).map(|index| index.clone().over(&self.store)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut next = Known::clone(&known);
+        if theirs.loaded >= next.loaded {
+            next.take_over(&theirs);
+        }
+        for index in &new {
+            let declared = next.indexes.iter_mut().find(|declared| declared.index.id() == index.id());
+            if let Some(declared) = declared {
+                declared.index = Arc::new(index.clone());
+                continue;
+            }
+            let unknown = next.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
+            let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
+            next.indexes.push(Declared { index: Arc::new(index.clone()), state });
+        }
+        *known = Arc::new(next.with_copies(&self.table));
+        learned.extend(new);
     }
 
     /// The same for a process that only reads.
@@ -285,6 +341,7 @@ impl IndexSet {
     /// It has another definition with the id of one that this program has.
     pub(super) fn load(&self, loaded: &Loaded, asked: Asked) -> Result<()> {
         let mut next = Known { table: loaded.table.clone(), loaded: Some(asked), ..Known::default() };
+        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
         for index in &self.own {
             let stored = loaded.index(index.id());
             if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
@@ -299,11 +356,15 @@ impl IndexSet {
         let known = self.known();
         let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
         for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
-            match self.other(&known, stored) {
+            match self.other(&known, &learned, stored) {
                 Ok(declared) => next.indexes.push(declared),
                 Err(unknown) => next.unknown.push(*unknown),
             }
         }
+        let absent = learned.iter().filter(|index| loaded.index(index.id()).is_none());
+        let absent =
+            absent.map(|index| Declared { index: Arc::new(index.clone()), state: IndexState::Absent });
+        next.indexes.extend(absent);
         let next = next.with_copies(&self.table);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // An answer that was long on its way says what was true before.
@@ -314,13 +375,24 @@ impl IndexSet {
     }
 
     /// An index that the program does not define, from its definition.
-    fn other(&self, known: &Known, stored: &StoredIndex) -> Result<Declared, Box<Unknown>> {
+    fn other(
+        &self,
+        known: &Known,
+        learned: &[Index],
+        stored: &StoredIndex,
+    ) -> Result<Declared, Box<Unknown>> {
         let (id, state) = (stored.id(), stored.state);
+        let same =
+            |index: &&Index| index.id() == id && index.definition().fingerprint() == stored.fingerprint;
+        if let Some(index) = learned.iter().find(same) {
+            return Ok(Declared { state, index: Arc::new(index.clone()) });
+        }
         let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
         if let Some(declared) = before {
             return Ok(Declared { state, index: Arc::clone(&declared.index) });
         }
-        let unknown = |reason| Box::new(Unknown { id: id.clone(), entity: stored.entity.clone(), reason });
+        let unknown =
+            |reason| Box::new(Unknown { id: id.clone(), state, entity: stored.entity.clone(), reason });
         let definition = stored
             .definition
             .clone()

@@ -37,7 +37,20 @@ struct Employee {
     age: i32,
 }
 
-/// Another type in the same partition.
+/// Another type in the same partition, with indexes of its own.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Project", rename_all = "PascalCase")]
+#[index(lead, row_key = "lead_{lead:06}_{code}")]
+#[index(code, partition_key = "code_{code}", row_key = "code", unique = "table")]
+struct Project {
+    #[partition_key]
+    department: String,
+    #[row_key(format = "project_{}")]
+    code: String,
+    lead: u32,
+}
+
+/// Another one, which declares no indexes.
 #[derive(Debug, TableEntity)]
 #[entity(type = "Department", rename_all = "PascalCase", row_key = "department")]
 struct Department {
@@ -66,6 +79,7 @@ fn more() -> Vec<Index> {
 /// The entries of all indexes are in one table, and the tickets in another.
 struct Company {
     employees: IndexedTable<Employee>,
+    projects: IndexedTable<Project>,
     queue: Arc<TableQueue>,
 }
 
@@ -96,8 +110,11 @@ impl World {
         let mut options = IndexOptions::local();
         options.queue = Some(queue.clone());
         let more = if self.more { more() } else { Vec::new() };
-        let employees = IndexedTable::open_with(store, self.table.clone(), more, options).await;
-        Company { employees: employees.expect("indexes that make sense"), queue }
+        let employees =
+            IndexedTable::open_with(store.clone(), self.table.clone(), more, options.clone()).await;
+        let employees = employees.expect("indexes that make sense");
+        let projects = IndexedTable::open(store, self.table.clone(), options).await;
+        Company { employees, projects: projects.expect("indexes that make sense"), queue }
     }
 
     async fn troubled(&self, play: &Play<'_>) -> Company {
@@ -124,7 +141,7 @@ impl World {
         let left = left.expect("rows");
         assert!(left.is_empty(), "{play}: {left:?} are left");
         let more = if self.more { ["age", "ages", "manager"].as_slice() } else { &[] };
-        for index in ["email", "city", "badge"].iter().chain(more) {
+        for index in ["email", "city", "badge", "lead", "code"].iter().chain(more) {
             let scrub = company.employees.entities().scrub(index, ScrubMode::Report).await.expect("an index");
             assert_eq!((scrub.dangling, scrub.missing, scrub.taken), (0, 0, 0), "{play}: {index}");
         }
@@ -175,7 +192,7 @@ struct Path {
     after: fn() -> Vec<Employee>,
 }
 
-const PATHS: [Path; 11] = [
+const PATHS: [Path; 12] = [
     Path {
         name: "insert",
         more: false,
@@ -242,6 +259,12 @@ const PATHS: [Path; 11] = [
         act: several_types,
         after: || vec![moved(), employee(2, "oslo"), employee(3, "rome")],
     },
+    Path {
+        name: "typed group of several types",
+        more: true,
+        act: typed_group,
+        after: || vec![moved(), employee(2, "oslo"), employee(3, "rome")],
+    },
     Path { name: "taken", more: false, act: taken, after: before },
 ];
 
@@ -285,6 +308,24 @@ fn several_types(company: &Company) -> BoxFuture<'_, Result<()>> {
     .boxed()
 }
 
+fn project() -> Project {
+    Project { department: "Sales".to_owned(), code: "x1".to_owned(), lead: 3 }
+}
+
+/// A department comes, with a project and an employee, and another employee moves.
+fn typed_group(company: &Company) -> BoxFuture<'_, Result<()>> {
+    async {
+        let one = company.employees.get_existing(key(1)).await?;
+        let mut group = company.employees.group(Employee::partition("Sales")?);
+        group.replace_stored(&one, &moved())?.insert(&employee(3, "rome"))?;
+        group.of(&company.projects)?.insert(&project())?;
+        let department = Department { name: "Sales".to_owned(), manager: "ken".to_owned() };
+        group.of_plain::<Department>()?.insert(&department)?;
+        group.commit().await.map(drop)
+    }
+    .boxed()
+}
+
 fn taken(company: &Company) -> BoxFuture<'_, Result<()>> {
     async {
         let second = Employee { badge: Some(2), ..employee(3, "rome") };
@@ -314,11 +355,16 @@ async fn write_in_trouble(harness: &Harness, recovery: Recover) {
                 }
                 Err(_) => assert!(found == before() || found == after, "{play}: {found:?}"),
             }
-            if name == "group of several types" {
+            if name.ends_with("group of several types") {
                 let department = Key::new("Sales", "department").expect("a legal key");
                 let department =
                     world.store.get(&world.table, &department, None).await.expect("the store works");
                 assert_eq!(department.is_some(), found == after, "{play}: half a group");
+            }
+            if name == "typed group of several types" {
+                let projects = world.open(world.store.clone()).await.projects;
+                let code = projects.by(Project::by_code("x1")).get().await.expect("the store works");
+                assert_eq!(code, (found == after).then(project), "{play}: half a group");
             }
         })
         .await;

@@ -28,6 +28,11 @@ macro_rules! pattern_tests {
                 writers_share_the_numbers
                 cost_what_is_documented
             }
+            several_types {
+                programs_of_three_types_share_a_table
+                handles_of_three_types_share_a_table
+                a_group_holds_several_types
+            }
             spread {
                 hot_partitions_are_named
                 one_partition_is_several

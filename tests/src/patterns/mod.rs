@@ -38,6 +38,7 @@ pub mod queue_crashes;
 pub mod relationship;
 pub mod series;
 pub mod series_values;
+pub mod several_types;
 pub mod spread;
 pub mod spread_moves;
 pub mod streams;

@@ -3,6 +3,7 @@ mod collisions;
 mod copies;
 mod declared;
 mod entities;
+mod groups;
 mod lists;
 mod local;
 mod moving;

@@ -1,9 +1,10 @@
 use std::fmt;
+use std::marker::PhantomData;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch, Key, PartitionKey};
 use table_core::store::{Error, Result};
-use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, PartitionIn};
+use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, PartitionIn, Schema, TableEntity};
 
 use super::table::IndexedTable;
 use super::write::merged;
@@ -12,7 +13,8 @@ use crate::journal::{Change, Committed};
 
 /// Changes of several entities of one partition, committed together with their entries.
 ///
-/// Made by [`IndexedTable::group`].
+/// Made by [`IndexedTable::group`]. Its methods add entities of `T`; [`of`](Self::of) and [`of_plain`](Self::of_plain) add those of other types
+/// of the table, with and without indexes: an order, its lines and the stock, all or nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -45,6 +47,13 @@ pub struct IndexedGroup<'a, T> {
     steps: Vec<Step>,
 }
 
+/// What is added to a group for entities of one type: made by [`IndexedGroup::of`] and [`IndexedGroup::of_plain`].
+pub struct GroupOf<'g, U> {
+    partition: &'g PartitionKey,
+    steps: &'g mut Vec<Step>,
+    of: PhantomData<fn() -> U>,
+}
+
 /// A change of the group.
 enum Step {
     /// Of what the caller has read.
@@ -53,10 +62,10 @@ enum Step {
     Read(Key, Option<IfMatch>, Make),
 }
 
-/// What becomes of an entity.
+/// What becomes of an entity, by the schema of its type.
 enum Make {
-    Replaced(Entity),
-    Merged(Entity),
+    Replaced(&'static Schema, Entity),
+    Merged(&'static Schema, Entity),
     Removed,
 }
 
@@ -67,6 +76,81 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
+/// Other types.
+impl<T: IndexedEntity> IndexedGroup<'_, T> {
+    /// Adds changes of entities of another type with indexes, which its own handle of the same table has opened. Their entries follow as
+    /// those of `T` do, and cost as many requests as in a group of that handle. No request.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> table_core::Result<()> {
+    /// # use table_core::prelude::*;
+    /// # use table_patterns::index::{IndexOptions, IndexedTable};
+    /// # #[derive(Clone, Debug, TableEntity)]
+    /// # #[entity(type = "Order", rename_all = "PascalCase")]
+    /// # #[index(state, row_key = "state_{state}_{id:06}")]
+    /// # struct Order { #[partition_key] customer: String, #[row_key(format = "order_{:06}")] id: u32, state: String }
+    /// # #[derive(Clone, Debug, TableEntity)]
+    /// # #[entity(type = "Ticket", rename_all = "PascalCase")]
+    /// # #[index(subject, row_key = "subject_{subject}", unique = "partition")]
+    /// # struct Ticket { #[partition_key] customer: String, #[row_key(format = "ticket_{:06}")] id: u32, subject: String }
+    /// # #[derive(Clone, Debug, TableEntity)]
+    /// # #[entity(type = "Stock", rename_all = "PascalCase")]
+    /// # struct Stock { #[partition_key] customer: String, #[row_key(format = "stock_{}")] item: String, left: i32 }
+    /// # let store = MemoryStore::new();
+    /// let orders = IndexedTable::<Order>::open(store.clone(), "Shop", IndexOptions::local()).await?;
+    /// let tickets = IndexedTable::<Ticket>::open(store, "Shop", IndexOptions::local()).await?;
+    /// # let order = Order { customer: "contoso".into(), id: 1, state: "open".into() };
+    /// # let ticket = Ticket { customer: "contoso".into(), id: 7, subject: "late".into() };
+    /// # let stock = Stock { customer: "contoso".into(), item: "bolt".into(), left: 5 };
+    /// let mut group = orders.group(Order::partition("contoso")?);
+    /// group.insert(&order)?;
+    /// group.of(&tickets)?.insert(&ticket)?;
+    /// group.of_plain::<Stock>()?.insert(&stock)?;
+    /// group.commit().await?; // 1 request: three entities and their entries
+    /// assert_eq!(tickets.by(Ticket::by_subject("contoso").subject("late")).count().await?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// It is a handle of another table, or was opened to read.
+    pub fn of<U: IndexedEntity>(&mut self, handle: &IndexedTable<U>) -> Result<GroupOf<'_, U>> {
+        let (mine, theirs) = (self.table.entities.table(), handle.entities.table());
+        if mine != theirs {
+            let name = U::SCHEMA.rust_name;
+            return Err(Error::invalid_group(format!(
+                "the handle of {name} is of the table '{theirs}', and the group is of '{mine}'"
+            )));
+        }
+        handle.entities.set.check_writes()?;
+        self.table.entities.set.learn(&handle.entities.set);
+        Ok(self.typed())
+    }
+
+    /// Adds changes of entities of another type, which declares no indexes. Indexes of it that another program has declared are kept in
+    /// step, by what the table's manifest says. No request.
+    ///
+    /// # Errors
+    /// The type declares indexes: open the table for it and use [`of`](Self::of). Its entities are not stored as one row each; see
+    /// [`Table::new`](table_core::typed::Table::new).
+    pub fn of_plain<U: TableEntity>(&mut self) -> Result<GroupOf<'_, U>> {
+        if let Some(index) = U::SCHEMA.indexes.first() {
+            let (name, index) = (U::SCHEMA.rust_name, &index.name);
+            return Err(Error::invalid_group(format!(
+                "{name} has the index '{index}', which a plain write would leave stale: open the table by `IndexedTable::<{name}>::open`, and \
+                 give that handle to `IndexedGroup::of`"
+            )));
+        }
+        self.table.table().view::<U>()?;
+        Ok(self.typed())
+    }
+
+    fn typed<U>(&mut self) -> GroupOf<'_, U> {
+        GroupOf { partition: &self.partition, steps: &mut self.steps, of: PhantomData }
+    }
+}
+
 /// Each method that adds fails if the entity is in another partition.
 impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// Adds a new entity.
@@ -74,9 +158,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// See above; a key or a value cannot be stored.
     pub fn insert(&mut self, entity: &T) -> Result<&mut Self> {
-        let entity = entity.to_entity()?;
-        self.check(entity.key())?;
-        Ok(self.add(Step::Known(Change::insert(entity))))
+        self.add(|group| group.insert(entity).map(drop))
     }
 
     /// Adds an [`upsert`](IndexedTable::upsert). `commit` costs a request more.
@@ -84,7 +166,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn upsert(&mut self, entity: &T) -> Result<&mut Self> {
-        self.add_read(entity.to_entity()?, None, Make::Replaced)
+        self.add(|group| group.upsert(entity).map(drop))
     }
 
     /// Adds an [`insert_or_merge`](IndexedTable::insert_or_merge). `commit` costs a request more.
@@ -92,7 +174,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_or_merge(&mut self, entity: &T) -> Result<&mut Self> {
-        self.add_read(entity.to_entity()?, None, Make::Merged)
+        self.add(|group| group.insert_or_merge(entity).map(drop))
     }
 
     /// Adds a [`replace`](IndexedTable::replace) in the version of the entity's `#[etag]` field. `commit` costs a request more.
@@ -108,7 +190,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn replace_if(&mut self, entity: &T, version: impl Into<IfMatch>) -> Result<&mut Self> {
-        self.add_read(entity.to_entity()?, Some(version.into()), Make::Replaced)
+        self.add(|group| group.replace_if(entity, version).map(drop))
     }
 
     /// Adds a [`merge`](IndexedTable::merge). `commit` costs a request more.
@@ -121,7 +203,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         patch: &T::Patch,
         version: impl Into<IfMatch>,
     ) -> Result<&mut Self> {
-        self.add_read(patch.to_entity(key.into_key())?, Some(version.into()), Make::Merged)
+        self.add(|group| group.merge(key, patch, version).map(drop))
     }
 
     /// Adds a [`delete`](IndexedTable::delete). `commit` costs a request more.
@@ -129,9 +211,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// See above.
     pub fn delete(&mut self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<&mut Self> {
-        let key = key.into_key();
-        self.check(&key)?;
-        Ok(self.add(Step::Read(key, Some(version.into()), Make::Removed)))
+        self.add(|group| group.delete(key, version).map(drop))
     }
 
     /// Adds the replacement of an entity that was read, in that version.
@@ -139,8 +219,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn replace_stored(&mut self, old: &Stored<T>, new: &T) -> Result<&mut Self> {
-        self.check(old.key())?;
-        Ok(self.add(Step::Known(Change::replace(old.entity().clone(), new.to_entity()?))))
+        self.add(|group| group.replace_stored(old, new).map(drop))
     }
 
     /// Adds the removal of an entity that was read, in that version.
@@ -148,8 +227,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// # Errors
     /// See above.
     pub fn delete_stored(&mut self, old: &Stored<T>) -> Result<&mut Self> {
-        self.check(old.key())?;
-        Ok(self.add(Step::Known(Change::delete(old.entity().clone()))))
+        self.add(|group| group.delete_stored(old).map(drop))
     }
 
     /// How many changes there are.
@@ -178,6 +256,97 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         table.entities.write(&changes).await
     }
 
+    fn add(&mut self, change: impl FnOnce(&mut GroupOf<'_, T>) -> Result<()>) -> Result<&mut Self> {
+        change(&mut self.typed())?;
+        Ok(self)
+    }
+}
+
+/// Each method fails if the entity is in another partition than the group.
+impl<U: TableEntity> GroupOf<'_, U> {
+    /// Adds a new entity.
+    ///
+    /// # Errors
+    /// See above; a key or a value cannot be stored.
+    pub fn insert(&mut self, entity: &U) -> Result<&mut Self> {
+        let entity = entity.to_entity()?;
+        self.check(entity.key())?;
+        Ok(self.add(Step::Known(Change::insert(entity))))
+    }
+
+    /// Adds an entity, whatever is there. `commit` costs a request more.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn upsert(&mut self, entity: &U) -> Result<&mut Self> {
+        self.add_read(entity.to_entity()?, None, Make::Replaced)
+    }
+
+    /// Adds an entity, or its properties over those of the one that is there. `commit` costs a request more.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_or_merge(&mut self, entity: &U) -> Result<&mut Self> {
+        self.add_read(entity.to_entity()?, None, Make::Merged)
+    }
+
+    /// Adds a replacement in the version of the entity's `#[etag]` field. `commit` costs a request more.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value carries no ETag.
+    pub fn replace(&mut self, entity: &U) -> Result<&mut Self> {
+        self.replace_if(entity, entity.own_version()?)
+    }
+
+    /// Adds a replacement in this version; [`IfMatch::Any`] asks for any. `commit` costs a request more.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn replace_if(&mut self, entity: &U, version: impl Into<IfMatch>) -> Result<&mut Self> {
+        self.add_read(entity.to_entity()?, Some(version.into()), Make::Replaced)
+    }
+
+    /// Adds what a patch sets, in this version; [`IfMatch::Any`] asks for any. `commit` costs a request more.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the patch sets nothing.
+    pub fn merge(
+        &mut self,
+        key: impl KeyOf<U>,
+        patch: &U::Patch,
+        version: impl Into<IfMatch>,
+    ) -> Result<&mut Self> {
+        self.add_read(patch.to_entity(key.into_key())?, Some(version.into()), Make::Merged)
+    }
+
+    /// Adds a removal in this version; [`IfMatch::Any`] asks for any. `commit` costs a request more.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn delete(&mut self, key: impl KeyOf<U>, version: impl Into<IfMatch>) -> Result<&mut Self> {
+        let key = key.into_key();
+        self.check(&key)?;
+        Ok(self.add(Step::Read(key, Some(version.into()), Make::Removed)))
+    }
+
+    /// Adds the replacement of an entity that was read, in that version: by its own handle, or by [`IndexedTable::get_plain`].
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn replace_stored(&mut self, old: &Stored<U>, new: &U) -> Result<&mut Self> {
+        self.check(old.key())?;
+        Ok(self.add(Step::Known(Change::replace(old.entity().clone(), new.to_entity()?))))
+    }
+
+    /// Adds the removal of an entity that was read, in that version.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn delete_stored(&mut self, old: &Stored<U>) -> Result<&mut Self> {
+        self.check(old.key())?;
+        Ok(self.add(Step::Known(Change::delete(old.entity().clone()))))
+    }
+
     fn add(&mut self, step: Step) -> &mut Self {
         self.steps.push(step);
         self
@@ -187,10 +356,10 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         &mut self,
         entity: Entity,
         version: Option<IfMatch>,
-        make: impl FnOnce(Entity) -> Make,
+        make: impl FnOnce(&'static Schema, Entity) -> Make,
     ) -> Result<&mut Self> {
         self.check(entity.key())?;
-        Ok(self.add(Step::Read(entity.key().clone(), version, make(entity))))
+        Ok(self.add(Step::Read(entity.key().clone(), version, make(U::SCHEMA, entity))))
     }
 
     fn check(&self, key: &Key) -> Result<()> {
@@ -203,6 +372,16 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
+    /// An entity of another type of the table, which declares no indexes, as it is stored: what a [group](IndexedGroup::of_plain)
+    /// replaces or removes without reading it again. One request.
+    ///
+    /// # Errors
+    /// The row is not a `U`; its entities are not stored as one row each; the storage's.
+    pub async fn get_plain<U: TableEntity>(&self, key: impl KeyOf<U>) -> Result<Option<Stored<U>>> {
+        self.table().view::<U>()?;
+        self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
+    }
+
     /// The change that a step of a group is, of what is there now.
     async fn change_of(&self, step: Step) -> Result<Change> {
         let (key, version, make) = match step {
@@ -214,16 +393,16 @@ impl<T: IndexedEntity> IndexedTable<T> {
             self.wanted(&key, old.as_ref(), version)?;
         }
         match (old, make) {
-            (Some(old), Make::Replaced(new)) => {
-                T::SCHEMA.check_replaceable(&old)?;
+            (Some(old), Make::Replaced(schema, new)) => {
+                schema.check_replaceable(&old)?;
                 Ok(Change::replace(old, new))
             }
-            (Some(old), Make::Merged(over)) => {
-                let new = merged::<T>(&old, &over)?;
+            (Some(old), Make::Merged(schema, over)) => {
+                let new = merged(schema, &old, &over)?;
                 Ok(Change::replace(old, new))
             }
             (Some(old), Make::Removed) => Ok(Change::delete(old)),
-            (None, Make::Replaced(new) | Make::Merged(new)) => Ok(Change::insert(new)),
+            (None, Make::Replaced(_, new) | Make::Merged(_, new)) => Ok(Change::insert(new)),
             (None, Make::Removed) => Err(self.missing(&key)),
         }
     }
@@ -235,5 +414,11 @@ impl<T> fmt::Debug for IndexedGroup<'_, T> {
             .field("partition", &self.partition)
             .field("changes", &self.steps.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl<U> fmt::Debug for GroupOf<'_, U> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupOf").field("partition", &self.partition).finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ mod upgrade;
 mod write;
 
 pub use found::Found;
-pub use group::IndexedGroup;
+pub use group::{GroupOf, IndexedGroup};
 pub use lookup::Lookup;
 pub use stored::StoredQuery;
 pub use table::IndexedTable;

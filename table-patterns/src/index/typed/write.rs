@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Outcome, Result};
-use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf};
+use table_core::typed::{EntityPatch as _, IndexedEntity, KeyOf, Schema};
 
 use super::table::IndexedTable;
 use crate::index::stored::Stored;
@@ -256,7 +256,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// A merge whose entries may change: the old value decides which.
     async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
         let key = patch.key();
-        self.entities.modify(key, |old| merged::<T>(self.wanted(key, old, version)?, &patch).map(Some)).await
+        self.entities
+            .modify(key, |old| merged(T::SCHEMA, self.wanted(key, old, version)?, &patch).map(Some))
+            .await
     }
 
     /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
@@ -268,7 +270,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Committed> {
         let entity = entity.to_entity()?;
         let merge = |old: Option<&Entity>| match old {
-            Some(old) => merged::<T>(old, &entity).map(Some),
+            Some(old) => merged(T::SCHEMA, old, &entity).map(Some),
             None => Ok(Some(entity.clone())),
         };
         self.entities.modify(entity.key(), merge).await
@@ -336,8 +338,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
 }
 
 /// An entity with the properties of another over its own, if they are of one schema.
-pub(super) fn merged<T: IndexedEntity>(old: &Entity, over: &Entity) -> Result<Entity> {
-    T::SCHEMA.check_patchable(old)?;
+pub(super) fn merged(schema: &Schema, old: &Entity, over: &Entity) -> Result<Entity> {
+    schema.check_patchable(old)?;
     let mut new = old.clone();
     new.properties_mut().merge(over.properties());
     Ok(new)

@@ -1,0 +1,318 @@
+//! Groups of several types of one table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use table_core::adapter::{Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::prelude::*;
+use table_core::store::{Result, TableStore};
+
+use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, IndexedTable, Placement, ScrubMode};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Order", rename_all = "PascalCase")]
+#[index(state, row_key = "state_{state}_{id:06}")]
+struct Order {
+    #[partition_key]
+    customer: String,
+    #[row_key(format = "order_{:06}")]
+    id: u32,
+    state: String,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Ticket", rename_all = "PascalCase")]
+#[index(subject, row_key = "subject_{subject}", unique = "partition")]
+struct Ticket {
+    #[partition_key]
+    customer: String,
+    #[row_key(format = "ticket_{:06}")]
+    id: u32,
+    subject: String,
+    note: Option<String>,
+}
+
+/// The same by a program that finds them by their notes, too.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Ticket", rename_all = "PascalCase")]
+#[index(subject, row_key = "subject_{subject}", unique = "partition")]
+#[index(note, row_key = "note_{note}_{id:06}")]
+struct NotedTicket {
+    #[partition_key]
+    customer: String,
+    #[row_key(format = "ticket_{:06}")]
+    id: u32,
+    subject: String,
+    note: Option<String>,
+}
+
+/// Without indexes.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Stock", rename_all = "PascalCase")]
+struct Stock {
+    #[partition_key]
+    customer: String,
+    #[row_key(format = "stock_{}")]
+    item: String,
+    left: i32,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Letter", rename_all = "PascalCase")]
+struct Letter {
+    #[partition_key]
+    customer: String,
+    #[row_key(format = "letter_{:06}")]
+    id: u32,
+    #[large(over = 1024)]
+    text: String,
+}
+
+fn order(id: u32, state: &str) -> Order {
+    Order { customer: "c".to_owned(), id, state: state.to_owned() }
+}
+
+fn ticket(id: u32, subject: &str) -> Ticket {
+    Ticket { customer: "c".to_owned(), id, subject: subject.to_owned(), note: None }
+}
+
+fn stock(left: i32) -> Stock {
+    Stock { customer: "c".to_owned(), item: "bolt".to_owned(), left, etag: None }
+}
+
+fn stock_key() -> EntityKey<Stock> {
+    Stock::key("c", "bolt").unwrap()
+}
+
+fn ticket_key(id: u32) -> EntityKey<Ticket> {
+    Ticket::key("c", id).unwrap()
+}
+
+struct Shop {
+    store: Arc<dyn TableStore>,
+    meter: RequestMeter,
+}
+
+impl Shop {
+    fn new() -> Self {
+        let meter = RequestMeter::new();
+        Self { store: Arc::new(Metered::new(MemoryStore::new(), meter.clone())), meter }
+    }
+
+    async fn open<T: IndexedEntity>(&self) -> Result<IndexedTable<T>> {
+        IndexedTable::open(self.store.clone(), "Shop", IndexOptions::default()).await
+    }
+
+    /// Whether every index that the table's manifest has is what the entities say.
+    async fn check(&self) -> Result<()> {
+        let all = IndexedEntities::open_for_upkeep(
+            self.store.clone(),
+            TableName::new("Shop")?,
+            IndexOptions::default(),
+        )
+        .await?;
+        for index in all.declared().await? {
+            let scrub = all.scrub(&index.id(), ScrubMode::Report).await?;
+            assert_eq!((scrub.dangling, scrub.missing, scrub.taken), (0, 0, 0), "{}", index.id());
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_its_ticket_and_the_stock_are_one_request() -> Result<()> {
+    let shop = Shop::new();
+    let (orders, tickets) = (shop.open::<Order>().await?, shop.open::<Ticket>().await?);
+    let group = async || {
+        let mut group = orders.group(Order::partition("c")?);
+        group.insert(&order(1, "open"))?;
+        group.of(&tickets)?.insert(&ticket(1, "late"))?.insert(&ticket(2, "lost"))?;
+        group.of_plain::<Stock>()?.insert(&stock(5))?;
+        group.commit().await
+    };
+    let (committed, cost) = shop.meter.measure(group()).await;
+    assert_eq!((committed?.written.len(), cost.total()), (4, 1));
+    assert_eq!(tickets.by(Ticket::by_subject("c")).count().await?, 2);
+    shop.check().await?;
+
+    // All or nothing: the second ticket is refused, and the order stays as it was.
+    let one = orders.get_existing(Order::key("c", 1)?).await?;
+    let mut group = orders.group(Order::partition("c")?);
+    group.replace_stored(&one, &order(1, "paid"))?;
+    group.of(&tickets)?.insert(&ticket(3, "late"))?;
+    assert!(group.commit().await.unwrap_err().is_unique_violation());
+    assert_eq!(orders.get_existing(Order::key("c", 1)?).await?.state, "open");
+    shop.check().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_verb_is_there_for_every_type() -> Result<()> {
+    let shop = Shop::new();
+    let (orders, tickets) = (shop.open::<Order>().await?, shop.open::<Ticket>().await?);
+    orders.insert(&order(1, "open")).await?;
+    for (id, subject) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+        tickets.insert(&ticket(id, subject)).await?;
+    }
+    let mut group = orders.group(Order::partition("c")?);
+    group.of_plain::<Stock>()?.insert(&stock(5))?;
+    group.commit().await?;
+
+    let (third, fourth) =
+        (tickets.get_existing(ticket_key(3)).await?, tickets.get_existing(ticket_key(4)).await?);
+    let read = orders.get_plain::<Stock>(stock_key()).await?.expect("the stock");
+    let group = async || {
+        let mut group = orders.group(Order::partition("c")?);
+        group.upsert(&order(1, "paid"))?;
+        let mut of_tickets = group.of(&tickets)?;
+        of_tickets.upsert(&ticket(1, "aa"))?.delete(ticket_key(2), IfMatch::Any)?;
+        of_tickets.replace_stored(&third, &ticket(3, "b"))?.delete_stored(&fourth)?;
+        group.of_plain::<Stock>()?.replace_stored(&read, &stock(4))?;
+        group.commit().await
+    };
+    let (committed, cost) = shop.meter.measure(group()).await;
+    committed?;
+    assert_eq!(cost.total(), 3 + 1, "three old values are read");
+    shop.check().await?;
+    let subjects = tickets.by(Ticket::by_subject("c")).all().await?;
+    assert_eq!(subjects, [ticket(1, "aa"), ticket(3, "b")]);
+
+    let now = orders.get_plain::<Stock>(stock_key()).await?.expect("the stock");
+    assert_eq!(now.left, 4);
+    let mut group = orders.group(Order::partition("c")?);
+    group.of(&tickets)?.merge(ticket_key(1), &Ticket::patch().note("x".to_owned()), IfMatch::Any)?;
+    group.of(&tickets)?.insert_or_merge(&ticket(3, "cc"))?;
+    group.of_plain::<Stock>()?.replace(&Stock { left: 3, ..now.into_inner() })?;
+    group.commit().await?;
+    assert_eq!(tickets.get_existing(ticket_key(1)).await?.note.as_deref(), Some("x"));
+    let now = orders.get_plain::<Stock>(stock_key()).await?.expect("the stock");
+    assert_eq!(now.left, 3);
+    let mut group = orders.group(Order::partition("c")?);
+    group.of_plain::<Stock>()?.delete_stored(&now)?;
+    group.of(&tickets)?.replace_if(&ticket(3, "dd"), IfMatch::Any)?;
+    group.commit().await?;
+    assert!(orders.get_plain::<Stock>(stock_key()).await?.is_none());
+    assert_eq!(tickets.by(Ticket::by_subject("c").subject("dd")).count().await?, 1);
+    shop.check().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_opened_later_is_kept_at_once() -> Result<()> {
+    let shop = Shop::new();
+    let orders = shop.open::<Order>().await?;
+    orders.insert(&order(1, "open")).await?;
+    // Another program finds tickets by their notes, and opens the table after the orders' handle has read the manifest.
+    let noted = shop.open::<NotedTicket>().await?;
+    let tickets = shop.open::<Ticket>().await?;
+    let group = async || {
+        let mut group = orders.group(Order::partition("c")?);
+        let noted = Ticket { note: Some("n".to_owned()), ..ticket(1, "late") };
+        group.insert(&order(2, "open"))?.of(&tickets)?.insert(&noted)?;
+        group.commit().await
+    };
+    let (committed, cost) = shop.meter.measure(group()).await;
+    committed?;
+    assert_eq!(cost.total(), 1, "the states are those that the other handle has read");
+    assert_eq!(tickets.by(Ticket::by_subject("c").subject("late")).count().await?, 1);
+    assert_eq!(noted.by(NotedTicket::by_note("c").note("n")).count().await?, 1);
+    shop.check().await?;
+
+    // The states are read again as ever: what was dropped is not written any more.
+    noted.entities().drop_index("note").await?;
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let mut group = orders.group(Order::partition("c")?);
+    let second = Ticket { note: Some("n".to_owned()), ..ticket(2, "lost") };
+    group.of(&tickets)?.insert(&second)?;
+    group.commit().await?;
+    let found = shop.store.query_all(&TableName::new("Shop")?, &Query::new()).await?;
+    assert!(found.iter().any(|row| row.key().row() == "subject_lost"));
+    assert!(!found.iter().any(|row| row.key().row().starts_with("note_")), "{found:?}");
+    shop.check().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn rust_code_of_the_other_handle_is_used() -> Result<()> {
+    let shop = Shop::new();
+    let opaque = || {
+        Index::new("first", Placement::SamePartition, "1", |e| {
+            let Some(ValueRef::String(subject)) = e.get("Subject") else { return Ok(None) };
+            Key::new(e.key().partition(), format!("first_{}_{}", &subject[..1], e.key().row())).map(Some)
+        })
+        .with_discriminator("EntityType", "Ticket")
+    };
+    let orders = shop.open::<Order>().await?;
+    let tickets = IndexedTable::<Ticket>::open_with(
+        shop.store.clone(),
+        "Shop",
+        vec![opaque()],
+        IndexOptions::default(),
+    )
+    .await?;
+    tokio::time::advance(Duration::from_secs(600)).await;
+    // The orders' program alone cannot keep that index.
+    let refused = orders.entities().insert(ticket(1, "late").to_entity()?).await.unwrap_err().to_string();
+    assert!(refused.contains("first") && refused.contains("Rust code"), "{refused}");
+
+    let mut group = orders.group(Order::partition("c")?);
+    group.insert(&order(1, "open"))?.of(&tickets)?.insert(&ticket(1, "late"))?;
+    group.commit().await?;
+    let first = Key::new("c", "first_l_ticket_000001")?;
+    assert!(shop.store.get(&TableName::new("Shop")?, &first, None).await?.is_some());
+    tokio::time::advance(Duration::from_secs(600)).await;
+    let mut group = orders.group(Order::partition("c")?);
+    group.of(&tickets)?.delete(ticket_key(1), IfMatch::Any)?;
+    group.commit().await?;
+    assert!(shop.store.get(&TableName::new("Shop")?, &first, None).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_kept_is_refused_before_anything_is_sent() -> Result<()> {
+    let shop = Shop::new();
+    let orders = shop.open::<Order>().await?;
+    let elsewhere =
+        IndexedTable::<Ticket>::open(shop.store.clone(), "Other", IndexOptions::default()).await?;
+    let reader =
+        IndexedTable::<Ticket>::open_to_read(shop.store.clone(), "Shop", Vec::new(), IndexOptions::default())
+            .await?;
+    let before = shop.meter.total();
+    let mut group = orders.group(Order::partition("c")?);
+    group.insert(&order(1, "open"))?;
+    let plain = group.of_plain::<Ticket>().unwrap_err().to_string();
+    assert!(plain.contains("'subject'") && plain.contains("IndexedTable::<Ticket>::open"), "{plain}");
+    let other = group.of(&elsewhere).unwrap_err().to_string();
+    assert!(other.contains("'Other'") && other.contains("'Shop'"), "{other}");
+    let read = group.of(&reader).unwrap_err().to_string();
+    assert!(read.contains("opened to read"), "{read}");
+    let large = group.of_plain::<Letter>().unwrap_err().to_string();
+    assert!(large.contains("LargeTable"), "{large}");
+    let outside = Stock { customer: "d".to_owned(), ..stock(1) };
+    let outside = group.of_plain::<Stock>()?.insert(&outside).unwrap_err().to_string();
+    assert!(outside.contains("is not in the partition 'c'"), "{outside}");
+    assert_eq!((group.len(), shop.meter.total() - before), (1, 0));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absent_unique_index_gives_nobody_a_value() -> Result<()> {
+    let shop = Shop::new();
+    let orders = shop.open::<Order>().await?;
+    let everything =
+        IndexedEntities::open(shop.store.clone(), TableName::new("Shop")?, vec![], IndexOptions::default());
+    everything.await?.insert(ticket(1, "late").to_entity()?).await?;
+    let tickets = shop.open::<Ticket>().await?;
+    assert_eq!(tickets.entities().state("subject"), IndexState::Absent);
+    let mut group = orders.group(Order::partition("c")?);
+    group.insert(&order(1, "open"))?.of(&tickets)?.insert(&ticket(2, "lost"))?;
+    let refused = group.commit().await.unwrap_err().to_string();
+    assert!(refused.contains("subject") && refused.contains("absent"), "{refused}");
+    assert!(orders.get(Order::key("c", 1)?).await?.is_none());
+
+    tickets.entities().build("subject")?.run().await?;
+    let mut group = orders.group(Order::partition("c")?);
+    group.insert(&order(1, "open"))?.of(&tickets)?.insert(&ticket(2, "lost"))?;
+    group.commit().await?;
+    shop.check().await
+}
