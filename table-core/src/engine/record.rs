@@ -98,7 +98,7 @@ impl<'a> RecordRef<'a> {
 
     /// An owned copy. The properties are taken to be sound; see [`Rows`](super::Rows).
     pub fn to_record(self) -> Record {
-        Record { stamp: self.stamp, properties: Properties::from_sound(self.packed.to_vec()) }
+        Record { stamp: self.stamp, properties: Properties::from_trusted(self.packed.to_vec()) }
     }
 }
 

@@ -4,20 +4,20 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Heads, Unpacked};
 
-/// The texts of the keys and ETags of several rows of a page, one after another.
+/// The concatenated texts of keys and ETags of several rows of a page.
 pub(crate) type Texts = Arc<String>;
 
-/// The properties of several rows of a page, which their entities share, as they share [`Texts`]: a row then costs no
-/// allocation. An entity keeps its chunk alive, so chunks are small.
+/// The properties of several rows of a page. Their entities share the chunk, as they share [`Texts`], so a
+/// row needs no allocation. An entity keeps its chunk alive, so chunks are small.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    /// Packed, or with numbers in place of heads.
+    /// Packed properties, or rows with dictionary numbers instead of names.
     pub(crate) properties: Vec<u8>,
     pub(crate) numbered: Option<Numbered>,
 }
 
-/// What tells the heads of the properties in a chunk, and the properties with them, once somebody asks: a derived
-/// struct is decoded without.
+/// The dictionary of a chunk with numbered rows, and the packed properties, which are created on first use.
+/// Decoding a derived struct does not need them.
 #[derive(Debug)]
 pub(crate) struct Numbered {
     heads: Arc<Heads>,
@@ -33,18 +33,19 @@ impl Numbered {
         &self.heads
     }
 
-    /// The properties of all rows, packed. Every row was measured when it came, so all of them are sound.
+    /// Returns the packed properties of all rows. The length of every row was computed when it was added, so
+    /// every row is valid.
     #[cold]
     fn unpack(&self, rows: &[u8]) -> Vec<u8> {
         let mut unpacked = Unpacked::with_room(self.heads.unpacked_len(rows).unwrap_or_default());
         let sound = self.heads.unpack(rows, &mut unpacked);
-        debug_assert!(sound.is_some(), "a row was not measured");
+        debug_assert!(sound.is_some(), "the length of a row was not computed");
         unpacked.into_vec()
     }
 }
 
 impl Chunk {
-    /// The packed properties of all rows.
+    /// Returns the packed properties of all rows.
     #[inline]
     fn packed(&self) -> &[u8] {
         match &self.numbered {
@@ -54,7 +55,7 @@ impl Chunk {
     }
 }
 
-/// A range of one of a chunk's buffers.
+/// A range in one of a chunk's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: u32,
@@ -62,7 +63,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// A chunk holds less than a page, which is far from the end of a `u32`.
+    /// A chunk holds less than a page, so its offsets fit a `u32`.
     #[inline]
     pub(crate) const fn new(from: usize, to: usize) -> Self {
         Self { from: from as u32, to: to as u32 }
@@ -79,14 +80,14 @@ impl Span {
     }
 }
 
-/// The text of a key or of an ETag, of its own or in a chunk.
+/// The text of a key or an ETag, owned or in a chunk.
 pub(crate) enum ChunkText {
     Own(Box<str>),
     Shared(Texts, Span),
 }
 
 impl ChunkText {
-    /// The same of its own.
+    /// Returns an owned copy.
     pub(crate) fn detached(self) -> Self {
         match self {
             Self::Own(_) => self,
@@ -121,17 +122,17 @@ impl Deref for ChunkText {
     }
 }
 
-/// A copy is always of its own: it does not keep the chunk alive.
+/// A clone is always owned, so that it does not keep the chunk alive.
 impl Clone for ChunkText {
     fn clone(&self) -> Self {
         Self::Own((**self).into())
     }
 }
 
-/// Packed properties, of their own or in a chunk.
+/// Packed properties, owned or in a chunk.
 pub(crate) enum ChunkBytes {
     Own(Vec<u8>),
-    /// Where they are among the packed ones of the chunk, and where in its rows if those have numbers.
+    /// The range in the chunk's packed properties, and the range in its rows if they are numbered.
     Shared {
         chunk: Arc<Chunk>,
         packed: Span,
@@ -140,7 +141,7 @@ pub(crate) enum ChunkBytes {
 }
 
 impl ChunkBytes {
-    /// The properties as they are at hand: with numbers in place of the heads if those are given too.
+    /// Returns the properties without conversion: packed, or numbered together with their dictionary.
     #[inline]
     pub(crate) fn at_hand(&self) -> (&[u8], Option<&Heads>) {
         match self {
@@ -151,7 +152,7 @@ impl ChunkBytes {
         }
     }
 
-    /// The bytes to change, which are then of their own.
+    /// Returns the bytes for modification, converting them to owned bytes.
     #[inline]
     pub(crate) fn to_mut(&mut self) -> &mut Vec<u8> {
         if let Self::Shared { .. } = self {
@@ -183,7 +184,7 @@ impl Deref for ChunkBytes {
     }
 }
 
-/// A copy is always of its own: it does not keep the chunk alive.
+/// A clone is always owned, so that it does not keep the chunk alive.
 impl Clone for ChunkBytes {
     fn clone(&self) -> Self {
         Self::Own(self.to_vec())

@@ -3,40 +3,41 @@ use std::sync::Arc;
 use super::chunk::{Chunk, Numbered, Span, Texts};
 use super::{ETag, Entity, Heads, Key, Properties, Ticks};
 
-/// Bytes of packed properties in a chunk. The first of a page is smaller: most pages of a lookup hold few rows.
+/// Bytes of packed properties in a chunk. The first chunk of a page is smaller, because most pages of a
+/// lookup hold few rows.
 const CHUNK: usize = 48 << 10;
 const FIRST_CHUNK: usize = 4 << 10;
 
-/// What only a store knows of a row of a page.
+/// The system properties of a row of a page.
 pub(crate) trait System {
-    /// Its ETag and Timestamp; the text of the ETag may be among those of its chunk.
+    /// Returns the row's ETag and Timestamp. The text of the ETag may be in the chunk's texts.
     fn etag_and_timestamp(self, texts: &Texts) -> (Option<ETag>, Option<Ticks>);
 }
 
-/// The entities of a page, in chunks that are filled one after another.
+/// Builds the entities of a page, chunk by chunk.
 #[derive(Debug)]
 pub(crate) struct Chunks<S> {
     entities: Vec<Entity>,
-    /// Entities of the page, at most.
+    /// Maximum number of entities of the page.
     most: usize,
-    current: Filling,
+    current: ChunkBuilder,
     /// The rows of the current chunk.
     rows: Vec<(Place, S)>,
-    /// Bytes of their packed properties, and how many may be.
+    /// The bytes of their packed properties, and the maximum.
     packed: usize,
     room: usize,
 }
 
-/// A chunk that is being filled.
+/// A chunk under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Filling {
-    /// Whole texts, one after another.
+pub(crate) struct ChunkBuilder {
+    /// The concatenated texts.
     pub(crate) keys: Vec<u8>,
     pub(crate) properties: Vec<u8>,
     heads: Option<Arc<Heads>>,
 }
 
-/// Where a row is in its chunk.
+/// The position of a row in its chunk.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     key: Span,
@@ -46,9 +47,9 @@ struct Place {
 }
 
 impl<S: System> Chunks<S> {
-    /// No rows, of which so many may come.
+    /// Creates an empty page for at most `most` rows.
     pub(crate) fn new(most: usize) -> Self {
-        let current = Filling::new(FIRST_CHUNK, None);
+        let current = ChunkBuilder::new(FIRST_CHUNK, None);
         Self { entities: Vec::new(), most, current, rows: Vec::new(), packed: 0, room: FIRST_CHUNK }
     }
 
@@ -56,23 +57,23 @@ impl<S: System> Chunks<S> {
         self.entities.len() + self.rows.len()
     }
 
-    /// Changes how many rows may come.
+    /// Changes the maximum number of rows.
     pub(crate) const fn expect(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// The chunk that is being filled.
+    /// Returns the chunk under construction.
     #[inline]
-    pub(crate) const fn current(&self) -> &Filling {
+    pub(crate) const fn current(&self) -> &ChunkBuilder {
         &self.current
     }
 
     #[inline]
-    pub(crate) const fn current_mut(&mut self) -> &mut Filling {
+    pub(crate) const fn current_mut(&mut self) -> &mut ChunkBuilder {
         &mut self.current
     }
 
-    /// Rows come with numbers in place of these heads: all rows, if one does.
+    /// Sets the dictionary of numbered rows. Either all rows of a page are numbered or none.
     #[inline]
     pub(crate) fn number(&mut self, heads: &Arc<Heads>) {
         if self.current.heads.is_none() {
@@ -80,8 +81,8 @@ impl<S: System> Chunks<S> {
         }
     }
 
-    /// Makes a row of what was appended to the current chunk: its key, whose first text ends after `split` bytes, and
-    /// its properties from `from` on, which are so many bytes when they are packed.
+    /// Ends a row, which consists of the bytes appended to the current chunk: its key, whose PartitionKey
+    /// ends after `split` bytes, and its properties from `from` on, which have `packed` bytes in packed form.
     #[inline]
     pub(crate) fn end_row(&mut self, key: Span, split: u32, from: usize, packed: usize, system: S) {
         let row = Span::new(from, self.current.properties.len());
@@ -89,7 +90,7 @@ impl<S: System> Chunks<S> {
         let place = Place { key, split, row, packed: Span::new(self.packed, end) };
         self.packed = end;
         self.rows.push((place, system));
-        // The next one is likely to be as long.
+        // The next row probably has the same length.
         let properties = &self.current.properties;
         if end + packed > self.room || properties.len() + row.len() > properties.capacity() {
             self.end_chunk();
@@ -100,13 +101,13 @@ impl<S: System> Chunks<S> {
         if self.entities.is_empty() {
             self.entities.reserve_exact(self.most);
         }
-        let next = Filling::new(CHUNK, self.current.heads.clone());
+        let next = ChunkBuilder::new(CHUNK, self.current.heads.clone());
         let ended = std::mem::replace(&mut self.current, next);
         (self.packed, self.room) = (0, CHUNK);
         self.take_rows(ended);
     }
 
-    fn take_rows(&mut self, chunk: Filling) {
+    fn take_rows(&mut self, chunk: ChunkBuilder) {
         let (texts, chunk) = chunk.end();
         self.entities.extend(self.rows.drain(..).map(|(place, system)| {
             let (etag, timestamp) = system.etag_and_timestamp(&texts);
@@ -124,7 +125,7 @@ impl<S: System> Chunks<S> {
 }
 
 impl Place {
-    /// The row as an entity.
+    /// Converts the row to an entity.
     #[inline]
     fn entity(self, texts: &Texts, chunk: &Arc<Chunk>) -> Entity {
         let key = Key::in_chunk(Texts::clone(texts), self.key, self.split);
@@ -132,16 +133,16 @@ impl Place {
     }
 }
 
-impl Filling {
-    /// With room for so many bytes of packed properties, and for keys of an eighth of that. With numbers in place of
-    /// heads properties are less than half as long.
+impl ChunkBuilder {
+    /// Reserves `bytes` for packed properties and an eighth of that for keys. Numbered properties need less
+    /// than half of the packed size.
     fn new(bytes: usize, heads: Option<Arc<Heads>>) -> Self {
         let properties = if heads.is_some() { bytes / 2 } else { bytes };
         Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), heads }
     }
 
     fn end(self) -> (Texts, Arc<Chunk>) {
-        // Each text was UTF-8 when it came, so they are all.
+        // Each text was valid UTF-8 when it was added, so the concatenation is valid too.
         let texts = String::from_utf8(self.keys).unwrap_or_default();
         let chunk = Chunk { properties: self.properties, numbered: self.heads.map(Numbered::new) };
         (Arc::new(texts), Arc::new(chunk))

@@ -1,7 +1,7 @@
 use super::{ETag, EdmValue, Key, Properties, Ticks, ValueRef};
 use crate::error::Result;
 
-/// An entity as a bag of properties: the dynamic form that stores exchange.
+/// An entity as a set of named values: the dynamic form that stores exchange.
 ///
 /// ```
 /// use table_core::model::Entity;
@@ -20,34 +20,34 @@ pub struct Entity {
 }
 
 impl Entity {
-    /// An entity without properties.
+    /// Creates an entity without properties.
     ///
     /// # Errors
-    /// A key is too long or has a forbidden character.
+    /// Fails if a key is too long or has a forbidden character.
     pub fn new(partition: impl AsRef<str>, row: impl AsRef<str>) -> Result<Self> {
         Key::new(partition, row).map(Self::from)
     }
 
-    /// An entity from its parts, not yet stored.
+    /// Creates an entity from its parts. It has no ETag and no Timestamp.
     pub const fn from_parts(key: Key, properties: Properties) -> Self {
         Self { key, etag: None, timestamp: None, properties }
     }
 
-    /// Adds or replaces a property. One that was marked stays marked: see [`Properties`].
+    /// Adds or replaces a property. A marked property stays marked: see [`Properties`].
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<EdmValue>) -> Self {
         self.properties.set(name, value);
         self
     }
 
-    /// Adds or replaces a property that must not leave in the clear.
+    /// Adds or replaces a property that must be stored encrypted.
     #[must_use]
     pub fn with_encrypted(mut self, name: &str, value: impl Into<EdmValue>) -> Self {
         self.properties.set_encrypted(name, value);
         self
     }
 
-    /// Sets what only a store knows. Stores call it on what they read; writes ignore it.
+    /// Sets ETag and Timestamp. Stores call this on entities that they read; writes ignore both.
     #[must_use]
     pub fn with_system(mut self, etag: Option<ETag>, timestamp: Option<Ticks>) -> Self {
         self.etag = etag;
@@ -55,52 +55,52 @@ impl Entity {
         self
     }
 
-    /// The same properties under another key.
+    /// Replaces the key.
     #[must_use]
     pub fn with_key(mut self, key: Key) -> Self {
         self.key = key;
         self
     }
 
-    /// The key.
+    /// Returns the key.
     pub const fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The version the store gave it, if it was read from one.
+    /// Returns the ETag, if the entity was read from a store.
     pub const fn etag(&self) -> Option<&ETag> {
         self.etag.as_ref()
     }
 
-    /// When the store last wrote it, if it was read from one.
+    /// Returns the time of the last write, if the entity was read from a store.
     pub const fn timestamp(&self) -> Option<Ticks> {
         self.timestamp
     }
 
-    /// The properties.
+    /// Returns the properties.
     pub const fn properties(&self) -> &Properties {
         &self.properties
     }
 
-    /// The properties, to change.
+    /// Returns the properties for modification.
     pub const fn properties_mut(&mut self) -> &mut Properties {
         &mut self.properties
     }
 
-    /// The value of a property.
+    /// Returns the value of a property.
     pub fn get(&self, name: &str) -> Option<ValueRef<'_>> {
         self.properties.get(name)
     }
 
-    /// The same in memory of its own. The entities of a page share buffers of about 64 KiB, which one that is
-    /// kept would keep. A clone has memory of its own too.
+    /// Moves the entity to its own memory. The entities of a page share buffers of about 64 KiB, which a
+    /// single kept entity would keep alive. A clone has its own memory too.
     #[must_use]
     pub fn detached(self) -> Self {
         let etag = self.etag.map(ETag::detached);
         Self { key: self.key.detached(), etag, properties: self.properties.detached(), ..self }
     }
 
-    /// The parts that a store writes.
+    /// Returns the parts that a store writes.
     pub fn into_parts(self) -> (Key, Properties) {
         (self.key, self.properties)
     }

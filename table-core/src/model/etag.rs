@@ -3,22 +3,21 @@ use std::str::FromStr;
 
 use super::chunk::{ChunkText, Span, Texts};
 
-/// The version of an entity, set by the store and compared exactly.
+/// The version of an entity. The store assigns it, and ETags are compared exactly.
 ///
-/// Opaque: hand it back as it came. Local stores never use one twice, whatever is deleted,
-/// reopened or done to the clock.
+/// An ETag is opaque: pass it back unchanged. Local stores never reuse an ETag, also after deletes, reopening
+/// and clock changes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ETag(Repr);
 
-/// A version number prints canonically and parses back to itself, so equality of the
-/// representations is equality of the texts.
+/// A version number has one canonical text, so comparing representations is equal to comparing texts.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     Version(u64),
     Text(ChunkText),
 }
 
-/// The number in the text of a local store's ETag.
+/// Parses the version number in the text of a local store's ETag.
 fn version(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("W/\"v")?.strip_suffix('"')?;
     let canonical = digits.len() == 16 && !digits.bytes().any(|b| b.is_ascii_uppercase() || b == b'+');
@@ -26,12 +25,12 @@ fn version(text: &str) -> Option<u64> {
 }
 
 impl ETag {
-    /// The ETag of a local store's version counter.
+    /// Creates the ETag for a local store's version number.
     pub const fn from_version(version: u64) -> Self {
         Self(Repr::Version(version))
     }
 
-    /// The version counter, if a local store made this ETag.
+    /// Returns the version number, if a local store created this ETag.
     pub const fn version(&self) -> Option<u64> {
         match self.0 {
             Repr::Version(version) => Some(version),
@@ -39,14 +38,14 @@ impl ETag {
         }
     }
 
-    /// The ETag whose text stands in a chunk.
+    /// Creates an ETag whose text is in a chunk.
     #[inline]
     pub(super) fn in_chunk(texts: &Texts, span: Span) -> Self {
         let text = ChunkText::Shared(Texts::clone(texts), span);
         Self(version(&text).map_or(Repr::Text(text), Repr::Version))
     }
 
-    /// The same in memory of its own, if it shares that of a page.
+    /// Converts to owned memory, if the text is shared with a page.
     pub(super) fn detached(self) -> Self {
         match self.0 {
             Repr::Version(_) => self,
@@ -87,9 +86,9 @@ impl fmt::Debug for ETag {
 /// The condition of a replace, merge or delete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IfMatch {
-    /// Only the version that was read.
+    /// Only the version with this ETag.
     Exactly(ETag),
-    /// Any version, as long as the entity exists (`If-Match: *`): the last writer wins.
+    /// Any version, if the entity exists (`If-Match: *`): the last writer wins.
     Any,
 }
 

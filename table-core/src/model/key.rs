@@ -7,14 +7,14 @@ use super::key_order;
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// Whether the service forbids this character in a key.
+/// Whether the service forbids this character in keys.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#characters-disallowed-in-key-fields>
 pub(crate) const fn is_forbidden(c: char) -> bool {
     matches!(c, '/' | '\\' | '#' | '?' | '\u{0}'..='\u{1F}' | '\u{7F}'..='\u{9F}')
 }
 
-/// The ASCII characters that a key may hold, by their byte.
+/// The ASCII characters that a key may contain.
 const ORDINARY: [bool; 256] = {
     let mut ordinary = [false; 256];
     let mut byte = 0u8;
@@ -25,7 +25,8 @@ const ORDINARY: [bool; 256] = {
     ordinary
 };
 
-/// Whether a text is ASCII that a key may hold, without `but`: quick to tell, and most texts are.
+/// Whether a text consists of ASCII characters that a key may contain, except those excluded by `but`. This
+/// fast check covers most texts.
 #[inline]
 pub(crate) fn is_ordinary(text: &str, but: impl Fn(u8) -> bool) -> bool {
     text.bytes().all(|byte| ORDINARY[usize::from(byte)] && !but(byte))
@@ -39,7 +40,7 @@ fn check(name: &'static str, text: &str) -> Result<()> {
         let reason = format!("the character {bad:?} at byte {at} is not allowed in a key");
         return Err(Error::invalid_key(name, text, reason));
     }
-    // No character has more units than bytes: short texts need no count.
+    // No character has more UTF-16 units than bytes, so short texts need no count.
     if text.len() > limits::KEY_UNITS {
         let units = text.encode_utf16().count();
         if units > limits::KEY_UNITS {
@@ -59,17 +60,17 @@ macro_rules! key_text {
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Checks and wraps the text.
+            /// Validates the text.
             ///
             /// # Errors
-            /// The text is too long or has a forbidden character.
+            /// Fails if the text is too long or has a forbidden character.
             pub fn new(text: impl Into<Box<str>>) -> Result<Self> {
                 let text = text.into();
                 check($wire, &text)?;
                 Ok(Self(text))
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -110,14 +111,14 @@ macro_rules! key_text {
 key_text!(
     PartitionKey,
     "PartitionKey",
-    "The key of a partition: what is kept together, and the scope of a group transaction."
+    "The key of a partition, which is the scope of an entity group transaction."
 );
-key_text!(RowKey, "RowKey", "The key of an entity within its partition, by which the partition is sorted.");
+key_text!(RowKey, "RowKey", "The key of an entity in its partition. The service sorts a partition by it.");
 
-/// The whole key of an entity, validated. Keys order by partition, then row, as the service does.
+/// The validated key of an entity. Keys are ordered by PartitionKey, then RowKey, as in the service.
 #[derive(Clone)]
 pub struct Key {
-    /// Both texts, one after the other.
+    /// PartitionKey and RowKey, concatenated.
     text: ChunkText,
     split: u32,
 }
@@ -138,10 +139,10 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// A key from its two texts.
+    /// Creates a key from PartitionKey and RowKey.
     ///
     /// # Errors
-    /// One of them is too long or has a forbidden character.
+    /// Fails if one of them is too long or has a forbidden character.
     ///
     /// ```
     /// use table_core::model::Key;
@@ -156,60 +157,60 @@ impl Key {
         Ok(Self::join(partition, row))
     }
 
-    /// Whether the two texts can be a key.
+    /// Checks whether the two texts can be a key.
     #[inline]
     pub(super) fn check(partition: &str, row: &str) -> Result<()> {
         check("PartitionKey", partition)?;
         check("RowKey", row)
     }
 
-    /// The partition key.
+    /// Returns the PartitionKey.
     #[inline]
     pub fn partition(&self) -> &str {
         &self.text[..self.split as usize]
     }
 
-    /// The row key.
+    /// Returns the RowKey.
     #[inline]
     pub fn row(&self) -> &str {
         &self.text[self.split as usize..]
     }
 
-    /// The partition key as a validated text of its own.
+    /// Returns the PartitionKey as an owned, validated value.
     pub fn partition_key(&self) -> PartitionKey {
         PartitionKey(self.partition().into())
     }
 
-    /// The row key as a validated text of its own.
+    /// Returns the RowKey as an owned, validated value.
     pub fn row_key(&self) -> RowKey {
         RowKey(self.row().into())
     }
 
-    /// The key as bytes that sort as the service sorts; see [`key_order::sortable_key`].
+    /// Returns bytes that sort like the service's keys; see [`key_order::sortable_key`].
     pub fn to_sortable(&self) -> Vec<u8> {
         key_order::sortable_key(self.partition(), self.row())
     }
 
-    /// Appends [`to_sortable`](Self::to_sortable) to `out`.
+    /// Appends the bytes of [`to_sortable`](Self::to_sortable) to `out`.
     pub fn push_sortable(&self, out: &mut Vec<u8>) {
         key_order::push_sortable(out, self.partition());
         out.push(0);
         key_order::push_sortable(out, self.row());
     }
 
-    /// Back from [`Key::to_sortable`]; `None` if the bytes are no key.
+    /// Parses the bytes of [`Key::to_sortable`]; `None` if they are not a key.
     pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
         let mut text = Vec::with_capacity(bytes.len() - usize::from(!bytes.is_empty()));
         let split = key_order::push_key_text(&mut text, bytes, 0)?;
         Some(Self { text: ChunkText::Own(String::from_utf8(text).ok()?.into()), split })
     }
 
-    /// The key whose texts stand in a chunk, the first `split` bytes long.
+    /// Creates a key whose texts are in a chunk. The PartitionKey has `split` bytes.
     pub(crate) const fn in_chunk(texts: Texts, span: Span, split: u32) -> Self {
         Self { text: ChunkText::Shared(texts, span), split }
     }
 
-    /// The same in memory of its own, if it shares that of a page.
+    /// Converts to owned memory, if the text is shared with a page.
     pub(crate) fn detached(self) -> Self {
         Self { text: self.text.detached(), ..self }
     }
@@ -241,7 +242,7 @@ impl PartialOrd for Key {
     }
 }
 
-/// `('partition', 'row')`, with quotes doubled as on the wire.
+/// Prints `('partition', 'row')`, with quotes doubled as in requests.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted = |text: &str| text.replace('\'', "''");

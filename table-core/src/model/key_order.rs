@@ -1,4 +1,4 @@
-//! The service's order of keys: ordinal by UTF-16 code unit, which is not Rust's order of `str`.
+//! The service's order of keys: ordinal by UTF-16 code unit, which differs from Rust's order of `str`.
 //!
 //! Code points above U+FFFF are two surrogates (U+D800 to U+DFFF) in UTF-16, so they sort *before*
 //! U+E000 to U+FFFF. In UTF-8 they start with `F0`…`F4`, after the `EE` and `EF` that start
@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-/// Compares two texts as the service orders keys.
+/// Compares two texts in the service's order of keys.
 ///
 /// ```
 /// use table_core::model::key_order;
@@ -21,7 +21,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Appends the bytes of `text` in the service's order.
+/// Appends bytes for `text` that sort in the service's order.
 pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
     if text.is_ascii() {
         out.extend_from_slice(text.as_bytes());
@@ -30,22 +30,22 @@ pub fn push_sortable(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// The text whose sortable bytes these are; `None` if they are not.
+/// Converts sortable bytes to their text; `None` if they are invalid.
 pub fn from_sortable(bytes: &[u8]) -> Option<String> {
     let mut text = Vec::with_capacity(bytes.len());
     push_text(&mut text, bytes)?;
     String::from_utf8(text).ok()
 }
 
-/// Appends the text whose sortable bytes these are, or nothing if they are not.
+/// Appends the text of sortable bytes; appends nothing if they are invalid.
 fn push_text(out: &mut Vec<u8>, bytes: &[u8]) -> Option<()> {
     let from = out.len();
     out.extend(bytes.iter().map(|b| lower(*b)));
     std::str::from_utf8(&out[from..]).ok().map(|_| ())
 }
 
-/// Appends both texts of the [`sortable_key`], in UTF-8; the length of the first, which is probably `likely`. `None` if the
-/// bytes are no key; then `out` may have any bytes more.
+/// Appends both texts of a [`sortable_key`] in UTF-8 and returns the length of the first, which is probably
+/// `likely`. Returns `None` if the bytes are not a key; then `out` may have additional bytes.
 #[inline]
 pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Option<u32> {
     let is_likely = key.get(likely as usize) == Some(&0);
@@ -61,9 +61,10 @@ pub(crate) fn push_key_text(out: &mut Vec<u8>, key: &[u8], likely: u32) -> Optio
     u32::try_from(split).ok()
 }
 
-/// The sortable bytes of a whole key: partition, a zero byte, row.
+/// Returns the sortable bytes of a key: PartitionKey, a zero byte, RowKey.
 ///
-/// Keys cannot contain U+0000, so the zero sorts a partition before every longer one.
+/// Keys cannot contain U+0000, so the zero byte sorts a PartitionKey before every longer one with the same
+/// prefix.
 pub fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(partition.len() + row.len() + 1);
     push_sortable(&mut out, partition);
@@ -72,15 +73,15 @@ pub fn sortable_key(partition: &str, row: &str) -> Vec<u8> {
     out
 }
 
-/// The smallest text greater than every text that starts with `prefix`; `None` for the empty
-/// prefix and for one of nothing but U+FFFF, where there is no end.
+/// Returns the smallest text that is greater than every text with this prefix. Returns `None` for the empty
+/// prefix and for a prefix of U+FFFF only, because these have no end.
 ///
-/// The last character is stepped to its successor in the service's order.
+/// The last character is replaced by its successor in the service's order.
 pub fn prefix_end(prefix: &str) -> Option<String> {
     end(prefix, successor)
 }
 
-/// [`prefix_end`] among texts that are keys: the end holds no character that keys forbid.
+/// Like [`prefix_end`], for keys: the end contains no character that is forbidden in keys.
 ///
 /// ```
 /// use table_core::model::key_order;
@@ -103,7 +104,7 @@ fn end(prefix: &str, next: impl Fn(char) -> Option<char>) -> Option<String> {
     None
 }
 
-/// The next character in UTF-16 order.
+/// Returns the next character in UTF-16 order.
 fn successor(c: char) -> Option<char> {
     match c {
         '\u{D7FF}' => Some('\u{10000}'),

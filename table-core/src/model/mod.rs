@@ -1,4 +1,4 @@
-//! What is stored: the eight EDM types, keys, property bags, entities and their ETags.
+//! The stored data: the eight EDM types, keys, properties, entities and their ETags.
 
 mod chunk;
 mod chunks;

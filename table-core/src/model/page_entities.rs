@@ -1,12 +1,12 @@
 use std::fmt;
 
 use super::chunk::{Span, Texts};
-use super::chunks::{Chunks, Filling, System};
+use super::chunks::{ChunkBuilder, Chunks, System};
 use super::{ETag, Entity, Key, Properties, Ticks};
 use crate::error::Result;
 
-/// The entities of a page, while it is read: they share buffers of about 64 KiB, so that none costs an allocation of its
-/// own. For stores that make entities of what they received; see [`Entity::detached`].
+/// Collects the entities of a page. They share buffers of about 64 KiB, so an entity needs no allocation of
+/// its own. For stores that build entities from received data; see [`Entity::detached`].
 ///
 /// ```
 /// use table_core::model::{ETag, PageEntities, Properties};
@@ -23,7 +23,7 @@ pub struct PageEntities {
     rows: Chunks<Received>,
 }
 
-/// What of a row was received beside it: its ETag's place among the keys, its Timestamp.
+/// The system properties of a received row: the place of its ETag in the texts, and its Timestamp.
 struct Received(Option<Span>, Option<Ticks>);
 
 impl System for Received {
@@ -33,22 +33,22 @@ impl System for Received {
 }
 
 impl PageEntities {
-    /// No entities.
+    /// Creates an empty page.
     pub fn new() -> Self {
         Self { rows: Chunks::new(0) }
     }
 
-    /// How many there are.
+    /// Returns the number of entities.
     pub const fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no entities.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes room for so many more.
+    /// Reserves capacity for `additional` entities.
     pub fn reserve(&mut self, additional: usize) {
         self.rows.expect(self.len() + additional);
     }
@@ -56,7 +56,7 @@ impl PageEntities {
     /// Adds an entity.
     ///
     /// # Errors
-    /// One of the keys is too long or has a forbidden character.
+    /// Fails if a key is too long or has a forbidden character.
     pub fn push(
         &mut self,
         partition: &str,
@@ -66,7 +66,7 @@ impl PageEntities {
         timestamp: Option<Ticks>,
     ) -> Result<()> {
         Key::check(partition, row)?;
-        let Filling { keys, properties: rows, .. } = self.rows.current_mut();
+        let ChunkBuilder { keys, properties: rows, .. } = self.rows.current_mut();
         let (from, packed) = (rows.len(), properties.as_packed());
         rows.extend_from_slice(packed);
         let key = append(keys, &[partition, row]);
@@ -76,7 +76,7 @@ impl PageEntities {
         Ok(())
     }
 
-    /// The entities, in the order in which they came.
+    /// Returns the entities in the order in which they were added.
     pub fn into_entities(self) -> Vec<Entity> {
         self.rows.into_entities()
     }
@@ -95,7 +95,7 @@ impl Default for PageEntities {
     }
 }
 
-/// Without the values, which may be secret.
+/// Does not show the values, which may be secret.
 impl fmt::Debug for PageEntities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageEntities").field("len", &self.len()).finish_non_exhaustive()

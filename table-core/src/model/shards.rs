@@ -2,10 +2,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, Result};
 
-/// Divides the values of an index among partitions, by a hash: a hot index has no hot partition then.
+/// Distributes the values of an index over partitions by a hash, so that a hot index has no hot partition.
 ///
-/// The shard of a value is the XXH3 hash (64 bits, seed 0) of its UTF-8 bytes, modulo the number of shards:
-/// the same on every platform and in every version.
+/// The shard of a value is the XXH3 hash (64 bits, seed 0) of its UTF-8 bytes, modulo the number of shards.
+/// It is the same on every platform and in every version.
 ///
 /// ```
 /// use table_core::model::Shards;
@@ -18,34 +18,35 @@ use crate::error::{Error, Result};
 pub struct Shards(u16);
 
 impl Shards {
-    /// So many shards.
+    /// Creates a distribution over `count` shards.
     ///
     /// # Errors
-    /// Not 1 to 1,000.
+    /// Fails if `count` is not 1 to 1,000.
     pub fn new(count: u16) -> Result<Self> {
         if (1..=1000).contains(&count) {
             return Ok(Self(count));
         }
-        Err(Error::invalid_request(format!("{count} shards: choose 1 to 1000")))
+        Err(Error::invalid_request(format!("the number of shards is {count}; it must be 1 to 1000")))
     }
 
-    /// How many there are.
+    /// Returns the number of shards.
     pub const fn count(self) -> u16 {
         self.0
     }
 
-    /// The shard of a value, from 0.
+    /// Returns the shard of a value, starting at 0.
     pub fn of(self, value: &str) -> u16 {
-        // Less than the count, which is a u16.
+        // Smaller than the count, which is a u16.
         (xxh3_64(value.as_bytes()) % u64::from(self.0)) as u16
     }
 
-    /// The PartitionKey of a value's shard: the prefix, and the shard in as many digits as the last has.
+    /// Returns the PartitionKey of a value's shard: the prefix and the shard number, padded to the digits of
+    /// the last shard.
     pub fn partition(self, prefix: &str, value: &str) -> String {
         format!("{prefix}{}", self.text(self.of(value)))
     }
 
-    /// The PartitionKeys of all shards, in order.
+    /// Returns the PartitionKeys of all shards in order.
     pub fn partitions(self, prefix: &str) -> Vec<String> {
         (0..self.0).map(|shard| format!("{prefix}{}", self.text(shard))).collect()
     }
@@ -61,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_the_same_shard_for_ever() {
+    fn the_shard_of_a_value_never_changes() {
         let shards = Shards::new(16).unwrap();
-        // From the reference implementation: XXH3_64bits("") = 2d06800538d394c2.
+        // Computed by the reference implementation: XXH3_64bits("") = 2d06800538d394c2.
         assert_eq!(u64::from(shards.of("")), 0x2d06_8005_38d3_94c2 % 16);
         let mut sizes = [0; 16];
         (0..1600).for_each(|n| sizes[usize::from(shards.of(&format!("value {n}")))] += 1);

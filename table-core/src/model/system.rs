@@ -1,27 +1,28 @@
 use super::{Entity, Key, TableName, ValueRef};
 
-/// What the keys of system rows start with: rows of the pattern library that no typed query shows.
+/// Prefix of the keys of system rows: rows of the pattern library that no typed query returns.
 ///
-/// Key parts escape `~` as `~7E`, so that no typed text starts a key with it, and it sorts after
-/// ASCII letters and digits: a log tail or a range of rows does not meet system rows.
+/// Key parts escape `~` as `~7E`, so no typed text starts a key with this prefix. The prefix sorts after
+/// ASCII letters and digits, so a log tail or a range of rows contains no system rows.
 pub const SYSTEM_PREFIX: &str = "~~";
 
-/// The PartitionKey of the system rows in which a table says what it is: its manifest.
+/// The PartitionKey of the table's manifest.
 pub const MANIFEST_PARTITION: &str = "~~manifest";
 
-/// The property with the [id](crate::manifest::StoredIndex::id) of an index, by which its entries are told from entities.
+/// The property with the [id](crate::manifest::StoredIndex::id) of an index. It identifies index entries.
 pub const INDEX_NAME: &str = "IndexName";
 
-/// The property of a row of the manifest with the table that holds the entries, where that is another table.
+/// The property of a manifest row that names the table of the index entries, if that is another table.
 pub const INDEX_TABLE: &str = "IndexTable";
 
-/// The reserved property that proves which write an entity comes from: a Guid, fresh for each write.
+/// The reserved property that identifies the write that an entity comes from: a new Guid per write.
 ///
-/// A [`Retrying`](crate::adapter::Retrying) store with write ids sets it on every entity it writes, whatever
-/// the caller put there, and removes it from every entity it returns.
+/// A [`Retrying`](crate::adapter::Retrying) store with write ids sets it on every entity that it writes, replacing a
+/// value of the caller, and removes it from every entity that it returns.
 pub const WRITE_ID_PROPERTY: &str = "_WriteId";
 
-/// The properties in which `table-encryption` keeps what decryption needs: of its format v2, and of the legacy format.
+/// The properties in which `table-encryption` stores the data for decryption: of format v2 and of the legacy
+/// format.
 pub const ENCRYPTION_HEADERS: [&str; 3] =
     ["_EncryptionHeader", "_ClientEncryptionMetadata1", "_ClientEncryptionMetadata2"];
 
@@ -33,14 +34,14 @@ impl Key {
 }
 
 impl Entity {
-    /// Whether the entity was encrypted and not decrypted, as a store shows it that has no keys: what its properties hold
-    /// cannot be told. A store that decrypts takes the [headers](ENCRYPTION_HEADERS) out.
+    /// Whether the entity is encrypted and was not decrypted, because the store has no keys. Its properties
+    /// are then not readable. A decrypting store removes the [headers](ENCRYPTION_HEADERS).
     pub fn is_ciphertext(&self) -> bool {
         ENCRYPTION_HEADERS.iter().any(|header| self.get(header).is_some())
     }
 
-    /// Whether the row is an entry of an index: its property [`INDEX_NAME`] is the id of one, such as `newest.1f0c77aa`. No typed
-    /// query shows entries unless it is [asked](crate::typed::TableQuery::with_index_entries).
+    /// Whether the row is an index entry: its property [`INDEX_NAME`] is the id of an index, such as
+    /// `newest.1f0c77aa`. Typed queries return entries only [on request](crate::typed::TableQuery::with_index_entries).
     pub fn is_index_entry(&self) -> bool {
         let is_fingerprint = |digits: &str| {
             digits.len() == 8 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
@@ -49,7 +50,7 @@ impl Entity {
         id.is_some_and(|(name, digits)| !name.is_empty() && is_fingerprint(digits))
     }
 
-    /// The other table that holds index entries of this row's table, if this is a row that names one.
+    /// Returns the other table that holds index entries of this row's table, if this row names one.
     pub fn index_table(&self) -> Option<TableName> {
         match self.get(INDEX_TABLE) {
             Some(ValueRef::String(name)) if self.key().partition() == MANIFEST_PARTITION => {

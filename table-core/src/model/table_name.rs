@@ -4,19 +4,19 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// A table's name: 3 to 63 ASCII letters and digits, the first a letter, and not `tables`.
+/// A table name: 3 to 63 ASCII letters and digits, starting with a letter, and not `tables`.
 ///
-/// Azure Table Storage and the local stores keep the case and ignore it when comparing, Cosmos DB
-/// tells case apart; see [`ServiceProfile::case_sensitive_tables`](crate::store::ServiceProfile).
+/// Azure Table Storage and the local stores keep the case and ignore it in comparisons; Cosmos DB
+/// distinguishes case. See [`ServiceProfile::case_sensitive_tables`](crate::store::ServiceProfile).
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#table-names>
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableName(Cow<'static, str>);
 
 impl TableName {
-    /// Checks and wraps the name.
+    /// Validates the name.
     ///
     /// # Errors
-    /// The name breaks a rule above.
+    /// Fails if the name breaks a rule above.
     pub fn new(name: impl Into<Box<str>>) -> Result<Self> {
         let name = name.into();
         match problem(&name) {
@@ -25,24 +25,24 @@ impl TableName {
         }
     }
 
-    /// A name that is known when the program is compiled.
+    /// Creates a name that is known at compile time.
     ///
     /// # Panics
-    /// The name breaks a rule above: at compile time, in a constant.
+    /// Panics if the name breaks a rule above; in a constant, at compile time.
     pub const fn from_static(name: &'static str) -> Self {
         assert!(
             is_valid(name),
-            "a table's name has 3 to 63 ASCII letters and digits, a letter first, and is not `tables`"
+            "a table name must have 3 to 63 ASCII letters and digits, start with a letter, and not be `tables`"
         );
         Self(Cow::Borrowed(name))
     }
 
-    /// The name as it was given.
+    /// Returns the name in its original case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name in lower case: the identity of the table where case is ignored, and in a SAS.
+    /// Returns the name in lower case: the identity of the table if case is ignored, and its form in a SAS.
     pub fn to_lowercase(&self) -> String {
         self.0.to_ascii_lowercase()
     }
@@ -60,7 +60,7 @@ fn problem(name: &str) -> Option<&'static str> {
     }
 }
 
-/// As [`problem`], in constants.
+/// Like [`problem`], usable in constants.
 const fn is_valid(name: &str) -> bool {
     let bytes = name.as_bytes();
     if bytes.len() < 3
@@ -114,7 +114,7 @@ impl fmt::Debug for TableName {
     }
 }
 
-/// As its text; read back with the rules above.
+/// Serializes as text. Deserializing validates the name.
 impl serde::Serialize for TableName {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0)

@@ -6,8 +6,8 @@ use super::ValueError;
 
 /// A point in time as .NET ticks: 100 ns intervals since 0001-01-01T00:00:00Z.
 ///
-/// This is the resolution of an `Edm.DateTime`: converting from [`DateTime<Utc>`] drops what is
-/// finer, so compare the converted values, or take the time from [`Ticks::now`].
+/// This is the resolution of an `Edm.DateTime`. Converting from [`DateTime<Utc>`] drops finer precision, so
+/// compare the converted values, or use [`Ticks::now`].
 ///
 /// ```
 /// use table_core::model::Ticks;
@@ -27,54 +27,54 @@ impl Ticks {
     /// 9999-12-31T23:59:59.9999999Z, `DateTime.MaxValue` of .NET.
     pub const MAX: Self = Self(3_155_378_975_999_999_999);
 
-    /// Ticks from their number, if it lies between [`Ticks::MIN`] and [`Ticks::MAX`].
+    /// Creates ticks from their number, if it is between [`Ticks::MIN`] and [`Ticks::MAX`].
     pub const fn new(ticks: i64) -> Option<Self> {
         if ticks < Self::MIN.0 || ticks > Self::MAX.0 { None } else { Some(Self(ticks)) }
     }
 
-    /// The current time, already at the stored resolution.
+    /// Returns the current time at the stored resolution.
     pub fn now() -> Self {
         Self::from(Utc::now())
     }
 
-    /// The ticks of a time; what is finer than 100 ns is dropped.
+    /// Converts a time; precision finer than 100 ns is dropped.
     ///
     /// # Errors
-    /// The year is none of 1 to 9999, where [`From`] saturates.
+    /// Fails if the year is not 1 to 9999. ([`From`] saturates instead.)
     pub fn checked(time: DateTime<Utc>) -> Result<Self, ValueError> {
         let fits = (1..=9999).contains(&time.year());
         fits.then(|| Self::from(time)).ok_or_else(|| ValueError::new("a year from 1 to 9999", time))
     }
 
-    /// The number of ticks.
+    /// Returns the number of ticks.
     pub const fn get(self) -> i64 {
         self.0
     }
 
-    /// The same moment as a `chrono` time.
+    /// Converts to a `chrono` time.
     pub fn to_datetime(self) -> DateTime<Utc> {
         let unix = self.0 - UNIX_EPOCH;
         let nanos = unix.rem_euclid(PER_SECOND) * 100;
         DateTime::from_timestamp(unix.div_euclid(PER_SECOND), nanos as u32).unwrap_or_default()
     }
 
-    /// The moment `ticks` before `DateTime.MaxValue`: newer times give smaller numbers.
+    /// Returns `DateTime.MaxValue` minus this time, in ticks: newer times give smaller numbers.
     pub const fn inverted(self) -> i64 {
         Self::MAX.0 - self.0
     }
 
-    /// Back from [`Ticks::inverted`].
+    /// Reverses [`Ticks::inverted`].
     pub const fn from_inverted(inverted: i64) -> Option<Self> {
         if inverted < 0 || inverted > Self::MAX.0 { None } else { Some(Self(Self::MAX.0 - inverted)) }
     }
 
-    /// The time without a zone, for data recorded in local time.
+    /// Returns the time without a time zone, for data recorded in local time.
     pub fn to_naive(self) -> NaiveDateTime {
         self.to_datetime().naive_utc()
     }
 }
 
-/// Saturates at [`Ticks::MIN`] and [`Ticks::MAX`]; drops what is finer than 100 ns.
+/// Saturates at [`Ticks::MIN`] and [`Ticks::MAX`]. Precision finer than 100 ns is dropped.
 impl From<DateTime<Utc>> for Ticks {
     fn from(time: DateTime<Utc>) -> Self {
         let ticks = time

@@ -1,5 +1,5 @@
-//! The service's text form of a moment, `2013-01-01T05:15:00.1234567Z`, written and read without
-//! a general date parser: every row has at least one.
+//! The service's text form of a time, `2013-01-01T05:15:00.1234567Z`. Written and parsed without a general
+//! date parser, because every row contains at least one time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ const PER_DAY: i64 = 86_400 * PER_SECOND;
 const CALENDAR_START: i64 = 306;
 
 impl Ticks {
-    /// The text form as ASCII bytes.
+    /// Returns the text form as ASCII bytes.
     ///
     /// ```
     /// use table_core::model::Ticks;
@@ -37,7 +37,7 @@ impl Ticks {
     }
 }
 
-/// The service's text form: `2013-01-01T05:15:00.1234567Z`.
+/// Prints the service's text form: `2013-01-01T05:15:00.1234567Z`.
 impl fmt::Display for Ticks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ascii = self.to_ascii();
@@ -45,7 +45,7 @@ impl fmt::Display for Ticks {
     }
 }
 
-/// Reads RFC 3339 with any number of decimals (finer ones than 100 ns are dropped) and any offset.
+/// Parses RFC 3339 with any number of decimals (precision finer than 100 ns is dropped) and any offset.
 ///
 /// ```
 /// use table_core::model::Ticks;
@@ -63,7 +63,7 @@ impl FromStr for Ticks {
     }
 }
 
-/// The form every service writes.
+/// Parses the form that all services write.
 fn utc(text: &[u8]) -> Option<Ticks> {
     let (date_time, rest) = text.split_first_chunk::<19>()?;
     let fraction = match rest {
@@ -85,7 +85,7 @@ fn any_offset(text: &str) -> Option<Ticks> {
     (DateTime::from(Ticks::MIN)..=DateTime::from(Ticks::MAX)).contains(&time).then(|| Ticks::from(time))
 }
 
-/// Ticks from decimals.
+/// Converts decimals to ticks.
 fn fraction(digits: &[u8]) -> Option<i64> {
     let kept = digits.len().min(7);
     let valid = !digits.is_empty() && digits[kept..].iter().all(u8::is_ascii_digit);
@@ -103,13 +103,13 @@ fn digits(out: &mut [u8], mut number: i64) {
     }
 }
 
-/// Days from 0001-01-01 to a date of the calendar; `None` if there is no such date.
+/// Returns the days from 0001-01-01 to a date; `None` if the date does not exist.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let date = NaiveDate::from_ymd_opt(year as i32, month as u32, day as u32)?;
     Some(i64::from(chrono::Datelike::num_days_from_ce(&date)) - 1)
 }
 
-/// The date `days` after 0001-01-01, counting years from March so that the leap day comes last.
+/// Returns the date `days` after 0001-01-01. Years start in March, so that the leap day is the last day.
 /// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>
 const fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + CALENDAR_START;
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_is_chronos_and_reads_back(ticks in 0..=Ticks::MAX.get()) {
+        fn text_equals_chronos_and_survives_a_round_trip(ticks in 0..=Ticks::MAX.get()) {
             let ticks = Ticks::new(ticks).unwrap();
             let expected = ticks.to_datetime().format("%Y-%m-%dT%H:%M:%S").to_string();
             prop_assert!(ticks.to_string().starts_with(&expected));
@@ -145,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_the_calendar() {
+    fn first_and_last_days_of_the_calendar() {
         assert_eq!(Ticks::MIN.to_string(), "0001-01-01T00:00:00.0000000Z");
         assert_eq!("0001-01-01T00:00:00Z".parse::<Ticks>().unwrap(), Ticks::MIN);
         assert_eq!("9999-12-31T23:59:59.9999999999Z".parse::<Ticks>().unwrap(), Ticks::MAX);
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_refused() {
         for text in
             ["", "2013-02-29T00:00:00Z", "2013-01-01", "2013-01-01T24:00:00Z", "2013-01-01T00:00:00.Z"]
         {

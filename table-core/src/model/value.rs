@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::Ticks;
 
-/// The type of a property, named as the service names it (`Edm.Int32`, …).
+/// The type of a property, with the service's names (`Edm.Int32`, …).
 ///
 /// The numbers are part of the stored format: see `docs/embedded-format.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub enum EdmType {
     Binary = 0,
     /// True or false.
     Boolean = 1,
-    /// A moment at 100 ns resolution, from 1601 to 9999.
+    /// A time at 100 ns resolution, from 1601 to 9999.
     DateTime = 2,
     /// A 64-bit floating point number.
     Double = 3,
@@ -30,7 +30,7 @@ pub enum EdmType {
 }
 
 impl EdmType {
-    /// Every type, in the order of their numbers.
+    /// All types, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Binary,
         Self::Boolean,
@@ -42,7 +42,7 @@ impl EdmType {
         Self::String,
     ];
 
-    /// The name on the wire, for example `Edm.Int64`.
+    /// Returns the name in requests, for example `Edm.Int64`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Binary => "Edm.Binary",
@@ -56,18 +56,18 @@ impl EdmType {
         }
     }
 
-    /// The type with this wire name.
+    /// Returns the type with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
-    /// The type with this number.
+    /// Returns the type with this number.
     #[inline]
     pub const fn from_tag(tag: u8) -> Option<Self> {
         if (tag as usize) < Self::ALL.len() { Some(Self::ALL[tag as usize]) } else { None }
     }
 
-    /// The bytes of a packed value; `None` for text and bytes, which have a length of their own.
+    /// Returns the bytes of a packed value; `None` for text and bytes, which have a length prefix.
     #[inline]
     pub const fn packed_bytes(self) -> Option<usize> {
         match self {
@@ -86,7 +86,7 @@ impl fmt::Display for EdmType {
     }
 }
 
-/// An owned property value. There is no null: an absent property is absent.
+/// An owned property value. There is no null: a missing value is an absent property.
 #[derive(Clone, PartialEq)]
 pub enum EdmValue {
     /// See [`EdmType::Binary`].
@@ -108,7 +108,7 @@ pub enum EdmValue {
 }
 
 impl EdmValue {
-    /// The value, borrowed.
+    /// Borrows the value.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Self::Binary(v) => ValueRef::Binary(v),
@@ -122,7 +122,7 @@ impl EdmValue {
         }
     }
 
-    /// The type of the value.
+    /// Returns the type of the value.
     pub fn edm_type(&self) -> EdmType {
         self.as_ref().edm_type()
     }
@@ -156,7 +156,8 @@ pub enum ValueRef<'a> {
 }
 
 impl<'a> ValueRef<'a> {
-    /// The value of this type in the bytes of a [`PackedPart`](super::PackedPart); `None` if they are not one.
+    /// Decodes the bytes of a [`PackedPart`](super::PackedPart) as a value of this type; `None` if they are
+    /// invalid.
     #[inline]
     pub fn from_packed(edm_type: EdmType, bytes: &'a [u8]) -> Option<Self> {
         super::properties::read(edm_type, bytes)
@@ -164,7 +165,7 @@ impl<'a> ValueRef<'a> {
 }
 
 impl ValueRef<'_> {
-    /// The type of the value.
+    /// Returns the type of the value.
     pub const fn edm_type(&self) -> EdmType {
         match self {
             Self::Binary(_) => EdmType::Binary,
@@ -178,7 +179,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// An owned copy.
+    /// Returns an owned copy.
     pub fn to_owned(self) -> EdmValue {
         match self {
             Self::Binary(v) => EdmValue::Binary(v.to_vec()),

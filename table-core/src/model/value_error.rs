@@ -1,9 +1,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Why a value does not fit: a part of a key, or a property of a typed entity.
+/// A value that does not fit a key part or a property of a typed entity.
 ///
-/// Whoever knows the entity and the property turns it into an [`Error`](crate::Error).
+/// The caller that knows the entity and the property converts it to an [`Error`](crate::Error).
 ///
 /// ```
 /// use table_core::model::ValueError;
@@ -12,24 +12,24 @@ use std::fmt;
 /// ```
 pub struct ValueError(Box<Mismatch>);
 
-/// Boxed, so that results stay small where all is well.
+/// Boxed, so that results stay small in the success case.
 struct Mismatch {
     expected: Cow<'static, str>,
     found: String,
 }
 
 impl ValueError {
-    /// An error from what was expected and what was found instead.
+    /// Creates an error from the expectation and the value found instead.
     pub fn new(expected: impl Into<Cow<'static, str>>, found: impl fmt::Display) -> Self {
         Self(Box::new(Mismatch { expected: expected.into(), found: found.to_string() }))
     }
 
-    /// What was expected.
+    /// Returns the expectation.
     pub fn expected(&self) -> &str {
         &self.0.expected
     }
 
-    /// What was found: a type, a description or the value itself.
+    /// Returns what was found: a type, a description or the value itself.
     pub fn found(&self) -> &str {
         &self.0.found
     }

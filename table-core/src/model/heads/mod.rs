@@ -1,7 +1,7 @@
-//! Properties with numbers in place of their heads: names are most of an entity, and the same in all entities
-//! of a type.
+//! The property dictionary: rows contain numbers instead of property names. Names are most of an entity's
+//! bytes and are the same in all entities of a type.
 
-mod head;
+mod dictionary_entry;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -11,15 +11,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{PackedPart, Properties};
-use head::{Head, Size};
+use dictionary_entry::{DictionaryEntry, Size};
 
 pub(crate) use read::split_row_value;
 pub use unpacked::Unpacked;
 
-/// The heads of properties, type and mark and name, that rows name by a number: for stores that keep them beside
-/// their rows. `docs/embedded-format.md` describes the bytes.
+/// A dictionary of property names with type and mark, for stores that keep it in addition to their rows. Rows
+/// refer to its entries by number. `docs/embedded-format.md` describes the bytes.
 ///
-/// A number is given once and never to another head: the readers of earlier moments share it.
+/// A number is never reassigned, because readers of earlier snapshots share the dictionary.
 ///
 /// ```
 /// use table_core::model::{Heads, Properties, Unpacked};
@@ -33,40 +33,42 @@ pub use unpacked::Unpacked;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Heads {
-    known: Vec<Head>,
-    /// By number, what a property has beside its value: all that [`unpacked_len`](Self::unpacked_len) needs.
+    known: Vec<DictionaryEntry>,
+    /// For each number, the bytes of a property without its value. [`unpacked_len`](Self::unpacked_len) needs
+    /// only these.
     sizes: Vec<Size>,
     numbers: HashMap<Arc<[u8]>, u16>,
 }
 
 impl Heads {
-    /// How many heads get a number. Those that come later are written into each row.
+    /// Maximum number of entries. Later names are written into each row.
     pub const MOST: usize = 4096;
-    /// In a row: the head itself follows.
+    /// In a row: the entry itself follows.
     const INLINE: u16 = 0;
 
-    /// The number of a packed head, if it has one.
+    /// Returns the number of an entry, if it is in the dictionary.
     pub fn number(&self, packed: &[u8]) -> Option<u16> {
         self.numbers.get(packed).copied()
     }
 
-    /// Whether a head has this number.
+    /// Whether the entry has this number.
     #[inline]
     pub fn is(&self, number: u16, packed: &[u8]) -> bool {
         self.get(number).is_some_and(|head| head.packed() == packed)
     }
 
-    /// Whether no other head gets a number.
+    /// Whether the dictionary is full.
     pub fn is_full(&self) -> bool {
         self.known.len() == Self::MOST
     }
 
-    /// Gives a new head the next number, from 1 on; `None` if it is none, or there are enough.
+    /// Adds a new entry with the next number, from 1 on. Returns `None` if the bytes are not an entry or the
+    /// dictionary is full.
     pub fn add(&mut self, packed: &[u8]) -> Option<u16> {
         if self.is_full() {
             return None;
         }
-        let head = Head::new(packed)?;
+        let head = DictionaryEntry::new(packed)?;
         let number = u16::try_from(self.known.len() + 1).ok()?;
         self.numbers.insert(head.shared(), number);
         self.sizes.resize(usize::from(number), Size::UNKNOWN);
@@ -75,20 +77,20 @@ impl Heads {
         Some(number)
     }
 
-    /// Numbers and heads, in order.
+    /// Iterates over numbers and entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        (1..).zip(self.known.iter().map(Head::packed))
+        (1..).zip(self.known.iter().map(DictionaryEntry::packed))
     }
 
     #[inline]
-    fn get(&self, number: u16) -> Option<&Head> {
+    fn get(&self, number: u16) -> Option<&DictionaryEntry> {
         self.known.get(usize::from(number).checked_sub(1)?)
     }
 
-    /// Appends properties in the form that a row has; `number` tells the number of a head, if it has one.
+    /// Appends properties in the form of a row. `number` returns the number of an entry, if it has one.
     ///
     /// # Errors
-    /// Those of `number`.
+    /// Returns the errors of `number`.
     pub fn pack<E>(
         properties: &Properties,
         out: &mut Vec<u8>,
@@ -114,7 +116,7 @@ impl Heads {
     }
 }
 
-/// Seven bits in a byte, the lowest first; all but the last have their high bit set.
+/// Seven bits per byte, lowest first. All bytes but the last have the high bit set.
 fn push_length(mut length: u32, out: &mut Vec<u8>) {
     while length >= 0x80 {
         out.push(length as u8 | 0x80);

@@ -1,22 +1,22 @@
-//! From the form that rows have: whole rows, or one property after another.
+//! Reads the form of rows: whole rows, or one property after another.
 
-use super::head::{Head, width};
+use super::dictionary_entry::{DictionaryEntry, width};
 use super::{Heads, Unpacked};
 use crate::model::properties::{MARK, read};
 use crate::model::{EdmType, ValueRef};
 
-/// Values up to this length are copied as one block of it.
+/// Values up to this length are copied as one block.
 const VALUE: usize = 16;
 
-/// What stands before a value.
+/// The dictionary entry before a value.
 enum Next<'a> {
-    Known(&'a Head),
+    Known(&'a DictionaryEntry),
     /// In the row itself.
     Inline(&'a [u8]),
 }
 
 impl Heads {
-    /// Appends packed properties from the form that a row has; `None` if that is damaged.
+    /// Converts a row to packed properties and appends them. Returns `None` if the row is damaged.
     #[inline]
     pub fn unpack(&self, mut row: &[u8], out: &mut Unpacked) -> Option<()> {
         while !row.is_empty() {
@@ -44,7 +44,7 @@ impl Heads {
         Some(())
     }
 
-    /// How many bytes [`unpack`](Self::unpack) appends; `None` if the row is damaged.
+    /// Returns the number of bytes that [`unpack`](Self::unpack) appends; `None` if the row is damaged.
     #[inline]
     pub fn unpacked_len(&self, row: &[u8]) -> Option<usize> {
         let (mut bytes, mut at) = (0, 0);
@@ -66,7 +66,8 @@ impl Heads {
         (at == row.len()).then_some(bytes)
     }
 
-    /// [`unpacked_len`](Self::unpacked_len) where numbers or lengths have more bytes than one, or heads no number.
+    /// Like [`unpacked_len`](Self::unpacked_len), for rows with multi-byte numbers or lengths, or with
+    /// entries without a number.
     fn unpacked_len_of_any(&self, mut row: &[u8]) -> Option<usize> {
         let mut bytes = 0;
         while !row.is_empty() {
@@ -87,14 +88,14 @@ impl Heads {
         Some(bytes)
     }
 
-    /// The value of the first property with this name; the others are passed over.
+    /// Returns the value of the first property with this name, and skips the others.
     pub(crate) fn value_of<'r>(&self, mut row: &'r [u8], name: &str) -> Option<ValueRef<'r>> {
         while !row.is_empty() {
             let head = match self.next(&mut row)? {
                 Next::Known(head) => head.packed(),
                 Next::Inline(head) => head,
             };
-            if Head::name_in(head) == name.as_bytes() {
+            if DictionaryEntry::name_in(head) == name.as_bytes() {
                 return Some(split_row_value(EdmType::from_tag(head.first()? & !MARK)?, row)?.0);
             }
             let length = match width(head)? {
@@ -106,7 +107,8 @@ impl Heads {
         None
     }
 
-    /// The next property if it has this name, which is preceded by its length: its tag, and the row from the value on.
+    /// If the next property has this name, given with its length in front, returns its tag and the row from
+    /// the value on.
     #[inline(always)]
     pub(crate) fn named<'r, const N: usize>(&self, row: &'r [u8], name: &[u8; N]) -> Option<(u8, &'r [u8])> {
         let (first, rest) = row.split_first()?;
@@ -138,7 +140,7 @@ impl Heads {
 
 #[cold]
 fn next_inline<'r>(row: &mut &'r [u8]) -> Option<Next<'r>> {
-    let (head, rest) = Head::split(row)?;
+    let (head, rest) = DictionaryEntry::split(row)?;
     *row = rest;
     Some(Next::Inline(head))
 }
@@ -149,7 +151,7 @@ fn named_inline<'r>(row: &'r [u8], name: &[u8]) -> Option<(u8, &'r [u8])> {
     Some((*tag, rest.strip_prefix(name)?))
 }
 
-/// Cuts a value of a known type off the start of a row; `None` if the row is damaged.
+/// Splits a value of a known type off the start of a row; `None` if the row is damaged.
 #[inline(always)]
 pub(crate) fn split_row_value(edm_type: EdmType, mut row: &[u8]) -> Option<(ValueRef<'_>, &[u8])> {
     let length = match edm_type.packed_bytes() {

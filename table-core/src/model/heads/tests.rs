@@ -32,7 +32,7 @@ fn value() -> impl Strategy<Value = EdmValue> {
 
 proptest! {
     #[test]
-    fn rows_come_back(
+    fn rows_survive_a_round_trip(
         rows in proptest::collection::vec(proptest::collection::vec(("[a-e]{1,2}|\\PC{1,60}", value(), any::<bool>()), 0..12), 1..8),
         before in prop_oneof![Just(0), Just(120), Just(Heads::MOST - 5)],
     ) {
@@ -62,7 +62,7 @@ proptest! {
 }
 
 #[test]
-fn a_row_holds_numbers_in_place_of_names() {
+fn a_row_contains_numbers_instead_of_names() {
     let mut heads = Heads::default();
     let properties: Properties =
         [("Delay", EdmValue::from(2)), ("Dest", EdmValue::from("IAH"))].into_iter().collect();
@@ -70,7 +70,7 @@ fn a_row_holds_numbers_in_place_of_names() {
 }
 
 #[test]
-fn what_is_no_head_gets_no_number() {
+fn invalid_entries_get_no_number() {
     let mut heads = Heads::default();
     for damaged in [&b""[..], b"\x07", b"\x07\x02\0a", b"\x08\x01\0a", b"\x07\x01\0ab", b"\x07\x01\0\xFF"] {
         assert_eq!(heads.add(damaged), None);

@@ -1,19 +1,19 @@
-/// A buffer for the packed properties of rows. What is written into it are mostly a few bytes, which are copied
-/// in blocks of one size: that is several times quicker than copying as many as there are.
+/// A buffer for the packed properties of rows. Most writes are a few bytes. They are copied in blocks of a
+/// fixed size, which is several times faster than copying exact lengths.
 #[derive(Default)]
 pub struct Unpacked {
-    /// What is behind the end is of no account.
+    /// Bytes past the end are ignored.
     bytes: Vec<u8>,
     end: usize,
 }
 
 impl Unpacked {
-    /// Room for so many bytes.
+    /// Reserves this many bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
         Self { bytes: vec![0; bytes + SLACK], end: 0 }
     }
 
-    /// What was appended.
+    /// Returns the appended bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.end]
     }
@@ -23,7 +23,7 @@ impl Unpacked {
         self.bytes
     }
 
-    /// Forgets everything, and keeps the room.
+    /// Removes all bytes and keeps the memory.
     pub const fn clear(&mut self) {
         self.end = 0;
     }
@@ -51,7 +51,7 @@ impl Unpacked {
         }
     }
 
-    /// Appends the first bytes of a row; `None` if it has not so many.
+    /// Appends the first bytes of a row; `None` if the row is shorter.
     #[inline(always)]
     pub(super) fn push_start<const N: usize>(&mut self, row: &[u8], length: usize) -> Option<()> {
         match row.first_chunk::<N>() {
@@ -67,10 +67,10 @@ impl Unpacked {
     }
 }
 
-/// Blocks are longer than what is wanted of them.
+/// A block may be longer than the appended length by this many bytes.
 const SLACK: usize = 32;
 
-/// Without the values, which may be secret.
+/// Does not show the values, which may be secret.
 impl std::fmt::Debug for Unpacked {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Unpacked").field("len", &self.end).finish_non_exhaustive()

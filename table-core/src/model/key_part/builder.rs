@@ -2,20 +2,20 @@ use super::{KeyPart, KeyWriter};
 use crate::error::{Error, Result};
 use crate::model::{Shards, ValueError};
 
-/// How a template places a part: its width, and the character that ends it.
+/// How a template places a part: its width and the character that ends it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartFormat {
-    /// The width that the template chose.
+    /// The width set by the template.
     pub width: Option<usize>,
-    /// The separator after the part, which its text must not contain.
+    /// The separator after the part. The part's text must not contain it.
     pub stop: Option<char>,
 }
 
 impl PartFormat {
-    /// A part in its own width, at the end of its key.
+    /// A part with its default width, at the end of its key.
     pub const PLAIN: Self = Self { width: None, stop: None };
 
-    /// The same for a part of type `P`: a part with a width needs no stop.
+    /// Adapts the format to a part of type `P`. A part with a fixed width needs no stop.
     pub(super) fn of<P: KeyPart>(self) -> (Self, Option<usize>) {
         let width = self.width.or(P::WIDTH);
         let stop = if width.is_some() { None } else { self.stop };
@@ -23,10 +23,10 @@ impl PartFormat {
     }
 }
 
-/// Bytes that most keys fit.
+/// Initial capacity; most keys fit.
 const ROOM: usize = 32;
 
-/// Writes a key from literal texts and parts.
+/// Builds a key from literal texts and parts.
 ///
 /// ```
 /// use table_core::model::{KeyBuilder, PartFormat};
@@ -43,13 +43,13 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// An empty key; its name and template are for messages.
+    /// Creates an empty key. Its name and template are used in error messages.
     pub fn new(which: &'static str, template: &'static str) -> Self {
         let writer = KeyWriter { out: String::with_capacity(ROOM), format: PartFormat::PLAIN };
         Self { which, template, writer }
     }
 
-    /// Appends text of the template.
+    /// Appends literal text of the template.
     #[must_use]
     pub fn literal(mut self, text: &str) -> Self {
         self.writer.out.push_str(text);
@@ -59,7 +59,7 @@ impl KeyBuilder {
     /// Appends a part.
     ///
     /// # Errors
-    /// The value does not fit its width or range.
+    /// Fails if the value does not fit its width or range.
     pub fn part<P: KeyPart>(mut self, name: &str, value: &P, format: PartFormat) -> Result<Self> {
         match self.push(value, format) {
             Ok(()) => Ok(self),
@@ -67,7 +67,7 @@ impl KeyBuilder {
         }
     }
 
-    /// Appends a part in place. After an error the key is of no use.
+    /// Appends a part in place. After an error the key must not be used.
     pub(crate) fn push<P: KeyPart>(&mut self, value: &P, format: PartFormat) -> Result<(), ValueError> {
         let start = self.writer.out.len();
         let (format, width) = format.of::<P>();
@@ -82,25 +82,25 @@ impl KeyBuilder {
         }
     }
 
-    /// Appends the [shard](Shards) of a text among so many.
+    /// Appends the [shard](Shards) number of a text, with `count` shards.
     ///
     /// # Errors
-    /// Not 1 to 1,000 shards.
+    /// Fails if `count` is not 1 to 1,000.
     pub fn shard(self, count: u16, text: &impl AsRef<str>) -> Result<Self> {
         let shard = Shards::new(count)?.of(text.as_ref());
         self.shard_at(count, shard)
     }
 
-    /// Appends a shard by its number.
+    /// Appends a shard number.
     ///
     /// # Errors
-    /// Not 1 to 1,000 shards.
+    /// Fails if `count` is not 1 to 1,000.
     pub fn shard_at(self, count: u16, shard: u16) -> Result<Self> {
         let text = Shards::new(count)?.text(shard);
         Ok(self.literal(&text))
     }
 
-    /// Appends the start of a text part, to look for what begins with it.
+    /// Appends the start of a text part, for queries by prefix.
     #[must_use]
     pub fn text_prefix(mut self, prefix: &str, format: PartFormat) -> Self {
         self.writer.format = format;
@@ -108,12 +108,12 @@ impl KeyBuilder {
         self
     }
 
-    /// Appends text in place.
+    /// Appends literal text in place.
     pub(crate) fn push_text(&mut self, text: &str) {
         self.writer.out.push_str(text);
     }
 
-    /// The text, to be validated as a key.
+    /// Returns the text. It is not yet validated as a key.
     pub fn finish(self) -> String {
         self.writer.out
     }

@@ -1,14 +1,14 @@
 use super::{KeyPart, KeyPartType, KeyText, KeyWriter, ReverseKeyPart};
 use crate::model::ValueError;
 
-/// The hexadecimal digits of 64 bits.
+/// Number of hexadecimal digits of 64 bits.
 const DIGITS: usize = 16;
 const SIGN: u64 = 1 << 63;
 
-/// The bits of a number so that they compare as the numbers do. `None` for NaN, which has no place in an order; `-0.0`
+/// Maps a number to bits that sort like the numbers. Returns `None` for NaN, which has no order. `-0.0`
 /// equals `0.0` and has the same bits.
 fn ordered(value: f64) -> Option<u64> {
-    // Negative zero plus zero is zero.
+    // Adding zero converts negative zero to zero.
     let bits = (value + 0.0).to_bits();
     (!value.is_nan()).then_some(if bits & SIGN == 0 { bits | SIGN } else { !bits })
 }
@@ -29,13 +29,13 @@ fn read(text: &KeyText<'_>, turn: impl Fn(u64) -> u64) -> Result<f64, ValueError
     let bits = u64::from_str_radix(digits, 16).ok().map(turn);
     let found = bits.filter(|_| digits.len() == DIGITS && digits.bytes().all(is_canonical));
     let value = found.map(|bits| (bits, from_ordered(bits)));
-    // Neither NaN nor negative zero is ever written.
+    // NaN and negative zero are never written, so they are refused.
     let value = value.filter(|(bits, value)| ordered(*value) == Some(*bits)).map(|(_, value)| value);
     value.ok_or_else(|| text.expected("the 16 hexadecimal digits of a number"))
 }
 
-/// The 64 bits of the number as 16 upper-case hexadecimal digits: the sign bit flipped for numbers from zero up, every
-/// bit for negative ones, so that texts sort as the numbers do. NaN is refused.
+/// The 64 bits of the number as 16 upper-case hexadecimal digits. The sign bit is flipped for numbers from
+/// zero up, and all bits for negative numbers, so that texts sort like the numbers. NaN is refused.
 impl KeyPart for f64 {
     const WIDTH: Option<usize> = Some(DIGITS);
     const PART_TYPE: KeyPartType = KeyPartType::F64;

@@ -1,5 +1,5 @@
-//! Text in keys. A forbidden character, the escape character and the separator that ends the part
-//! are written as `~` and two upper-case hex digits; all of them are below U+0100.
+//! Escapes text in keys. A forbidden character, the escape character and the separator that ends the part are
+//! written as `~` and two upper-case hex digits; all of them are below U+0100.
 
 use crate::model::ValueError;
 use crate::model::key::{is_forbidden, is_ordinary};
@@ -22,7 +22,7 @@ fn push_escaped(out: &mut String, c: char) {
     out.extend([ESCAPE, digit(code >> 4), digit(code & 0xF)]);
 }
 
-/// Back from [`push`]; only what it writes is accepted.
+/// Reverses [`push`]. Accepts only texts that `push` writes.
 pub(super) fn read(text: &str, stop: Option<char>) -> Result<String, ValueError> {
     if is_plain(text, stop) {
         return Ok(text.to_owned());
@@ -32,7 +32,8 @@ pub(super) fn read(text: &str, stop: Option<char>) -> Result<String, ValueError>
     while let Some(at) = rest.find(|c| must_escape(c, stop)) {
         out.push_str(&rest[..at]);
         let c = rest[at..].strip_prefix(ESCAPE).and_then(escaped).filter(|c| must_escape(*c, stop));
-        let wrong = || ValueError::new("text with `~` and two hex digits for what a key cannot hold", text);
+        let wrong =
+            || ValueError::new("text with forbidden characters escaped as `~` and two hex digits", text);
         out.push(c.ok_or_else(wrong)?);
         rest = &rest[at + 3..];
     }
@@ -40,7 +41,7 @@ pub(super) fn read(text: &str, stop: Option<char>) -> Result<String, ValueError>
     Ok(out)
 }
 
-/// The character that two upper-case hex digits stand for.
+/// Returns the character for two upper-case hex digits.
 fn escaped(text: &str) -> Option<char> {
     let digits = text.get(..2)?;
     let upper = digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F'));
@@ -51,7 +52,7 @@ fn must_escape(c: char, stop: Option<char>) -> bool {
     c == ESCAPE || Some(c) == stop || is_forbidden(c)
 }
 
-/// Whether there is certainly nothing to escape.
+/// Whether the text certainly needs no escape.
 #[inline]
 fn is_plain(text: &str, stop: Option<char>) -> bool {
     is_ordinary(text, |byte| char::from(byte) == ESCAPE || Some(char::from(byte)) == stop)

@@ -3,7 +3,7 @@ use chrono::{DateTime, Duration, DurationRound as _, NaiveDate, NaiveDateTime, T
 use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
 use crate::model::{Ticks, ValueError};
 
-/// The hour of a day, in UTC, that a time falls into: the key part of `{at:hour}`.
+/// An hour of a day in UTC: the key part of `{at:hour}`.
 ///
 /// ```
 /// use table_core::model::{Hour, KeyBuilder, PartFormat, Ticks};
@@ -15,18 +15,18 @@ use crate::model::{Ticks, ValueError};
 pub struct Hour(DateTime<Utc>);
 
 impl Hour {
-    /// The hour that a time falls into.
+    /// Returns the hour that contains a time.
     pub fn of(time: Ticks) -> Self {
         let time = time.to_datetime();
         Self(time.duration_trunc(Duration::hours(1)).unwrap_or(time))
     }
 
-    /// The day that the hour is part of.
+    /// Returns the day of the hour.
     pub fn day(self) -> NaiveDate {
         self.0.date_naive()
     }
 
-    /// The first moment of the hour.
+    /// Returns the start of the hour.
     pub const fn start(self) -> DateTime<Utc> {
         self.0
     }

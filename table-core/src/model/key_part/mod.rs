@@ -1,8 +1,7 @@
-//! Parts of keys: values as text that sorts and can be read back.
+//! Key parts: values as text that sorts and can be parsed again.
 //!
-//! `docs/key-encoding.md` lists every encoding. A key is described by a template such as
-//! `"{department}_{id:06}"`, which the derive macro checks; [`KeyBuilder`] writes such a key and
-//! [`KeyParser`] reads it.
+//! `docs/key-encoding.md` lists every encoding. A template such as `"{department}_{id:06}"` describes a key;
+//! the derive macro checks it, [`KeyBuilder`] writes such a key and [`KeyParser`] parses it.
 
 mod builder;
 mod double;
@@ -29,8 +28,8 @@ use super::ValueError;
 
 /// A value that can be part of a PartitionKey or RowKey.
 ///
-/// Derive it for unit enums (text) and for newtypes over a key part. Encodings are canonical:
-/// `decode` accepts exactly what `encode` writes, so that a key and its parts tell the same.
+/// Derive it for unit enums (text) and for newtypes of a key part. Encodings are canonical: `decode` accepts
+/// exactly the texts that `encode` writes, so a key and its parts always agree.
 ///
 /// ```
 /// use table_core::model::{KeyPart, KeyText, KeyWriter, ValueError};
@@ -62,29 +61,30 @@ use super::ValueError;
     note = "an `Option` cannot: every entity has its whole key"
 )]
 pub trait KeyPart: Sized {
-    /// How many ASCII characters every value takes; `None` if that varies.
+    /// The number of ASCII characters of every value; `None` if it varies.
     const WIDTH: Option<usize>;
-    /// Whether a template may choose the width: `{id:06}`.
+    /// Whether a template may set the width: `{id:06}`.
     const PADS: bool = false;
-    /// Which of the library's encodings the text has; [`KeyPartType::Custom`] for an encoding of the type's own. An index
-    /// whose keys hold a custom part is *opaque*: only programs that have the type can maintain the index.
+    /// The library's encoding of the text, or [`KeyPartType::Custom`] for the type's own encoding. An index with a
+    /// custom part in its keys is *opaque*: only programs that have the type can maintain it.
     const PART_TYPE: KeyPartType = KeyPartType::Custom;
-    /// Whether the encoding is the one of [`PART_TYPE`](Self::PART_TYPE) in descending order: true for [`Reverse`].
+    /// Whether the encoding is that of [`PART_TYPE`](Self::PART_TYPE) in descending order. True for
+    /// [`Reverse`].
     const REVERSED: bool = false;
-    /// The name of a custom encoding. The name is part of the definition of an index, so that a field of another
-    /// encoding is noticed: choose another name whenever `encode` writes otherwise.
+    /// The name of a custom encoding. The name is part of an index definition, so that a changed encoding is
+    /// detected: choose a new name whenever the output of `encode` changes.
     const ENCODING: &'static str = "custom";
 
     /// Writes the value.
     ///
     /// # Errors
-    /// The value does not fit the width or the range of the encoding.
+    /// Fails if the value does not fit the width or the range of the encoding.
     fn encode(&self, out: &mut KeyWriter) -> Result<(), ValueError>;
 
-    /// Reads the value back.
+    /// Parses the value.
     ///
     /// # Errors
-    /// The text is not the encoding of a value.
+    /// Fails if the text is not the encoding of a value.
     fn decode(text: &KeyText<'_>) -> Result<Self, ValueError>;
 }
 

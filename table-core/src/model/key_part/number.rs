@@ -3,7 +3,7 @@ use std::cmp::Reverse;
 use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
 use crate::model::ValueError;
 
-/// A key part that can also be written so that larger values sort first: see [`Reverse`].
+/// A key part that can also be written in descending order: see [`Reverse`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be reversed in a key",
     note = "`Reverse` takes integers, `f64`, `DateTime<Utc>`, `NaiveDateTime` and `Ticks`"
@@ -12,13 +12,13 @@ pub trait ReverseKeyPart: KeyPart {
     /// Writes the value so that larger values sort first, in [`KeyPart::WIDTH`] characters.
     ///
     /// # Errors
-    /// The value does not fit the width or the range of the encoding.
+    /// Fails if the value does not fit the width or the range of the encoding.
     fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError>;
 
-    /// Back from [`encode_reversed`](Self::encode_reversed).
+    /// Parses the text of [`encode_reversed`](Self::encode_reversed).
     ///
     /// # Errors
-    /// The text is not the encoding of a value.
+    /// Fails if the text is not the encoding of a value.
     fn decode_reversed(text: &KeyText<'_>) -> Result<Self, ValueError>;
 }
 
@@ -38,8 +38,8 @@ impl<T: ReverseKeyPart> KeyPart for Reverse<T> {
     }
 }
 
-/// Implements both traits for an integer as a number of `$digits` digits; `$to` and `$from` keep
-/// its order.
+/// Implements both traits for an integer type as a number of `$digits` digits. `$to` and `$from` must
+/// preserve the order.
 macro_rules! number {
     ($($int:ty, $variant:ident, $digits:literal, $pads:literal, $to:expr, $from:expr;)*) => {$(
         impl KeyPart for $int {
@@ -80,8 +80,8 @@ fn from_number<T>(
     from(number).ok_or_else(|| text.expected(format!("the digits of a value of type {what}")))
 }
 
-// Unsigned integers may be padded by a template; signed ones are offset by their minimum, which is
-// flipping the sign bit, and always take their own width.
+// A template may pad unsigned integers. Signed integers are offset by their minimum, which flips the sign
+// bit, and always have their default width.
 number! {
     u8, U8, 3, true, u64::from, |n| Self::try_from(n).ok();
     u16, U16, 5, true, u64::from, |n| Self::try_from(n).ok();

@@ -2,7 +2,7 @@ use super::{KeyPart, KeyText, PartFormat};
 use crate::error::{Error, Result};
 use crate::model::{Key, ValueError};
 
-/// Reads a key back that a [`KeyBuilder`](super::KeyBuilder) wrote.
+/// Parses a key that a [`KeyBuilder`](super::KeyBuilder) wrote.
 ///
 /// ```
 /// use table_core::model::{Key, KeyParser, PartFormat};
@@ -24,22 +24,23 @@ pub struct KeyParser<'a> {
 }
 
 impl<'a> KeyParser<'a> {
-    /// Starts at the partition key of an entity; its name and the template are for messages.
+    /// Starts at the PartitionKey of an entity. The entity's name and the template are used in error
+    /// messages.
     #[inline]
     pub fn partition(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
         Self { entity, which: "PartitionKey", template, key, rest: key.partition() }
     }
 
-    /// Starts at the row key of an entity; its name and the template are for messages.
+    /// Starts at the RowKey of an entity. The entity's name and the template are used in error messages.
     #[inline]
     pub fn row(entity: &'static str, template: &'static str, key: &'a Key) -> Self {
         Self { entity, which: "RowKey", template, key, rest: key.row() }
     }
 
-    /// Takes text of the template.
+    /// Consumes literal text of the template.
     ///
     /// # Errors
-    /// The key goes on with something else.
+    /// Fails if the key continues with other text.
     #[inline]
     pub fn literal(&mut self, text: &str) -> Result<()> {
         match self.rest.strip_prefix(text) {
@@ -53,15 +54,16 @@ impl<'a> KeyParser<'a> {
         }
     }
 
-    /// Takes a part.
+    /// Parses a part.
     ///
     /// # Errors
-    /// The text is not the encoding of a value.
+    /// Fails if the text is not the encoding of a value.
     #[inline(always)]
     pub fn part<P: KeyPart>(&mut self, name: &str, format: PartFormat) -> Result<P> {
         let (format, width) = format.of::<P>();
         let end = match (width, format.stop) {
-            // Beyond the end, or amid a character: not the text of any value.
+            // The width ends beyond the text or within a character, so the text is not an encoding of any
+            // value.
             (Some(width), _) if !self.rest.is_char_boundary(width) => self.rest.len(),
             (Some(width), _) => width,
             (None, Some(stop)) => self.rest.find(stop).unwrap_or(self.rest.len()),
@@ -78,22 +80,22 @@ impl<'a> KeyParser<'a> {
         )
     }
 
-    /// Takes a part that was read before, from the other key or earlier in this one.
+    /// Parses a part that occurred before, in the other key or earlier in this key.
     ///
     /// # Errors
-    /// It is not the same value.
+    /// Fails if the value differs.
     pub fn again<P: KeyPart + PartialEq>(&mut self, name: &str, format: PartFormat, first: &P) -> Result<()> {
         if self.part::<P>(name, format)? == *first {
             return Ok(());
         }
         Err(self
-            .mismatch(&ValueError::new(format!("the same {name} wherever the key has it"), "another value")))
+            .mismatch(&ValueError::new(format!("the same {name} in all places of the key"), "another value")))
     }
 
-    /// Checks that nothing is left.
+    /// Checks that the key ends here.
     ///
     /// # Errors
-    /// The key is longer than the template.
+    /// Fails if the key is longer than the template.
     #[inline]
     pub fn finish(self) -> Result<()> {
         if self.rest.is_empty() {

@@ -1,6 +1,7 @@
 use std::fmt;
 
-/// Which encoding a [`KeyPart`](super::KeyPart) has, as data: what index definitions say of the parts of their keys.
+/// The encoding of a [`KeyPart`](super::KeyPart) as data. Index definitions use it for the parts of their
+/// keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyPartType {
     /// Text, escaped.
@@ -37,7 +38,7 @@ pub enum KeyPartType {
     Custom,
 }
 
-/// Every type that has a word.
+/// All types that have a name in templates.
 const ALL: [KeyPartType; 15] = [
     KeyPartType::Text,
     KeyPartType::Bool,
@@ -57,7 +58,7 @@ const ALL: [KeyPartType; 15] = [
 ];
 
 impl KeyPartType {
-    /// The word for the type in the templates of index definitions: `u32`.
+    /// Returns the name of the type in the templates of index definitions, such as `u32`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -79,22 +80,22 @@ impl KeyPartType {
         }
     }
 
-    /// The type with this word. A custom encoding has none.
+    /// Returns the type with this name. A custom encoding has no name.
     pub fn from_word(word: &str) -> Option<Self> {
         ALL.into_iter().find(|of| of.word() == word)
     }
 
-    /// Whether it is an unsigned integer, whose width a template may choose.
+    /// Whether the type is an unsigned integer, whose width a template may set.
     pub const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64)
     }
 
-    /// Whether it is a number or a time, which has a descending order.
+    /// Whether the type is a number or a time, which has a descending order.
     pub const fn has_descending(self) -> bool {
         !matches!(self, Self::Text | Self::Bool | Self::Day | Self::Hour | Self::Uuid | Self::Custom)
     }
 
-    /// How many characters every value takes, if that does not vary.
+    /// Returns the number of characters of every value, if it is fixed.
     pub const fn width(self) -> Option<usize> {
         match self {
             Self::Text | Self::Custom => None,

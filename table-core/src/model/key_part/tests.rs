@@ -46,9 +46,9 @@ fn each_type_has_its_documented_text() {
     assert_eq!(plain(&Reverse(i8::MAX)), "744");
 }
 
-/// By hand: 2013-01-01T00:00:00Z is day 734 868 since 0001-01-01; a day is 864 000 000 000 ticks.
+/// Computed by hand: 2013-01-01T00:00:00Z is day 734 868 since 0001-01-01; a day is 864 000 000 000 ticks.
 #[test]
-fn inverted_ticks_are_the_guides_text() {
+fn inverted_ticks_have_the_documented_text() {
     let new_year = Utc.with_ymd_and_hms(2013, 1, 1, 0, 0, 0).unwrap();
     assert_eq!(plain(&new_year), "0634925952000000000");
     assert_eq!(plain(&Reverse(new_year)), "2520453023999999999");
@@ -88,7 +88,7 @@ fn only_canonical_text_is_read() {
 }
 
 #[test]
-fn what_no_key_can_hold_is_an_error() {
+fn values_that_no_key_can_contain_are_errors() {
     assert!(encode(&DateTime::<Utc>::MAX_UTC, PartFormat::PLAIN).is_err());
     assert!(encode(&NaiveDateTime::MIN, PartFormat::PLAIN).is_err());
     assert!(encode(&NaiveDate::MAX, PartFormat::PLAIN).is_err());
@@ -106,7 +106,7 @@ fn the_parser_names_the_part_and_the_template() {
 }
 
 #[test]
-fn the_parser_wants_every_character() {
+fn the_parser_requires_every_character() {
     let key = Key::new("p", "a_b").unwrap();
     let mut parser = KeyParser::row("E", "{a}", &key);
     assert!(parser.literal("b").is_err());
@@ -119,10 +119,10 @@ fn a_repeated_part_must_agree() {
     let key = Key::new("007", "008").unwrap();
     let first: u8 = KeyParser::partition("E", "{n}", &key).part("n", PartFormat::PLAIN).unwrap();
     let again = KeyParser::row("E", "{n}", &key).again("n", PartFormat::PLAIN, &first);
-    assert!(again.unwrap_err().to_string().contains("the same n wherever the key has it"));
+    assert!(again.unwrap_err().to_string().contains("the same n in all places of the key"));
 }
 
-/// Checks that a fixed-width part reads back, keeps its width, and sorts as its values do.
+/// Checks that a part of fixed width survives a round trip, keeps its width, and sorts like its values.
 fn check_fixed<P: KeyPart + Ord + std::fmt::Debug>(a: &P, b: &P) {
     let (x, y) = (plain(a), plain(b));
     assert_eq!(&decode::<P>(&x).unwrap(), a);
@@ -165,19 +165,19 @@ fixed_parts! {
     reverse_i64_sorts: any::<i64>().prop_map(Reverse);
 }
 
-/// Text with what needs care: escapes, separators, forbidden and astral characters.
+/// Text with difficult characters: escapes, separators, forbidden and astral characters.
 fn text() -> impl Strategy<Value = String> {
     "[a-c_~/#\\\\?0-9A-F\u{1}\u{7f}\u{9f}\u{e9}\u{e000}\u{ffff}\u{1f600}]{0,12}"
 }
 
-/// Text that a key can hold as it is.
+/// Text that a key can contain without escapes.
 fn legal() -> impl Strategy<Value = String> {
     "[ -\"$-.0->@-Z\\[\\]^a-}\u{e9}\u{e000}\u{ffff}\u{1f600}]{0,12}"
 }
 
 proptest! {
     #[test]
-    fn text_reads_back(value in text(), stop in prop::option::of(prop::char::range('!', '@'))) {
+    fn text_survives_a_round_trip(value in text(), stop in prop::option::of(prop::char::range('!', '@'))) {
         let format = PartFormat { width: None, stop };
         let written = encode(&value, format).unwrap();
         prop_assert_eq!(String::decode(&KeyText { text: &written, format }).unwrap(), value);
@@ -192,16 +192,16 @@ proptest! {
     }
 
     #[test]
-    fn different_texts_are_written_differently(a in text(), b in text()) {
+    fn different_texts_have_different_encodings(a in text(), b in text()) {
         prop_assert_eq!(a == b, plain(&a) == plain(&b));
     }
 
     #[test]
-    fn legal_text_is_written_as_it_is(value in legal()) {
+    fn legal_text_is_written_unchanged(value in legal()) {
         prop_assert_eq!(plain(&value), value);
     }
 
-    /// A tuple of fixed-width parts and a final text sorts as the tuple, in the service's order.
+    /// A tuple of fixed-width parts and a final text sorts like the tuple, in the service's order.
     #[test]
     fn tuples_with_a_final_text_sort(a in (any::<i32>(), legal()), b in (any::<i32>(), legal())) {
         let key = |(n, text): &(i32, String)| {
@@ -213,9 +213,9 @@ proptest! {
         prop_assert_eq!(key_order::compare(&key(&a).unwrap(), &key(&b).unwrap()), order);
     }
 
-    /// A composite with text in the middle reads back, whatever the text.
+    /// A composite key with text in the middle survives a round trip, for any text.
     #[test]
-    fn composites_read_back(a in text(), n in any::<u32>(), b in text()) {
+    fn composite_keys_survive_a_round_trip(a in text(), n in any::<u32>(), b in text()) {
         let builder = KeyBuilder::new("RowKey", "{a}_{n}{b}");
         let builder = builder.part("a", &a, until('_')).unwrap().literal("_");
         let builder = builder.part("n", &n, PartFormat::PLAIN).unwrap();

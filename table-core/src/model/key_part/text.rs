@@ -6,10 +6,10 @@ use uuid::Uuid;
 use super::{KeyPart, KeyPartType, KeyText, KeyWriter};
 use crate::model::ValueError;
 
-/// A key part that is text, so that what starts with a prefix can be asked for.
+/// A key part that is text, so that queries by prefix are possible.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not text, so its key part has no prefixes",
-    note = "give the whole value, or end the prefix before this part"
+    note = "pass the whole value, or end the prefix before this part"
 )]
 pub trait TextKeyPart: KeyPart {}
 

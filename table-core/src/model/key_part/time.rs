@@ -3,7 +3,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use super::{KeyPart, KeyPartType, KeyText, KeyWriter, ReverseKeyPart};
 use crate::model::{Ticks, ValueError};
 
-/// The digits of `DateTime.MaxValue.Ticks`.
+/// Number of digits of `DateTime.MaxValue.Ticks`.
 const TICKS_WIDTH: usize = 19;
 
 impl KeyPart for Ticks {
@@ -20,7 +20,7 @@ impl KeyPart for Ticks {
     }
 }
 
-/// `String.Format("{0:D19}", DateTime.MaxValue.Ticks - ticks)`, the log tail pattern's key.
+/// `String.Format("{0:D19}", DateTime.MaxValue.Ticks - ticks)`: the key of the log tail pattern.
 impl ReverseKeyPart for Ticks {
     fn encode_reversed(&self, out: &mut KeyWriter) -> Result<(), ValueError> {
         out.number(self.inverted().unsigned_abs(), TICKS_WIDTH)
@@ -36,7 +36,7 @@ impl ReverseKeyPart for Ticks {
 
 macro_rules! as_ticks {
     ($($time:ty, $utc:ident, $back:ident;)*) => {$(
-        /// As [`Ticks`]: what is finer than 100 ns is dropped.
+        /// Like [`Ticks`]. Precision finer than 100 ns is dropped.
         impl KeyPart for $time {
             const WIDTH: Option<usize> = Ticks::WIDTH;
             const PART_TYPE: KeyPartType = KeyPartType::Time;

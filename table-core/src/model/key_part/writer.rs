@@ -2,43 +2,43 @@ use super::PartFormat;
 use super::escape;
 use crate::model::ValueError;
 
-/// Where a [`KeyPart`](super::KeyPart) writes itself.
+/// The output of [`KeyPart::encode`](super::KeyPart::encode).
 #[derive(Clone, Debug)]
 pub struct KeyWriter {
     pub(crate) out: String,
     pub(crate) format: PartFormat,
 }
 
-/// The piece of a key that holds one [`KeyPart`](super::KeyPart).
+/// The text of one [`KeyPart`](super::KeyPart) in a key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyText<'a> {
     pub(crate) text: &'a str,
     pub(crate) format: PartFormat,
 }
 
-/// The digits of the largest `u64`.
+/// Number of digits of the largest `u64`.
 const MOST_DIGITS: usize = 20;
 
 impl KeyWriter {
-    /// Writes text, escaping what a key or the separator after the part forbids. A prefix of the
-    /// text is written as a prefix.
+    /// Writes text. Escapes characters that are forbidden in keys, and the separator after the part. A prefix
+    /// of the text gives a prefix of the output.
     pub fn text(&mut self, text: &str) {
         escape::push(&mut self.out, text, self.format.stop);
     }
 
-    /// Writes a number with leading zeros, as wide as the template says, otherwise `digits` wide.
+    /// Writes a number with leading zeros. The width is the template's, or `digits` by default.
     ///
     /// # Errors
-    /// It has more digits.
+    /// Fails if the number has more digits.
     pub fn number(&mut self, value: u64, digits: usize) -> Result<(), ValueError> {
         self.digits(value, digits, |d| d)
     }
 
-    /// [`number`](Self::number) with every digit subtracted from nine, so that larger numbers sort
+    /// Like [`number`](Self::number), with every digit subtracted from nine, so that larger numbers sort
     /// first.
     ///
     /// # Errors
-    /// It has more digits.
+    /// Fails if the number has more digits.
     pub fn number_reversed(&mut self, value: u64, digits: usize) -> Result<(), ValueError> {
         self.digits(value, digits, |d| 9 - d)
     }
@@ -59,38 +59,38 @@ impl KeyWriter {
 }
 
 impl<'a> KeyText<'a> {
-    /// The text as it stands in the key.
+    /// Returns the text as it is in the key.
     pub const fn as_str(&self) -> &'a str {
         self.text
     }
 
-    /// Back from [`KeyWriter::text`].
+    /// Parses the text of [`KeyWriter::text`].
     ///
     /// # Errors
-    /// Something is escaped that need not be, or the other way round.
+    /// Fails if the escapes differ from those that `text` writes.
     #[inline]
     pub fn text(&self) -> Result<String, ValueError> {
         escape::read(self.text, self.format.stop)
     }
 
-    /// Back from [`KeyWriter::number`].
+    /// Parses the text of [`KeyWriter::number`].
     ///
     /// # Errors
-    /// The text is not that many digits, or too large for a `u64`.
+    /// Fails if the text does not have that many digits, or exceeds a `u64`.
     #[inline]
     pub fn number(&self, digits: usize) -> Result<u64, ValueError> {
         self.digits(digits, |d| d)
     }
 
-    /// Back from [`KeyWriter::number_reversed`].
+    /// Parses the text of [`KeyWriter::number_reversed`].
     ///
     /// # Errors
-    /// The text is not that many digits, or too large for a `u64`.
+    /// Fails if the text does not have that many digits, or exceeds a `u64`.
     pub fn number_reversed(&self, digits: usize) -> Result<u64, ValueError> {
         self.digits(digits, |d| 9 - d)
     }
 
-    /// Any other text, as an error.
+    /// Returns the error for any other text.
     pub fn expected(&self, what: impl Into<std::borrow::Cow<'static, str>>) -> ValueError {
         ValueError::new(what, format_args!("{:?}", self.text))
     }
@@ -115,7 +115,7 @@ impl<'a> KeyText<'a> {
             }
             let digit = u64::from(turn(digit));
             number = match place {
-                // Any 19 digits are a `u64`.
+                // Any 19 digits fit a `u64`.
                 0..19 => number * 10 + digit,
                 _ => number.checked_mul(10)?.checked_add(digit)?,
             };

@@ -14,11 +14,11 @@ pub use property_ref::{PropertiesIter, PropertyRef};
 
 /// The ordered properties of an entity, packed in one buffer.
 ///
-/// A property is `tag, name length (u16), name, value`, little-endian; the tag is the
-/// [`EdmType`](super::EdmType) with bit 7 for the *encrypt* mark; text and bytes are preceded by a `u32` length.
-/// Reading a row therefore costs no allocation of its own: the rows of a page share buffers, from which
-/// typed decoding borrows. A clone has its own.
-/// `docs/embedded-format.md` describes the bytes, and what of them is on disk.
+/// A property is `tag, name length (u16), name, value`, little-endian. The tag is the
+/// [`EdmType`](super::EdmType), with bit 7 set for the *encrypt* mark. A `u32` length precedes text and
+/// bytes. Reading a row needs no allocation of its own: the rows of a page share buffers, and typed decoding
+/// borrows from them. A clone has its own buffer. `docs/embedded-format.md` describes the bytes and which of
+/// them are on disk.
 ///
 /// ```
 /// use table_core::model::{Properties, ValueRef};
@@ -30,8 +30,8 @@ pub use property_ref::{PropertiesIter, PropertyRef};
 /// ```
 ///
 /// # Marks
-/// A property that must not leave in the clear carries a mark. It belongs to the name: setting another value,
-/// or merging one, keeps it. [`set_plain`](Self::set_plain) and [`remove`](Self::remove) take it away.
+/// A property that must be stored encrypted has a mark. The mark belongs to the name: setting or merging
+/// another value keeps it. [`set_plain`](Self::set_plain) and [`remove`](Self::remove) remove it.
 ///
 /// ```
 /// # use table_core::model::Properties;
@@ -48,35 +48,35 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// No properties.
+    /// Creates an empty set of properties.
     pub const fn new() -> Self {
         Self { packed: ChunkBytes::Own(Vec::new()) }
     }
 
-    /// No properties, with room for `bytes` of packed data.
+    /// Creates an empty set with capacity for `bytes` of packed data.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { packed: ChunkBytes::Own(Vec::with_capacity(bytes)) }
     }
 
-    /// Properties from their packed form.
+    /// Creates properties from their packed form.
     ///
     /// # Errors
-    /// The bytes are not well formed (a decode error naming the offset).
+    /// Fails if the bytes are malformed (a decode error that names the offset).
     pub fn from_packed(packed: Vec<u8>) -> Result<Self> {
-        if let Some(offset) = packed::damage(&packed) {
+        if let Some(offset) = packed::first_invalid_offset(&packed) {
             return Err(Error::corrupt(format!("properties are damaged before byte {offset}")));
         }
         Ok(Self { packed: ChunkBytes::Own(packed) })
     }
 
-    /// Properties from a packed form that is known to be sound: it was made by this type, and what it was
-    /// kept in does not damage it, or would have told.
-    pub(crate) fn from_sound(packed: Vec<u8>) -> Self {
+    /// Creates properties from a packed form that is known to be valid: this type wrote it, and its storage
+    /// either keeps it intact or reports damage.
+    pub(crate) fn from_trusted(packed: Vec<u8>) -> Self {
         Self::assert_sound(&packed);
         Self { packed: ChunkBytes::Own(packed) }
     }
 
-    /// [`from_sound`](Self::from_sound) for properties in a chunk.
+    /// Like [`from_trusted`](Self::from_trusted), for properties in a chunk.
     #[inline]
     pub(crate) fn in_chunk(chunk: Arc<Chunk>, packed: Span, row: Span) -> Self {
         let packed = ChunkBytes::Shared { chunk, packed, row };
@@ -86,61 +86,61 @@ impl Properties {
         Self { packed }
     }
 
-    /// The properties as they are at hand: with numbers in place of the heads if those are given too.
+    /// Returns the properties without conversion: packed, or numbered together with their dictionary.
     #[inline]
     pub(crate) fn at_hand(&self) -> (&[u8], Option<&Heads>) {
         self.packed.at_hand()
     }
 
     fn assert_sound(packed: &[u8]) {
-        debug_assert_eq!(packed::damage(packed), None, "packed properties are damaged");
+        debug_assert_eq!(packed::first_invalid_offset(packed), None, "packed properties are damaged");
     }
 
-    /// The packed form.
+    /// Returns the packed form.
     #[inline]
     pub fn as_packed(&self) -> &[u8] {
         &self.packed
     }
 
-    /// The packed form; without a copy, unless the properties are those of a page.
+    /// Returns the packed form. Copies only if the properties are shared with a page.
     pub fn into_packed(self) -> Vec<u8> {
         self.packed.into_vec()
     }
 
-    /// Whether there are none.
+    /// Whether there are no properties.
     pub fn is_empty(&self) -> bool {
         self.packed.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of properties.
     pub fn len(&self) -> usize {
         self.raw().count()
     }
 
-    /// The properties in their order.
+    /// Iterates over the properties in order.
     pub fn iter(&self) -> PropertiesIter<'_> {
         PropertiesIter { rest: &self.packed }
     }
 
-    /// The properties in their order, not yet interpreted.
+    /// Iterates over the properties in order, without decoding the values.
     #[inline]
     pub(crate) fn raw(&self) -> impl Iterator<Item = Raw<'_>> {
         let mut rest = &*self.packed;
         std::iter::from_fn(move || Raw::split(&mut rest))
     }
 
-    /// The properties in their order, cut apart but not read.
+    /// Iterates over the bytes of the properties in order.
     #[inline]
     pub fn packed_parts(&self) -> impl Iterator<Item = PackedPart<'_>> {
         self.raw().map(|raw| raw.part())
     }
 
-    /// The value of a property.
+    /// Returns the value of a property.
     pub fn get(&self, name: &str) -> Option<ValueRef<'_>> {
         find(&self.packed, name)?.value()
     }
 
-    /// The text of a property, if it is one. Properties with numbers in place of their heads stay so.
+    /// Returns the text of a property if it is a String. Numbered properties are not converted.
     pub(crate) fn text_at_hand(&self, name: &str) -> Option<&str> {
         let value = match self.at_hand() {
             (packed, None) => find(packed, name)?.value(),
@@ -152,27 +152,27 @@ impl Properties {
         }
     }
 
-    /// The property, with its mark.
+    /// Returns a property with its mark.
     pub fn find(&self, name: &str) -> Option<PropertyRef<'_>> {
         find(&self.packed, name)?.parse()
     }
 
-    /// Sets a property, in place if it exists, at the end otherwise. One that was marked stays marked.
+    /// Sets a property: in place if it exists, otherwise at the end. A marked property stays marked.
     pub fn set(&mut self, name: &str, value: impl Into<EdmValue>) {
         self.put(name, value.into().as_ref(), false);
     }
 
-    /// Sets a property that must not leave in the clear.
+    /// Sets a property that must be stored encrypted.
     pub fn set_encrypted(&mut self, name: &str, value: impl Into<EdmValue>) {
         self.put(name, value.into().as_ref(), true);
     }
 
-    /// Sets a property that may leave in the clear, whatever was there.
+    /// Sets a property that may be stored in plaintext, and removes an existing mark.
     pub fn set_plain(&mut self, name: &str, value: impl Into<EdmValue>) {
         self.write(name, value.into().as_ref(), |_| false);
     }
 
-    /// [`set`](Self::set) or [`set_encrypted`](Self::set_encrypted) with a borrowed value.
+    /// Like [`set`](Self::set) or [`set_encrypted`](Self::set_encrypted), with a borrowed value.
     pub fn put(&mut self, name: &str, value: ValueRef<'_>, encrypt: bool) {
         self.write(name, value, |was_marked| encrypt || was_marked);
     }
@@ -187,28 +187,28 @@ impl Properties {
         packed.extend_from_slice(&tail);
     }
 
-    /// Appends a property that is known to be new: the caller answers for the name's uniqueness.
+    /// Appends a new property. The caller must ensure that the name does not exist yet.
     #[inline]
     pub fn push(&mut self, name: &str, value: ValueRef<'_>, encrypt: bool) {
         packed::push(self.packed.to_mut(), name, value, encrypt);
     }
 
-    /// Removes a property; whether it was there.
+    /// Removes a property. Returns whether it existed.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some((start, end)) = self.span(name) else { return false };
         self.packed.to_mut().drain(start..end);
         true
     }
 
-    /// Overwrites and adds the properties of `patch`, keeping the others: the service's merge. What was marked here or
-    /// is marked there is marked.
+    /// Overwrites and adds the properties of `patch` and keeps the others, like the service's merge. A
+    /// property that is marked in either stays marked.
     pub fn merge(&mut self, patch: &Self) {
         for p in patch.iter() {
             self.put(p.name(), p.value(), p.is_encrypted());
         }
     }
 
-    /// Keeps the properties for which `keep` answers true.
+    /// Keeps the properties for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&PropertyRef<'_>) -> bool) {
         let mut kept = Vec::with_capacity(self.packed.len());
         let mut rest = &*self.packed;
@@ -220,12 +220,12 @@ impl Properties {
         self.packed = ChunkBytes::Own(kept);
     }
 
-    /// Removes every property, keeping the buffer.
+    /// Removes all properties and keeps the buffer.
     pub fn clear(&mut self) {
         self.packed.to_mut().clear();
     }
 
-    /// The same in a buffer of their own, if they share that of a page.
+    /// Converts to an owned buffer, if the buffer is shared with a page.
     pub(crate) fn detached(self) -> Self {
         Self { packed: ChunkBytes::Own(self.packed.into_vec()) }
     }
@@ -242,7 +242,7 @@ impl Properties {
     }
 }
 
-/// Equal properties in the same order, marks included.
+/// Compares properties in order, including marks.
 impl PartialEq for Properties {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
@@ -266,7 +266,7 @@ impl<N: AsRef<str>, V: Into<EdmValue>> FromIterator<(N, V)> for Properties {
     }
 }
 
-/// Marked values are not shown.
+/// Does not show marked values.
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();

@@ -1,14 +1,14 @@
-//! The packed bytes of properties: written, cut apart, read.
+//! The packed bytes of properties: writing, splitting, reading.
 
 use uuid::Uuid;
 
 use super::PropertyRef;
 use crate::model::{EdmType, Ticks, ValueRef};
 
-/// In a tag: the property must not leave in the clear.
+/// Flag in a tag: the property must be stored encrypted.
 pub(crate) const MARK: u8 = 0x80;
 
-/// The bytes of a value by the number of its type; 0 where its length precedes it.
+/// Bytes of a value by type number; 0 for types with a length prefix.
 const FIXED: [u8; EdmType::ALL.len()] = {
     let (mut fixed, mut n) = ([0; EdmType::ALL.len()], 0);
     while n < fixed.len() {
@@ -20,13 +20,13 @@ const FIXED: [u8; EdmType::ALL.len()] = {
     fixed
 };
 
-/// The tag of a property.
+/// Returns the tag of a property.
 #[inline]
 pub(crate) const fn tag(edm_type: EdmType, encrypt: bool) -> u8 {
     edm_type as u8 | if encrypt { MARK } else { 0 }
 }
 
-/// Whether a tag says that the property must not leave in the clear.
+/// Whether a tag has the mark.
 #[inline]
 pub(super) const fn is_marked(tag: u8) -> bool {
     tag & MARK != 0
@@ -51,8 +51,8 @@ pub(super) fn push(out: &mut Vec<u8>, name: &str, value: ValueRef<'_>, encrypt: 
     }
 }
 
-/// What of a name fits the `u16` of its length, cut between characters: a name over 255 characters
-/// is refused by the limits, but must not make the rest of the buffer unreadable before that.
+/// Returns the part of a name that fits the `u16` length, cut between characters. The limits refuse names
+/// over 255 characters, but until then such a name must not make the rest of the buffer unreadable.
 #[inline]
 fn storable_name(name: &str) -> &str {
     const LONGEST: usize = u16::MAX as usize;
@@ -69,8 +69,8 @@ fn push_long(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Where the bytes stop being properties; `None` if they are sound to their end.
-pub(super) fn damage(packed: &[u8]) -> Option<usize> {
+/// Returns the offset of the first invalid byte; `None` if all bytes are valid.
+pub(super) fn first_invalid_offset(packed: &[u8]) -> Option<usize> {
     let mut rest = packed;
     while !rest.is_empty() {
         if Raw::split(&mut rest).and_then(Raw::parse).is_none() {
@@ -80,7 +80,7 @@ pub(super) fn damage(packed: &[u8]) -> Option<usize> {
     None
 }
 
-/// The property of a name. Others are stepped over, not cut apart.
+/// Finds the property with this name. Skips other properties without decoding them.
 #[inline]
 pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
     let mut rest = packed;
@@ -98,7 +98,7 @@ pub(crate) fn find<'a>(packed: &'a [u8], name: &str) -> Option<Raw<'a>> {
     None
 }
 
-/// Cuts a value of a known type off the start of `bytes`; `None` for damaged bytes.
+/// Splits a value of a known type off the start of `bytes`; `None` if they are damaged.
 #[inline(always)]
 pub(crate) fn split_value(edm_type: EdmType, bytes: &[u8]) -> Option<(ValueRef<'_>, &[u8])> {
     let (start, len) = match FIXED[edm_type as usize] {
@@ -123,20 +123,20 @@ pub(crate) fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
     })
 }
 
-/// The bytes of a packed property, for those that write it in another form.
+/// The bytes of a packed property, for conversion to another format.
 #[derive(Clone, Copy)]
 pub struct PackedPart<'a> {
-    /// What comes before the value: tag, length of the name, name.
+    /// The bytes before the value: tag, length of the name, name.
     pub head: &'a [u8],
     /// The name, UTF-8.
     pub name: &'a [u8],
-    /// The type.
+    /// The type of the value.
     pub edm_type: EdmType,
-    /// The value, without its length; UTF-8 if it is a String.
+    /// The value without its length prefix; UTF-8 if it is a String.
     pub value: &'a [u8],
 }
 
-/// Without the value, which may be secret.
+/// Does not show the value, which may be secret.
 impl std::fmt::Debug for PackedPart<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = String::from_utf8_lossy(self.name);
@@ -147,19 +147,19 @@ impl std::fmt::Debug for PackedPart<'_> {
     }
 }
 
-/// One packed property, cut out but not yet interpreted.
+/// A packed property that is not decoded yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Raw<'a> {
     pub(crate) whole: &'a [u8],
     tag: u8,
     pub(crate) name: &'a [u8],
-    /// The value, without its length.
+    /// The value without its length prefix.
     pub(crate) bytes: &'a [u8],
     edm_type: EdmType,
 }
 
 impl<'a> Raw<'a> {
-    /// Cuts the first property off `rest`; `None` at the end and for damaged bytes.
+    /// Splits off the first property; `None` at the end and for damaged bytes.
     #[inline]
     pub(crate) fn split(rest: &mut &'a [u8]) -> Option<Self> {
         let bytes = *rest;
@@ -178,7 +178,7 @@ impl<'a> Raw<'a> {
         Some(Self { whole, tag, name: whole.get(3..name_end)?, bytes: &whole[start..], edm_type })
     }
 
-    /// Tag, length of the name, name.
+    /// Returns tag, length of the name, and name.
     #[inline]
     pub(crate) fn head(&self) -> &'a [u8] {
         &self.whole[..3 + self.name.len()]

@@ -12,17 +12,17 @@ pub struct PropertyRef<'a> {
 }
 
 impl<'a> PropertyRef<'a> {
-    /// The name.
+    /// Returns the name.
     pub const fn name(&self) -> &'a str {
         self.name
     }
 
-    /// The value.
+    /// Returns the value.
     pub const fn value(&self) -> ValueRef<'a> {
         self.value
     }
 
-    /// Whether the property must not leave in the clear.
+    /// Whether the property must be stored encrypted.
     pub const fn is_encrypted(&self) -> bool {
         self.encrypted
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for PropertyRef<'_> {
     }
 }
 
-/// See [`Properties::iter`](super::Properties::iter).
+/// An iterator over properties; see [`Properties::iter`](super::Properties::iter).
 #[derive(Clone)]
 pub struct PropertiesIter<'a> {
     pub(super) rest: &'a [u8],

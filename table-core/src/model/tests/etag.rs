@@ -3,14 +3,14 @@ use proptest::prelude::*;
 use crate::model::ETag;
 
 proptest! {
-    /// What a service sends goes back byte by byte, whether it looks like a local version or not.
+    /// An ETag of a service is returned byte by byte, also if it looks like a local version.
     #[test]
-    fn text_comes_back_as_it_was(text in prop_oneof![".*", "W/\"v[0-9a-fA-F+]{15,17}\""]) {
+    fn texts_survive_a_round_trip(text in prop_oneof![".*", "W/\"v[0-9a-fA-F+]{15,17}\""]) {
         prop_assert_eq!(ETag::from(text.as_str()).to_string(), text);
     }
 
     #[test]
-    fn versions_are_texts_that_differ(a in any::<u64>(), b in any::<u64>()) {
+    fn different_versions_have_different_texts(a in any::<u64>(), b in any::<u64>()) {
         let (a_tag, b_tag) = (ETag::from_version(a), ETag::from_version(b));
         prop_assert_eq!(&ETag::from(a_tag.to_string().as_str()), &a_tag);
         prop_assert_eq!(a_tag.version(), Some(a));
@@ -18,7 +18,7 @@ proptest! {
     }
 }
 
-/// Another spelling of the same number is another ETag: they are compared exactly.
+/// Another spelling of the same number is another ETag, because ETags are compared exactly.
 #[test]
 fn only_the_canonical_spelling_is_a_version() {
     for text in

@@ -32,23 +32,23 @@ proptest! {
     }
 
     #[test]
-    fn sortable_bytes_come_back(partition in text(), row in text()) {
+    fn sortable_bytes_survive_a_round_trip(partition in text(), row in text()) {
         let key = Key::new(&partition, &row).unwrap();
         prop_assert_eq!((key.partition(), key.row()), (&*partition, &*row));
         prop_assert_eq!(Key::from_sortable(&key.to_sortable()), Some(key));
     }
 
-    /// Damaged bytes are refused or are some key, whose parts can be taken.
+    /// Damaged bytes are refused or are a key whose parts can be read.
     #[test]
-    fn damaged_bytes_are_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
+    fn damaged_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
         if let Some(key) = Key::from_sortable(&bytes) {
             prop_assert_eq!(key.partition().len() + key.row().len() + 1, bytes.len());
         }
     }
 
-    /// One flipped byte in a valid key, which is more likely to be taken for text.
+    /// One flipped byte in a valid key, which is more likely to be accepted as text.
     #[test]
-    fn flipped_bytes_are_no_panic(partition in text(), row in text(), at in any::<usize>(), byte in any::<u8>()) {
+    fn flipped_bytes_do_not_panic(partition in text(), row in text(), at in any::<usize>(), byte in any::<u8>()) {
         let mut bytes = Key::new(partition, row).unwrap().to_sortable();
         let at = at % bytes.len();
         bytes[at] = byte;
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_the_same_apart(partition in text(), row in text()) {
+    fn separate_parts_equal_the_parts_of_the_key(partition in text(), row in text()) {
         let key = Key::new(&partition, &row).unwrap();
         let (p, r) = (PartitionKey::new(partition).unwrap(), RowKey::new(row).unwrap());
         prop_assert_eq!((key.partition_key(), key.row_key()), (p.clone(), r.clone()));
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// 512 UTF-16 units, whatever the bytes: more than the 512 bytes of the cheap check.
+/// The limit is 512 UTF-16 units regardless of bytes; such keys exceed the 512 bytes of the fast check.
 #[test]
 fn length_counts_utf16_units() {
     for (text, units) in [("k", 1), ("é", 1), ("語", 1), ("\u{1F600}", 2)] {
@@ -79,7 +79,7 @@ fn length_counts_utf16_units() {
 }
 
 #[test]
-fn forbidden_characters_are_named_with_their_place() {
+fn errors_name_the_forbidden_character_and_its_position() {
     let error = Key::new("Sales", "a\tb").unwrap_err();
     let ErrorKind::InvalidKey { which, text, reason } = error.kind() else { panic!("{error}") };
     assert_eq!((*which, text.as_str()), ("RowKey", "a\tb"));

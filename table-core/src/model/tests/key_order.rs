@@ -10,7 +10,7 @@ fn within(text: &str, from: &str, end: Option<&str>) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// The range of a prefix holds the texts that start with it, and no other.
+    /// The range of a prefix contains exactly the texts with that prefix.
     #[test]
     fn prefix_ranges_are_exact(prefix in ".{0,3}", other in ".{0,4}", tail in ".{0,3}") {
         let end = prefix_end(&prefix);
@@ -19,7 +19,7 @@ proptest! {
         prop_assert_eq!(within(&other, &prefix, end.as_deref()), other.starts_with(&prefix));
     }
 
-    /// The same among keys, whose end is a text that a key can be.
+    /// The same for keys: the end of the range is a valid key.
     #[test]
     fn key_prefix_ranges_are_exact(prefix in text(), other in text(), tail in text()) {
         let end = key_prefix_end(&prefix);
@@ -29,9 +29,9 @@ proptest! {
         prop_assert!(end.is_none_or(|end| crate::model::RowKey::new(end).is_ok()));
     }
 
-    /// Neighbours in the order: nothing is between a character and its successor.
+    /// No text lies between a character and its successor.
     #[test]
-    fn successors_are_next(c in any::<char>()) {
+    fn successors_are_adjacent(c in any::<char>()) {
         let units = |text: &str| text.encode_utf16().collect::<Vec<_>>();
         let prefix = c.to_string();
         match prefix_end(&prefix) {

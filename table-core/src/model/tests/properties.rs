@@ -37,12 +37,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Names of different lengths, one of them the beginning of the others.
+/// Names of different lengths; one of them is a prefix of the others.
 fn name(n: u8) -> String {
     "é".repeat(usize::from(n))
 }
 
-/// The trivial model: pairs in their order.
+/// The reference model: a list of pairs.
 #[derive(Default)]
 struct Model(Vec<(String, EdmValue, bool)>);
 
@@ -88,14 +88,14 @@ fn apply(properties: &mut Properties, step: Step) {
     }
 }
 
-/// Doubles by their bits: NaN is to be kept too.
+/// Compares Doubles by their bits, so that NaN is included.
 fn comparable(value: ValueRef<'_>) -> String {
     if let ValueRef::Double(v) = value { format!("{:x}", v.to_bits()) } else { format!("{value:?}") }
 }
 
 proptest! {
     #[test]
-    fn agree_with_a_list_of_pairs(steps in proptest::collection::vec(step(), 0..20)) {
+    fn properties_behave_like_a_list_of_pairs(steps in proptest::collection::vec(step(), 0..20)) {
         let (mut properties, mut model) = (Properties::new(), Model::default());
         for step in steps {
             apply(&mut properties, step.clone());
@@ -112,13 +112,13 @@ proptest! {
         prop_assert_eq!(packed.into_packed(), properties.into_packed());
     }
 
-    /// Bytes that are taken can be read to their end; others are refused; neither panics nor hangs.
+    /// Accepted bytes can be read completely; all others are refused, without a panic or an endless loop.
     #[test]
     fn damaged_bytes_are_refused_or_readable(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
         readable_if_taken(&bytes);
     }
 
-    /// One wrong byte in good ones: lengths, tags and text that almost fit.
+    /// One wrong byte in valid ones gives lengths, tags and texts that are almost valid.
     #[test]
     fn flipped_bytes_are_refused_or_readable(
         values in proptest::collection::vec(value(), 1..5),
@@ -132,9 +132,9 @@ proptest! {
         readable_if_taken(&bytes);
     }
 
-    /// Cut bytes are refused, unless they end with a property.
+    /// Truncated bytes are refused, unless they end at the end of a property.
     #[test]
-    fn cut_bytes_are_refused(values in proptest::collection::vec(value(), 1..5), cut in any::<usize>()) {
+    fn truncated_bytes_are_refused(values in proptest::collection::vec(value(), 1..5), cut in any::<usize>()) {
         let (mut properties, mut ends) = (Properties::new(), vec![0]);
         for (n, value) in values.into_iter().enumerate() {
             properties.set(&format!("N{n}"), value);
@@ -155,9 +155,9 @@ fn readable_if_taken(bytes: &[u8]) {
     let _ = format!("{taken:?}");
 }
 
-/// A name longer than the format holds is cut between characters; what follows stays readable.
+/// A name that exceeds the format is cut between characters, and the following properties stay readable.
 #[test]
-fn absurd_names_leave_the_rest_readable() {
+fn overlong_names_leave_the_rest_readable() {
     let mut properties = Properties::new();
     properties.set(&"é".repeat(40_000), 1);
     properties.set("B", 2);
@@ -176,7 +176,7 @@ fn marked_values_are_never_shown() {
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
-/// A mark is lost where that is asked for, and nowhere else.
+/// A mark is removed only by `set_plain` and `remove`.
 #[test]
 fn a_mark_belongs_to_the_name() {
     let marked = |properties: &Properties| properties.find("A").is_some_and(|a| a.is_encrypted());

@@ -2,7 +2,7 @@ use crate::error::ErrorKind;
 use crate::model::TableName;
 
 #[test]
-fn the_services_rules() {
+fn names_follow_the_services_rules() {
     let longest = "a".repeat(63);
     for name in ["abc", "A1b", "tables1", &longest] {
         assert!(TableName::new(name).is_ok(), "{name}");

@@ -5,31 +5,31 @@ use crate::model::Ticks;
 
 proptest! {
     #[test]
-    fn datetimes_come_back(ticks in 0..=Ticks::MAX.get()) {
+    fn datetimes_survive_a_round_trip(ticks in 0..=Ticks::MAX.get()) {
         let ticks = Ticks::new(ticks).unwrap();
         prop_assert_eq!(Ticks::from(ticks.to_datetime()), ticks);
         prop_assert_eq!(Ticks::from(ticks.to_naive()), ticks);
         prop_assert_eq!(Ticks::from_inverted(ticks.inverted()), Some(ticks));
     }
 
-    /// What is finer than 100 ns is dropped, before 1970 too, and never rounded up.
+    /// Precision finer than 100 ns is dropped, also before 1970, and never rounded up.
     #[test]
-    fn finer_parts_are_dropped(ticks in 0..=Ticks::MAX.get(), nanos in 0..100_i64) {
+    fn finer_precision_is_dropped(ticks in 0..=Ticks::MAX.get(), nanos in 0..100_i64) {
         let ticks = Ticks::new(ticks).unwrap();
         prop_assert_eq!(Ticks::from(ticks.to_datetime() + TimeDelta::nanoseconds(nanos)), ticks);
     }
 
     #[test]
-    fn inverted_order_is_turned(a in 0..=Ticks::MAX.get(), b in 0..=Ticks::MAX.get()) {
+    fn inverted_ticks_sort_in_reverse(a in 0..=Ticks::MAX.get(), b in 0..=Ticks::MAX.get()) {
         let (a, b) = (Ticks::new(a).unwrap(), Ticks::new(b).unwrap());
         prop_assert_eq!(a.cmp(&b), b.inverted().cmp(&a.inverted()));
         prop_assert_eq!(a.cmp(&b), a.to_datetime().cmp(&b.to_datetime()));
     }
 }
 
-/// The numbers of .NET's `DateTime`: `MaxValue.Ticks`, and `new DateTime(2013, 1, 1).Ticks`.
+/// The values of .NET's `DateTime`: `MaxValue.Ticks`, and `new DateTime(2013, 1, 1).Ticks`.
 #[test]
-fn numbers_are_those_of_dotnet() {
+fn ticks_equal_those_of_dotnet() {
     let new_year = NaiveDate::from_ymd_opt(2013, 1, 1).unwrap().and_hms_opt(0, 0, 0).unwrap();
     assert_eq!(Ticks::from(new_year).get(), 634_925_952_000_000_000);
     assert_eq!(Ticks::from(new_year).inverted(), 2_520_453_023_999_999_999);

@@ -4,21 +4,21 @@ use super::Unpacked;
 use crate::model::EdmType;
 use crate::model::properties::MARK;
 
-/// Bytes of a packed head before the name: tag and length of the name.
+/// Bytes of a packed property before the name: tag and length of the name.
 const BEFORE_NAME: usize = 3;
-/// Heads up to this length are copied, and compared, as one block of it.
+/// Dictionary entries up to this length are copied and compared as one block.
 const BLOCK: usize = 32;
 
-/// Type, mark and name of a property.
+/// A dictionary entry: type, mark and name of a property.
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct DictionaryEntry {
     packed: Arc<[u8]>,
     block: [u8; BLOCK],
-    /// Bytes of a value, if all have as many.
+    /// Bytes of a value, if all values of the type have the same length.
     width: Option<usize>,
 }
 
-/// Bytes of a head, and of its values if all have as many.
+/// Bytes of a dictionary entry, and of its values if all have the same length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) head: usize,
@@ -26,12 +26,12 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of no number.
+    /// The size of a number without an entry.
     pub(super) const UNKNOWN: Self = Self { head: 0, value: None };
 }
 
-impl Head {
-    /// `None` if the bytes are not one head.
+impl DictionaryEntry {
+    /// Returns `None` if the bytes are not exactly one dictionary entry.
     pub(super) fn new(packed: &[u8]) -> Option<Self> {
         let (head, rest) = Self::split(packed)?;
         let mut block = [0; BLOCK];
@@ -39,7 +39,7 @@ impl Head {
         rest.is_empty().then_some(Self { packed: head.into(), block, width: width(head)? })
     }
 
-    /// The head that bytes start with.
+    /// Splits a dictionary entry off the start of the bytes.
     pub(super) fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         let [_, low, high] = *bytes.first_chunk::<BEFORE_NAME>()?;
         let (head, rest) =
@@ -62,7 +62,7 @@ impl Head {
         Arc::clone(&self.packed)
     }
 
-    /// Bytes of a value, if all have as many.
+    /// Bytes of a value, if all values of the type have the same length.
     #[inline]
     pub(super) const fn width(&self) -> Option<usize> {
         self.width
@@ -73,10 +73,10 @@ impl Head {
         self.block[0]
     }
 
-    /// Whether it has this name, which is preceded by its length.
+    /// Whether the entry has this name, given with its length in front.
     #[inline(always)]
     pub(super) fn is_named<const N: usize>(&self, name: &[u8; N]) -> bool {
-        // No longer name has the same length before it.
+        // A longer name would have a different length in front.
         if N < BLOCK { self.block[1..].first_chunk() == Some(name) } else { self.packed[1..] == *name }
     }
 
@@ -90,7 +90,7 @@ impl Head {
     }
 }
 
-/// Bytes of a head's values, if all have as many; `None` if it is of no type.
+/// Bytes of the values of an entry, if all have the same length. `None` if its type is unknown.
 pub(super) fn width(packed: &[u8]) -> Option<Option<usize>> {
     Some(EdmType::from_tag(packed.first()? & !MARK)?.packed_bytes())
 }
