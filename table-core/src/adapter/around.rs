@@ -3,16 +3,16 @@ use crate::model::TableName;
 use crate::query::Query;
 use crate::store::Result;
 
-/// An adapter that does the same around every request; [`impl_around`] makes it a store.
+/// An adapter that runs the same code around every request. [`impl_around`] implements the store.
 pub(super) trait Around: Sync {
-    /// Runs the request that `call` describes.
+    /// Runs the request described by `call`.
     fn around<T: Answer + Send>(
         &self,
         call: Call<'_>,
         request: impl Future<Output = Result<T>> + Send,
     ) -> impl Future<Output = Result<T>> + Send;
 
-    /// The key, where the adapter shows keys.
+    /// Returns the key, if the adapter shows keys.
     fn shown(&self, _key: impl FnOnce() -> String) -> Option<String> {
         None
     }

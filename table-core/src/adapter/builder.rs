@@ -6,22 +6,24 @@ use super::{
 };
 use crate::store::TableStore;
 
-/// Stacks adapters on a store in the order that makes sense, whatever order they are named in.
+/// Stacks adapters on a store. The order of the stack is fixed; the order of the calls does not matter.
 ///
 /// From the outside in:
 ///
-/// | adapter | is there because |
+/// | adapter | reason for its place |
 /// |---|---|
-/// | [`trace`](Self::trace) | a span covers an operation as the caller sees it, attempts and refusals included |
-/// | [`scan_guard`](Self::scan_guard) | what is refused takes no place and is not tried again |
-/// | [`limit`](Self::limit) | an operation keeps its place while it backs off; see [`Limited`] |
-/// | [`retry`](Self::retry) | every attempt passes what is below |
-/// | [`meter`](Self::meter) | it counts what the service bills: each attempt, each read that resolves one |
-/// | [`fault`](Self::fault) | what goes wrong is retried and counted like the real thing |
+/// | [`trace`](Self::trace) | a span covers an operation as the caller sees it, with its attempts and
+/// refusals |
+/// | [`scan_guard`](Self::scan_guard) | a refused query uses no permit and is not retried |
+/// | [`limit`](Self::limit) | an operation keeps its permit while it backs off; see [`Limited`] |
+/// | [`retry`](Self::retry) | every attempt passes the adapters below |
+/// | [`meter`](Self::meter) | counts the requests that the service bills: each attempt, and each read that
+/// resolves one |
+/// | [`fault`](Self::fault) | injected faults are retried and counted like real faults |
 /// | the store | |
 ///
-/// A store that encrypts goes around the whole: its own requests are then retried and counted, and
-/// only ciphertext passes here.
+/// Put an encrypting store around the stack: its own requests are then retried and counted, and the adapters
+/// see ciphertext only.
 ///
 /// ```
 /// use table_core::adapter::{Fault, FaultInjector, RequestMeter, RetryPolicy, ScanGuard, StoreBuilder, TraceKeys};
@@ -63,7 +65,7 @@ impl StoreBuilder {
         Self { store, faults: None, meter: None, retry: None, limit: None, guard: None, trace: None }
     }
 
-    /// Lets requests go wrong; see [`Faulty`].
+    /// Injects faults into requests; see [`Faulty`].
     #[must_use]
     pub fn fault(mut self, faults: FaultInjector) -> Self {
         self.faults = Some(faults);
@@ -77,14 +79,14 @@ impl StoreBuilder {
         self
     }
 
-    /// Tries again; see [`Retrying`].
+    /// Retries failed requests; see [`Retrying`].
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
         self
     }
 
-    /// Bounds the operations in flight; see [`Limited`].
+    /// Limits the operations in flight; see [`Limited`].
     #[must_use]
     pub const fn limit(mut self, in_flight: usize) -> Self {
         self.limit = Some(in_flight);
@@ -105,7 +107,7 @@ impl StoreBuilder {
         self
     }
 
-    /// The stack.
+    /// Returns the stack.
     pub fn build(self) -> Arc<dyn TableStore> {
         let store = wrap(self.store, self.faults, Faulty::new);
         let store = wrap(store, self.meter, Metered::new);

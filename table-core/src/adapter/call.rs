@@ -2,12 +2,12 @@ use crate::model::{Entity, TableName};
 use crate::query::{AccessPath, Page, ReadablePage};
 use crate::store::{Error, ErrorKind, OperationKind, Written};
 
-/// What adapters know of a request before it is sent.
+/// The properties of a request that adapters know before it is sent.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) kind: OperationKind,
     pub(super) table: Option<&'a TableName>,
-    /// How a read finds its entities; writes name theirs.
+    /// The access path of a read; writes address their entities by key.
     pub(super) path: Option<AccessPath>,
     /// The key, for an adapter that shows keys.
     pub(super) key: Option<String>,
@@ -33,9 +33,9 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a request answers.
+/// The result of a request.
 pub(super) trait Answer {
-    /// The entities returned or written; names, for a listing of tables.
+    /// The number of entities returned or written, or of names in a listing of tables.
     fn items(&self) -> u64;
 }
 
@@ -75,7 +75,7 @@ impl Answer for Vec<Written> {
     }
 }
 
-/// The name of the error's meaning, without the keys and names that its text may have.
+/// Returns the name of the error's kind, without the keys and names that its text may contain.
 pub(super) fn error_name(error: &Error) -> &'static str {
     match error.root().kind() {
         ErrorKind::TableNotFound { .. } => "table_not_found",

@@ -4,10 +4,10 @@ use crate::model::TableName;
 use crate::query::{AccessPath, Plan, Query};
 use crate::store::{ErrorKind, OperationKind, Result, TableStore};
 
-/// Which queries are too costly to send.
+/// Which queries are too expensive to send.
 ///
-/// A new guard refuses table scans. The refusal says what to do instead: the cheaper plan with the
-/// same answer where there is one ([`Query::cheaper_plan`]).
+/// A new guard refuses table scans. The error names an alternative: the cheaper plan with the same result if
+/// there is one ([`Query::cheaper_plan`]).
 ///
 /// ```
 /// use table_core::adapter::{Guarded, ScanGuard};
@@ -41,13 +41,13 @@ pub struct ScanGuard {
     mode: GuardMode,
 }
 
-/// What a [`ScanGuard`] does about a query that is too costly.
+/// What a [`ScanGuard`] does with a query that is too expensive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GuardMode {
-    /// Refuses it, before it costs a request.
+    /// Refuses it before it costs a request.
     #[default]
     Refuse,
-    /// Sends it and emits a `tracing` warning, without keys or values.
+    /// Sends it and emits a `tracing` warning without keys or values.
     Warn,
 }
 
@@ -58,47 +58,47 @@ impl Default for ScanGuard {
 }
 
 impl ScanGuard {
-    /// A guard that refuses table scans.
+    /// Creates a guard that refuses table scans.
     pub const fn new() -> Self {
         Self { from: AccessPath::TableScan, tables: Vec::new(), mode: GuardMode::Refuse }
     }
 
-    /// Refuses this access path and every costlier one.
+    /// Refuses this access path and every more expensive one.
     #[must_use]
     pub const fn refuse_from(mut self, path: AccessPath) -> Self {
         self.from = path;
         self
     }
 
-    /// For one table, refuses this access path and every costlier one.
+    /// Refuses this access path and every more expensive one for one table.
     #[must_use]
     pub fn refuse_in(mut self, table: TableName, path: AccessPath) -> Self {
         self.tables.push((table, Some(path)));
         self
     }
 
-    /// For one table, refuses nothing.
+    /// Allows every access path for one table.
     #[must_use]
     pub fn allow(mut self, table: TableName) -> Self {
         self.tables.push((table, None));
         self
     }
 
-    /// What to do about a query that is too costly.
+    /// Sets what to do with a query that is too expensive.
     #[must_use]
     pub const fn with_mode(mut self, mode: GuardMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Whether the path is too costly for a table; what was said last about it holds.
+    /// Whether the path is refused for a table. The last setting for the table counts.
     fn is_refused(&self, path: AccessPath, is_table: impl Fn(&TableName) -> bool) -> bool {
         let said = self.tables.iter().rev().find(|(table, _)| is_table(table));
         said.map_or(Some(self.from), |(_, from)| *from).is_some_and(|from| path >= from)
     }
 }
 
-/// A store behind a [`ScanGuard`]. Guarding costs no request.
+/// A store with a [`ScanGuard`]. The guard costs no request.
 #[derive(Debug)]
 pub struct Guarded<S> {
     store: S,
@@ -148,11 +148,13 @@ impl<S: TableStore> Around for Guarded<S> {
 fn advice(path: AccessPath, plan: Option<&Plan>) -> String {
     let general = match (path, plan) {
         (_, Some(plan)) => return format!("ask for the same as {plan}"),
-        (AccessPath::TableScan | AccessPath::PartitionRange, None) => "name one PartitionKey in the filter",
-        (AccessPath::PartitionScan, None) => "bound the RowKey in the filter",
+        (AccessPath::TableScan | AccessPath::PartitionRange, None) => {
+            "restrict the filter to one PartitionKey"
+        }
+        (AccessPath::PartitionScan, None) => "restrict the RowKey in the filter",
         (AccessPath::RowRange | AccessPath::Point, None) => "read single entities by their keys",
     };
-    format!("{general}, keep an index for this question, or allow the table in the guard")
+    format!("{general}, create an index for this query, or allow the table in the guard")
 }
 
 impl_around!(Guarded);

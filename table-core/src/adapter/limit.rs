@@ -13,19 +13,18 @@ use super::call::{Answer, Call};
 use crate::model::TableName;
 use crate::store::{OperationKind, Result, TableStore};
 
-/// How long a request that could go on, and is not polled, keeps its place from those that wait.
+/// How long a request that could continue but is not polled keeps its permit from waiting requests.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A store that works on a bounded number of operations at once; the others wait for their turn,
-/// first come, first served.
+/// A store that executes a limited number of operations at once. Further operations wait in order.
 ///
-/// Put it above retries: an operation that backs off keeps its place, so that the load goes down
-/// while a service is busy, and waiting for a place does not use up the time of an attempt, which
-/// would make a write ambiguous that was never sent. Costs no request.
+/// Put it above retries. Then an operation keeps its permit while it backs off, so the load on a busy service
+/// decreases. And waiting for a permit does not use up the time of an attempt, which would make a write
+/// ambiguous that was never sent. Costs no request.
 ///
-/// A request is driven by whoever asked for it. One that is left alone, as the page that a stream reads ahead while
-/// its consumer waits for a place to write, would keep its place for ever: after a tenth of a second in which it could
-/// have gone on, it is counted no longer when another waits.
+/// The caller polls its own request. A request that is no longer polled would keep its permit forever, for
+/// example a page that a stream reads ahead while its consumer waits for a permit to write. Therefore a
+/// request that could have continued for a tenth of a second loses its permit when another request waits.
 ///
 /// ```
 /// use table_core::adapter::Limited;
@@ -40,7 +39,7 @@ pub struct Limited<S> {
 }
 
 impl<S: TableStore> Limited<S> {
-    /// Bounds the operations in flight on `store`; 0 counts as 1.
+    /// Limits the operations in flight on `store`; 0 counts as 1.
     pub fn new(store: S, in_flight: usize) -> Self {
         let places = Semaphore::new(in_flight.clamp(1, Semaphore::MAX_PERMITS));
         Self { store, places: Arc::new(places), held: Mutex::default() }
@@ -48,7 +47,7 @@ impl<S: TableStore> Limited<S> {
 }
 
 impl<S> Limited<S> {
-    /// Waits for a place.
+    /// Waits for a permit.
     async fn admit(&self) -> Admitted {
         let permit = match Arc::clone(&self.places).try_acquire_owned() {
             Ok(permit) => Some(permit),
@@ -63,7 +62,7 @@ impl<S> Limited<S> {
         Admitted(place)
     }
 
-    /// Waits in turn. The semaphore is never closed.
+    /// Waits in order. The semaphore is never closed.
     async fn queue(&self) -> Option<OwnedSemaphorePermit> {
         let mut turn = pin!(Arc::clone(&self.places).acquire_owned());
         loop {
@@ -74,7 +73,7 @@ impl<S> Limited<S> {
         }
     }
 
-    /// Gives the places of those to others that could have gone on for a while, and did not.
+    /// Takes the permits of requests that could have continued for some time but were not polled.
     fn take_back(&self) {
         let alone = |place: &Weak<Place>| place.upgrade().filter(|place| place.is_left_alone());
         let alone: Vec<_> = locked(&self.held).iter().filter_map(alone).collect();
@@ -95,7 +94,7 @@ impl<S: TableStore> Around for Limited<S> {
     }
 }
 
-/// Holds a place as long as the request is there. Wakers of the request may live longer.
+/// Holds a permit as long as the request exists. Wakers of the request may live longer.
 struct Admitted(Arc<Place>);
 
 impl Drop for Admitted {
@@ -104,11 +103,11 @@ impl Drop for Admitted {
     }
 }
 
-/// The place of a request.
+/// The permit of a request.
 #[derive(Debug, Default)]
 struct Place {
     permit: Mutex<Option<OwnedSemaphorePermit>>,
-    /// Since when the request could go on; none while it waits for something.
+    /// The time since which the request could continue; `None` while it waits.
     ready: Mutex<Option<Instant>>,
     task: AtomicWaker,
 }
@@ -145,7 +144,7 @@ impl Wake for Place {
     }
 }
 
-/// Whoever panicked with the lock left nothing half done.
+/// A panic with the lock held leaves the data consistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

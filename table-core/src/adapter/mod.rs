@@ -1,15 +1,15 @@
-//! Adapters: stores that wrap a store and add one thing each. [`StoreBuilder`] stacks them.
+//! Adapters: stores that wrap a store and add one feature each. [`StoreBuilder`] stacks them.
 //!
 //! | adapter | adds |
 //! |---|---|
 //! | [`Traced`] | a `tracing` span around every operation |
-//! | [`Guarded`] | refuses costly queries, as a [`ScanGuard`] says |
-//! | [`Limited`] | bounds the operations in flight |
-//! | [`Retrying`] | tries again what is safe to try again, by a [`RetryPolicy`] |
-//! | [`Metered`] | counts what reaches the wrapped store, in a [`RequestMeter`] |
-//! | [`Faulty`] | lets requests go wrong, as a [`FaultInjector`] says |
+//! | [`Guarded`] | refuses expensive queries, by a [`ScanGuard`] |
+//! | [`Limited`] | limits the operations in flight |
+//! | [`Retrying`] | repeats requests that are safe to repeat, by a [`RetryPolicy`] |
+//! | [`Metered`] | counts the requests to the wrapped store, in a [`RequestMeter`] |
+//! | [`Faulty`] | injects faults, by a [`FaultInjector`] |
 //!
-//! [`RetryingQueue`] and [`MeteredQueue`] are the same for a [`WorkQueue`](crate::queue::WorkQueue).
+//! [`RetryingQueue`] and [`MeteredQueue`] do the same for a [`WorkQueue`](crate::queue::WorkQueue).
 
 mod around;
 mod builder;

@@ -6,24 +6,24 @@ use super::call::{Answer, Call, error_name};
 use crate::model::TableName;
 use crate::store::{Error, OperationKind, Outcome, Result, TableStore};
 
-/// Whether spans name the keys they are about.
+/// Whether spans contain keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TraceKeys {
-    /// No: keys may be personal data.
+    /// No, because keys may be personal data.
     #[default]
     Hidden,
-    /// Yes: the key of a get or a write, the partition of a group transaction. Filters, which hold
+    /// Yes: the key of a get or a write, or the PartitionKey of a group transaction. Filters, which contain
     /// values too, are never shown.
     Shown,
 }
 
 /// A store with a `tracing` span around every operation.
 ///
-/// The span `table_operation`, at level DEBUG, has the fields `operation`, `table`, `path` of reads,
-/// `key` if shown, `attempts` if there was more than one, and at the end `outcome` (`ok`,
-/// `not_applied`, `applied`, `ambiguous`), `items` returned or written, and the `error`'s name.
-/// A missing entity or a conflict is an answer, not an incident: it is in the fields, and no event
-/// at a level of its own. Property values and filters never appear. Costs no request.
+/// The span `table_operation`, at level DEBUG, has the fields `operation`, `table`, `path` for reads, `key`
+/// if shown, `attempts` if there was more than one, and at the end `outcome` (`ok`, `not_applied`, `applied`,
+/// `ambiguous`), `items` returned or written, and the name of the `error`. A missing entity or a conflict is
+/// an expected result: it is in the fields and emits no event. Property values and filters never appear.
+/// Costs no request.
 ///
 /// ```
 /// use table_core::adapter::{TraceKeys, Traced};

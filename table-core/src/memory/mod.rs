@@ -1,4 +1,4 @@
-//! The in-memory store: the whole semantics, nothing on disk.
+//! The in-memory store: complete semantics, no files.
 
 mod store;
 mod table;

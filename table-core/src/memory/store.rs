@@ -12,11 +12,11 @@ use crate::store::{
     ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };
 
-/// A store in memory with the semantics of the service: for tests, caches and programs whose data
-/// may end with them.
+/// An in-memory [`TableStore`](crate::store::TableStore) with the semantics of the service. For tests, caches
+/// and programs whose data need not outlive them.
 ///
-/// Cheap to clone; clones share the data. Any number of tasks may use it at once: readers of a
-/// table run together, writers of one table one after another.
+/// Cloning is cheap; clones share the data. Any number of tasks may use it concurrently: readers of a table
+/// run in parallel, writers of a table one after another.
 ///
 /// ```
 /// use table_core::memory::MemoryStore;
@@ -54,12 +54,12 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store with the limits of Azure Table Storage.
+    /// Creates an empty store with the limits of Azure Table Storage.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty store with other limits. It always sorts.
+    /// Creates an empty store with other limits. It always sorts.
     pub fn with_profile(profile: ServiceProfile) -> Self {
         let shared = Shared {
             profile,
@@ -71,7 +71,7 @@ impl MemoryStore {
     }
 
     fn stamp(&self) -> Stamp {
-        // Relaxed: the table's lock orders the versions of a row.
+        // Relaxed is enough: the table's lock orders the versions of a row.
         Stamp { version: self.shared.version.fetch_add(1, Ordering::Relaxed) + 1, time: Ticks::now() }
     }
 

@@ -7,7 +7,7 @@ use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, Select};
 use crate::store::{Operation, Result, ServiceProfile, Written};
 
-/// The rows of one table, by sortable key, as the bytes of [`Record`].
+/// The rows of one table: bytes of [`Record`] by sortable key.
 #[derive(Debug)]
 pub(super) struct MemoryTable {
     pub(super) name: TableName,
@@ -77,7 +77,7 @@ impl MemoryTable {
         Ok(written)
     }
 
-    // A panic cannot leave the map half changed: every change is decided before the first is stored.
+    // A panic cannot leave the map partly changed: all changes are decided before the first is stored.
     fn read(&self) -> RwLockReadGuard<'_, Rows> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,78 +7,80 @@ use async_trait::async_trait;
 use crate::model::Ticks;
 use crate::store::Result;
 
-/// Bytes of UTF-8 in a message, at most: what every implementation can carry. An Azure queue message
-/// holds 64 KiB of text, in which base64 takes a third
-/// (<https://learn.microsoft.com/rest/api/storageservices/put-message>); a table's String holds
-/// 32 Ki UTF-16 units.
+/// Maximum bytes of UTF-8 in a message, which every implementation supports. An Azure queue message holds 64
+/// KiB of text, of which base64 takes a third
+/// (<https://learn.microsoft.com/rest/api/storageservices/put-message>); a String of a table holds 32 Ki
+/// UTF-16 units.
 pub const MESSAGE_BYTES: usize = 32 * 1024;
 
-/// A queue of work that is done at least once.
+/// A queue of work that is executed at least once.
 ///
-/// A received message is invisible to others until its visibility ends; whoever finished the work
-/// deletes it. A worker that dies lets it reappear, with a higher dequeue count.
+/// A received message is invisible to other workers for its visibility timeout. The worker deletes the
+/// message after the work. If the worker dies, the message becomes visible again, with a higher dequeue
+/// count.
 ///
 /// # Poison
-/// A message that was received as often as the queue allows and comes back once more is not received
-/// again but set aside. It stays until somebody looks at it ([`poison`](Self::poison)) and puts it back
-/// ([`requeue`](Self::requeue)) or deletes it.
+/// A message that was received as often as the queue allows is not received again but set aside as poison. It
+/// stays until an operator lists it ([`poison`](Self::poison)) and puts it back ([`requeue`](Self::requeue))
+/// or deletes it.
 ///
 /// # Receipts
-/// Each send, receive and renewal gives a receipt; it is void as soon as the message was received,
-/// renewed or deleted by anyone else. A void receipt gives a precondition error.
+/// Each send, receive and renewal returns a receipt. It becomes invalid when another caller receives, renews
+/// or deletes the message. An invalid receipt gives a precondition error.
 ///
 /// # Time
-/// Visibility is measured by clocks that may differ between machines: a message may come early or
-/// late. Nothing may rely on it for exclusion.
+/// Visibility is measured by clocks that may differ between machines, so a message may become visible early
+/// or late. Do not rely on it for mutual exclusion.
 ///
 /// # Cancellation
-/// A dropped `send` leaves the message sent or not; a dropped `receive` may leave messages invisible
-/// until their visibility ends.
+/// After a dropped `send`, the message may or may not be sent. A dropped `receive` may leave messages
+/// invisible until their visibility timeout.
 #[async_trait]
 pub trait WorkQueue: fmt::Debug + Send + Sync + 'static {
-    /// Adds a message that is invisible for `delay`. The receipt lets the sender delete it.
+    /// Adds a message that is invisible for `delay`. The sender can delete it with the receipt.
     ///
     /// # Errors
-    /// The body is over [`MESSAGE_BYTES`]; the storage's.
+    /// Fails if the body exceeds [`MESSAGE_BYTES`], and with the storage's errors.
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt>;
 
-    /// Takes up to `max` visible messages and hides them for `visibility`. May return fewer than
-    /// there are.
+    /// Receives up to `max` visible messages and hides them for `visibility`. It may return fewer messages
+    /// than are visible.
     ///
     /// # Errors
-    /// The storage's.
+    /// Fails with the storage's errors.
     async fn receive(&self, max: usize, visibility: Duration) -> Result<Vec<Message>>;
 
-    /// Hides a received message for `visibility` from now; zero gives it back at once.
+    /// Hides a received message for `visibility` from now on. Zero makes it visible immediately.
     ///
     /// # Errors
-    /// Precondition failed: the receipt is void.
+    /// Fails with a precondition error if the receipt is invalid.
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt>;
 
     /// Removes a message whose work is done.
     ///
     /// # Errors
-    /// Precondition failed: the receipt is void.
+    /// Fails with a precondition error if the receipt is invalid.
     async fn delete(&self, receipt: &Receipt) -> Result<()>;
 
-    /// Looks at up to `max` visible messages without taking them.
+    /// Returns up to `max` visible messages without receiving them.
     ///
     /// # Errors
-    /// The storage's.
+    /// Fails with the storage's errors.
     async fn peek(&self, max: usize) -> Result<Vec<Message>>;
 
-    /// Looks at up to `max` messages that were set aside, with receipts to put them back or delete them.
-    /// A queue may hide what was looked at from the next look for half a minute; dequeue counts
-    /// are the implementation's.
+    /// Returns up to `max` messages that were set aside, with receipts to put them back or delete them. A
+    /// queue may hide the returned messages from the next call for half a minute. The meaning of dequeue
+    /// counts here depends on the implementation.
     ///
     /// # Errors
-    /// The storage's.
+    /// Fails with the storage's errors.
     async fn poison(&self, max: usize) -> Result<Vec<Message>>;
 
-    /// Puts a message from [`poison`](Self::poison) back, visible at once and counted from zero.
+    /// Puts a message from [`poison`](Self::poison) back. It is visible immediately and its dequeue count
+    /// starts at zero.
     ///
     /// # Errors
-    /// Precondition failed: its receipt is void.
+    /// Fails with a precondition error if its receipt is invalid.
     async fn requeue(&self, message: &Message) -> Result<Receipt>;
 }
 
@@ -114,17 +116,17 @@ impl<Q: WorkQueue + ?Sized> WorkQueue for Arc<Q> {
     }
 }
 
-/// The identity of a message for as long as it lives.
+/// The identity of a message, which never changes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(String);
 
 impl MessageId {
-    /// An identity that an implementation gives.
+    /// Creates an identity; for implementations.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -142,7 +144,7 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// The right to renew or delete a message: opaque, given by the queue.
+/// The permission to renew or delete a message. Opaque; the queue creates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     id: MessageId,
@@ -150,45 +152,45 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A receipt with what an implementation needs to find the message again.
+    /// Creates a receipt with the data that an implementation needs to find the message.
     pub fn new(id: MessageId, token: impl Into<String>) -> Self {
         Self { id, token: token.into() }
     }
 
-    /// The message.
+    /// Returns the message's id.
     pub const fn id(&self) -> &MessageId {
         &self.id
     }
 
-    /// What the implementation put in.
+    /// Returns the implementation's data.
     pub fn token(&self) -> &str {
         &self.token
     }
 }
 
-/// A message as it was received or peeked at.
+/// A message that was received or peeked.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Message {
-    /// Who it is.
+    /// The message's id.
     pub id: MessageId,
-    /// What it says.
+    /// The message's text.
     pub body: String,
-    /// How often it was received, this time included.
+    /// How often the message was received, including this time.
     pub dequeue_count: u32,
-    /// When it was sent, by the storage's or the sender's clock.
+    /// When the message was sent, by the storage's or the sender's clock.
     pub inserted: Ticks,
-    /// The right to renew or delete it; `None` from a peek.
+    /// The permission to renew or delete the message; `None` from a peek.
     pub receipt: Option<Receipt>,
 }
 
 impl Message {
-    /// A message as an implementation found it.
+    /// Creates a message; for implementations.
     pub const fn new(id: MessageId, body: String, dequeue_count: u32, inserted: Ticks) -> Self {
         Self { id, body, dequeue_count, inserted, receipt: None }
     }
 
-    /// The same message, received.
+    /// Adds the receipt of a received message.
     #[must_use]
     pub fn with_receipt(mut self, receipt: Receipt) -> Self {
         self.receipt = Some(receipt);
@@ -196,7 +198,7 @@ impl Message {
     }
 }
 
-/// The body is not shown: it is the application's.
+/// Does not show the body, which is application data.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")

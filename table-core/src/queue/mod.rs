@@ -1,4 +1,4 @@
-//! Work queues: the contract. Implementations live in the crates that have the storage.
+//! Work queues: the trait. Implementations are in the crates of their storage.
 
 mod contract;
 

@@ -134,7 +134,7 @@ async fn a_failed_sync_is_recorded_for_later_processes() {
     fixture.store.close().await.unwrap_err();
     assert_eq!(std::fs::read(&lock).unwrap(), b"unsynced");
     let reader = EmbeddedStore::builder(fixture.directory.path().join("store")).read_only().open().await;
-    assert!(reader.unwrap_err().to_string().contains("open it for writing once"));
+    assert!(reader.unwrap_err().to_string().contains("open the store for writing once"));
     fixture.disk.set(SOUND);
     fixture.reopen().await;
     assert_eq!(std::fs::read(&lock).unwrap(), b"");

@@ -77,6 +77,6 @@ async fn a_backup_does_not_overwrite_a_store() {
     let store = place.open().await;
     store.backup(place.other("copy")).await.unwrap();
     let again = store.backup(place.other("copy")).await.unwrap_err();
-    assert!(again.to_string().contains("exists already"), "{again}");
+    assert!(again.to_string().contains("already exists"), "{again}");
     assert!(store.get(&name("Things"), &key("p", "1"), None).await.unwrap_err().is_table_not_found());
 }

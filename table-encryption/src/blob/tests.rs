@@ -128,5 +128,5 @@ async fn streams_end_at_the_end_of_the_blob() {
     assert_eq!(opened.concat(), content.concat());
     let cut = stream::iter(sealed[..4].iter().cloned().map(Ok));
     let cut = cipher.open_stream(&place("Body"), cut).try_collect::<Vec<Bytes>>().await;
-    assert!(cut.unwrap_err().to_string().contains("not whole"));
+    assert!(cut.unwrap_err().to_string().contains("incomplete"));
 }

@@ -4,10 +4,10 @@ use super::state::State;
 use super::{CrashPoint, Fault, FaultRule, Injected};
 use crate::adapter::call::Call;
 
-/// Decides which requests of a [`Faulty`](super::Faulty) store go wrong, and how.
+/// Decides which requests of a [`Faulty`](super::Faulty) store fail, and how.
 ///
-/// A cheap handle: clones share the plan. The same seed, plan and order of requests give the same
-/// faults. A request obeys a crash first, then the script, then the first rule that strikes.
+/// Cloning is cheap; clones share the plan. The same seed, plan and order of requests give the same faults.
+/// For each request, a crash takes precedence, then the script, then the first matching rule.
 ///
 /// ```
 /// use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty};
@@ -36,28 +36,27 @@ pub struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// An injector without a plan: everything works.
+    /// Creates an injector without a plan: no request fails.
     pub fn new(seed: u64) -> Self {
         Self { state: Arc::new(Mutex::new(State::new(seed))) }
     }
 
-    /// Adds a rule behind those there are.
+    /// Adds a rule after the existing rules.
     pub fn add(&self, rule: FaultRule) {
         self.lock().add_rule(rule);
     }
 
-    /// Says what happens to the next requests, one step each: `None` lets one pass. Rules take over
-    /// at the end. A request that cannot suffer the fault of its step passes.
+    /// Sets the faults of the next requests, one step per request; `None` lets a request pass. After the last
+    /// step, the rules apply. A request passes if the fault of its step cannot happen to it.
     pub fn script(&self, steps: impl IntoIterator<Item = Option<Fault>>) {
         self.lock().add_script(steps);
     }
 
-    /// Lets the process die at the `n`th request from now, from 1: that one takes effect or not as
-    /// `point` says, and no later one does.
+    /// Simulates a crash at the `n`th request from now, starting at 1. `point` says whether that request
+    /// takes effect; all later requests fail.
     ///
-    /// To test what a crash leaves behind, crash at every request of a task until it no longer
-    /// reaches the last ([`is_crashed`](Self::is_crashed) stays false); each time
-    /// [`heal`](Self::heal), recover and check.
+    /// To test what a crash leaves behind, crash at every request of a task in turn until
+    /// [`is_crashed`](Self::is_crashed) stays false. Each time, [`heal`](Self::heal), recover and check.
     pub fn crash_at(&self, n: u64, point: CrashPoint) {
         self.lock().crash_after(n, point);
     }
@@ -67,17 +66,17 @@ impl FaultInjector {
         self.lock().is_crashed()
     }
 
-    /// Forgets rules, script and crash, as if a new process started. Counts and log stay.
+    /// Removes rules, script and crash, as if a new process had started. Counts and log are kept.
     pub fn heal(&self) {
         self.lock().heal();
     }
 
-    /// How many requests there were.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.lock().requests()
     }
 
-    /// The faults that happened, in order: assert that there were some.
+    /// Returns the injected faults in order. Assert that there were some.
     pub fn injected(&self) -> Vec<Injected> {
         self.lock().log.clone()
     }
@@ -86,7 +85,7 @@ impl FaultInjector {
         self.lock().next(call)
     }
 
-    // The state is whole after every statement: a panic elsewhere leaves nothing to repair.
+    // The state is consistent after every statement, so a panic of another holder leaves nothing to repair.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

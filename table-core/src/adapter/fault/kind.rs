@@ -3,62 +3,62 @@ use std::time::Duration;
 use crate::model::TableName;
 use crate::store::{Error, ErrorKind, OperationKind, Outcome};
 
-/// What goes wrong with a request.
+/// A fault of a request.
 ///
-/// "Ambiguous" is said of writes: a read that failed changed nothing, whatever was lost.
+/// "Ambiguous" applies to writes: a failed read has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request never leaves: a transport error, not applied.
+    /// The request is not sent: a transport error, not applied.
     FailBefore,
-    /// The request is lost and nobody can tell: a transport error, ambiguous, not applied.
+    /// The request is lost after sending: a transport error, reported as ambiguous, not applied.
     LoseRequest,
-    /// The request runs and its answer is lost, whatever it was: a transport error, ambiguous.
+    /// The request is executed and its answer is lost: a transport error, ambiguous.
     LoseAnswer,
-    /// The request runs and its answer cannot be understood: a service error, applied.
+    /// The request is executed and its answer is unreadable: a service error, applied.
     BreakAnswer,
-    /// The answer is lost at once and the write happens later, before the request that comes this
-    /// many requests after it: a packet that was held up. Single writes and group transactions.
+    /// The answer is lost immediately, and the write takes effect later, just before a later request: a
+    /// delayed packet. Single writes and group transactions only.
     LateEffect {
-        /// From 1, the next request.
+        /// How many requests later; 1 is the next request.
         requests: u64,
     },
     /// The service is busy; not applied.
     Throttle {
-        /// What the service says about when to come back.
+        /// The Retry-After time of the service.
         retry_after: Option<Duration>,
     },
-    /// The table's name cannot be used yet; not applied. Requests to a table.
+    /// The table's name cannot be used yet; not applied. Requests to a table only.
     TableBeingDeleted,
-    /// The request waits before it runs.
+    /// The request waits before it is executed.
     Delay(Duration),
-    /// The request runs at once and its answer waits.
+    /// The request is executed immediately and its answer waits.
     DelayAnswer(Duration),
-    /// The page has at most this many items, perhaps none, and a continuation that goes on
-    /// behind them. Queries and listings, on stores whose continuations are keys: the local ones.
+    /// The page has at most this many items, perhaps none, and a continuation token for the rest. Queries and
+    /// listings only, on stores whose continuation tokens are keys: the local stores.
     ///
-    /// A rule that always answers pages of none never gets a query to its end: bound it.
+    /// A rule that always returns empty pages never ends a query: limit it.
     ShortPage(usize),
-    /// The process dies at this request: see [`FaultInjector::crash_at`](super::FaultInjector::crash_at).
+    /// The process crashes at this request: see [`FaultInjector::crash_at`](super::FaultInjector::crash_at).
     Crash(CrashPoint),
 }
 
-/// Where in its last request a process dies.
+/// The point in its last request at which a process crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPoint {
     /// Before the request takes effect.
     Before,
-    /// After the request took effect, before its answer is seen.
+    /// After the request took effect, before its answer is received.
     After,
 }
 
 impl CrashPoint {
-    /// Both, to loop over.
+    /// Both values, for loops.
     pub const ALL: [Self; 2] = [Self::Before, Self::After];
 }
 
 impl Fault {
-    /// Whether a request of this kind can suffer it.
+    /// Whether this fault can happen to a request of this kind.
     pub(super) const fn can_happen_to(self, kind: OperationKind) -> bool {
         use OperationKind as K;
         match self {
@@ -74,14 +74,14 @@ pub(super) fn not_sent() -> Error {
     ErrorKind::Transport("the connection was refused (injected)".to_owned()).into()
 }
 
-/// The error of a request whose answer never comes.
+/// Returns the error of a request whose answer is lost.
 pub(super) fn lost(kind: OperationKind) -> Error {
     let error = Error::new(ErrorKind::Transport("the answer was lost (injected)".to_owned()));
     error.with_outcome(if kind.is_read() { Outcome::NotApplied } else { Outcome::Ambiguous })
 }
 
 pub(super) fn broken(kind: OperationKind) -> Error {
-    let error = Error::new(ErrorKind::Service("something that is no answer (injected)".to_owned()));
+    let error = Error::new(ErrorKind::Service("an unreadable answer (injected)".to_owned()));
     error.with_outcome(if kind.is_read() { Outcome::NotApplied } else { Outcome::Applied })
 }
 
@@ -94,7 +94,7 @@ pub(super) fn being_deleted(table: Option<&TableName>) -> Error {
     ErrorKind::TableBeingDeleted { table }.into()
 }
 
-/// Not transient: nothing that runs in a dead process tries again.
+/// Not transient, because no code of a crashed process retries.
 pub(super) fn crashed() -> Error {
-    ErrorKind::Storage("the process is dead since a crash (injected)".to_owned()).into()
+    ErrorKind::Storage("the process has crashed (injected)".to_owned()).into()
 }

@@ -3,17 +3,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::model::TableName;
 use crate::store::{GroupTransaction, LocalPermit, Operation, TableStore};
 
-/// A write that was held up on its way.
+/// A delayed write.
 #[derive(Debug)]
 pub(super) enum LateWrite {
     One(TableName, Operation),
     Group(TableName, GroupTransaction),
 }
 
-/// A write, with the number of the request it precedes, and what says that it is under way.
+/// A write, the number of the request that it precedes, and the permit that marks it as in progress.
 type Due = (u64, LateWrite, Option<LocalPermit>);
 
-/// Writes that are still on their way.
+/// Writes that have not taken effect yet.
 #[derive(Debug, Default)]
 pub(super) struct LateWrites(Mutex<Vec<Due>>);
 
@@ -22,7 +22,7 @@ impl LateWrites {
         self.lock().push((due, write, permit));
     }
 
-    /// Lets the writes that are due by `request` arrive; nobody waits for their answers.
+    /// Executes the writes that are due before `request`. Their results are dropped.
     pub(super) async fn arrive(&self, request: u64, store: &impl TableStore) {
         let due: Vec<_> = self.lock().extract_if(.., |(due, ..)| *due <= request).collect();
         for (_, write, _permit) in due {

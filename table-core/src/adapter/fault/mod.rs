@@ -1,4 +1,4 @@
-//! Faults on purpose: what networks, services and crashes do, scripted and repeatable.
+//! Fault injection: simulates failures of networks, services and processes, scripted and repeatable.
 
 mod injector;
 mod kind;

@@ -2,7 +2,7 @@ use crate::model::{Entity, TableName};
 use crate::query::{Continuation, Page, Position, Query};
 use crate::store::ServiceProfile;
 
-/// Keeps the first `len` entities of a page; the continuation goes on with the next.
+/// Keeps the first `len` entities of a page. The continuation token starts at the next entity.
 pub(super) fn cut_entities(
     page: &mut Page<Entity>,
     len: usize,
@@ -16,7 +16,7 @@ pub(super) fn cut_entities(
     page.items.truncate(len);
 }
 
-/// Keeps the first `len` names of a page; the continuation goes on with the next.
+/// Keeps the first `len` names of a page. The continuation token starts at the next name.
 pub(super) fn cut_tables(
     page: &mut Page<TableName>,
     len: usize,

@@ -5,9 +5,9 @@ use crate::adapter::call::Call;
 use crate::model::TableName;
 use crate::store::OperationKind;
 
-/// Which requests suffer a [`Fault`], and when.
+/// Which requests a [`Fault`] happens to, and when.
 ///
-/// A new rule strikes every request that can suffer its fault; narrow it.
+/// A new rule applies to every request that the fault can happen to. Narrow it with the methods.
 ///
 /// ```
 /// use table_core::adapter::{Fault, FaultRule};
@@ -32,47 +32,47 @@ enum When {
 }
 
 impl FaultRule {
-    /// Always this fault.
+    /// Creates a rule for this fault.
     pub const fn new(fault: Fault) -> Self {
         Self { fault, kinds: Vec::new(), table: None, when: When::Every(1), times: u64::MAX }
     }
 
-    /// Only on this kind of request; repeat it for several.
+    /// Applies only to this kind of request. Call it repeatedly for several kinds.
     #[must_use]
     pub fn on(mut self, kind: OperationKind) -> Self {
         self.kinds.push(kind);
         self
     }
 
-    /// Only on requests to this table, compared without case.
+    /// Applies only to requests to this table, compared without case.
     #[must_use]
     pub fn in_table(mut self, table: TableName) -> Self {
         self.table = Some(table);
         self
     }
 
-    /// Only the `n`th request that fits, from 1.
+    /// Applies only to the `n`th matching request, starting at 1.
     #[must_use]
     pub const fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// Only every `k`th request that fits: 1 is each, 0 is none.
+    /// Applies only to every `k`th matching request: 1 is each, 0 is none.
     #[must_use]
     pub const fn every(mut self, k: u64) -> Self {
         self.when = When::Every(k);
         self
     }
 
-    /// Each request that fits with this probability, from 0 to 1, by the injector's seed.
+    /// Applies to each matching request with this probability, from 0 to 1, by the injector's seed.
     #[must_use]
     pub const fn with_probability(mut self, probability: f64) -> Self {
         self.when = When::Chance(probability);
         self
     }
 
-    /// At most this often.
+    /// Applies at most this many times.
     #[must_use]
     pub const fn times(mut self, times: u64) -> Self {
         self.times = times;
@@ -89,7 +89,7 @@ impl FaultRule {
     }
 }
 
-/// A rule at work: how often it fitted and struck.
+/// A rule with the counts of its matches and faults.
 #[derive(Debug)]
 pub(super) struct ActiveRule {
     rule: FaultRule,
@@ -102,7 +102,7 @@ impl ActiveRule {
         Self { rule, fitted: 0, struck: 0 }
     }
 
-    /// The fault, if the rule strikes this request.
+    /// Returns the fault if the rule applies to this request.
     pub(super) fn strike(&mut self, call: &Call<'_>, rng: &mut Rng) -> Option<Fault> {
         if self.struck == self.rule.times || !self.rule.fits(call) {
             return None;

@@ -8,16 +8,16 @@ use crate::adapter::call::Call;
 use crate::model::TableName;
 use crate::store::OperationKind;
 
-/// A fault that happened.
+/// A fault that was injected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
-    /// The number of the request, from 1.
+    /// The number of the request, starting at 1.
     pub request: u64,
-    /// The request.
+    /// The kind of the request.
     pub kind: OperationKind,
-    /// Its table; `None` for a listing.
+    /// The table; `None` for a listing.
     pub table: Option<TableName>,
-    /// What went wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
@@ -63,14 +63,14 @@ impl State {
         self.crash.is_some_and(|(at, _)| self.requests >= at)
     }
 
-    /// Forgets rules, script and crash; the counts and the log stay.
+    /// Removes rules, script and crash; keeps the counts and the log.
     pub(super) fn heal(&mut self) {
         self.rules.clear();
         self.script.clear();
         self.crash = None;
     }
 
-    /// Numbers the request and decides what happens to it.
+    /// Counts the request and decides its fault.
     pub(super) fn next(&mut self, call: &Call<'_>) -> (u64, Option<Fault>) {
         self.requests += 1;
         let fault = self.decide(call);
@@ -90,7 +90,7 @@ impl State {
         if let Some(step) = self.script.pop_front() {
             return step.filter(|fault| fault.can_happen_to(call.kind));
         }
-        // Every rule sees every request: their counts do not depend on their order.
+        // Every rule sees every request, so that their counts do not depend on their order.
         let rng = &mut self.rng;
         self.rules.iter_mut().fold(None, |first, rule| first.or(rule.strike(call, rng)))
     }

@@ -12,7 +12,7 @@ use crate::store::{
     TableStore, Written,
 };
 
-/// A store whose requests go wrong as its [`FaultInjector`] says.
+/// A store whose requests fail as its [`FaultInjector`] decides.
 #[derive(Debug)]
 pub struct Faulty<S> {
     store: S,
@@ -21,22 +21,22 @@ pub struct Faulty<S> {
 }
 
 impl<S: TableStore> Faulty<S> {
-    /// Lets requests to `store` go wrong.
+    /// Injects faults into the requests to `store`.
     pub fn new(store: S, faults: FaultInjector) -> Self {
         Self { store, faults, late: LateWrites::default() }
     }
 
-    /// The injector.
+    /// Returns the injector.
     pub const fn faults(&self) -> &FaultInjector {
         &self.faults
     }
 
-    /// The wrapped store, to look at without faults.
+    /// Returns the wrapped store, for access without faults.
     pub const fn inner(&self) -> &S {
         &self.store
     }
 
-    /// Lets every write that is still held up by [`Fault::LateEffect`] arrive now.
+    /// Executes all writes that [`Fault::LateEffect`] has delayed.
     pub async fn settle(&self) {
         self.late.arrive(u64::MAX, &self.store).await;
     }
@@ -56,7 +56,7 @@ impl<S: TableStore> Faulty<S> {
         match fault {
             None | Some(Fault::ShortPage(_)) => request.await,
             Some(Fault::FailBefore) => Err(kind::not_sent()),
-            // The write of a late effect is already put aside.
+            // The write of a late effect is already queued.
             Some(Fault::LoseRequest | Fault::LateEffect { .. }) => Err(kind::lost(call.kind)),
             Some(Fault::LoseAnswer) => {
                 let _unseen = request.await;

@@ -20,7 +20,7 @@ fn insert(row: &str) -> Operation {
     Operation::Insert(Entity::from(key(row)))
 }
 
-/// A store with a table whose next requests are number 1, 2, …
+/// Returns a store with a table whose next requests are number 1, 2, …
 async fn faulty(seed: u64) -> Faulty<MemoryStore> {
     let store = MemoryStore::new();
     store.create_table(&table()).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_lost_request_and_a_lost_answer_look_the_same() {
 }
 
 #[tokio::test]
-async fn a_lost_read_changed_nothing() {
+async fn a_lost_read_is_not_ambiguous() {
     let store = faulty(0).await;
     store.faults().script([Some(Fault::LoseAnswer), Some(Fault::LoseRequest)]);
     let error = store.get(&table(), &key("a"), None).await.unwrap_err();
@@ -70,7 +70,7 @@ async fn a_lost_read_changed_nothing() {
 }
 
 #[tokio::test]
-async fn a_late_effect_arrives_before_a_later_request() {
+async fn a_late_effect_happens_before_a_later_request() {
     let store = faulty(0).await;
     store.faults().script([Some(Fault::LateEffect { requests: 2 })]);
     assert!(store.write(&table(), insert("a")).await.unwrap_err().is_ambiguous());
@@ -142,7 +142,7 @@ async fn short_listings_lose_nothing() {
 }
 
 #[tokio::test]
-async fn rules_choose_by_kind_table_and_count() {
+async fn rules_select_by_kind_table_and_count() {
     let store = faulty(0).await;
     let faults = store.faults().clone();
     let other = TableName::new("Other").unwrap();
@@ -161,7 +161,7 @@ async fn rules_choose_by_kind_table_and_count() {
 }
 
 #[tokio::test]
-async fn a_seed_decides_the_chances() {
+async fn a_seed_determines_the_random_choices() {
     let mut patterns = Vec::new();
     for seed in [1, 1, 2] {
         let store = faulty(seed).await;
@@ -178,7 +178,7 @@ async fn a_seed_decides_the_chances() {
 }
 
 #[tokio::test]
-async fn a_crash_ends_everything_until_healed() {
+async fn after_a_crash_all_requests_fail_until_healed() {
     for (point, applied) in [(CrashPoint::Before, false), (CrashPoint::After, true)] {
         let store = faulty(0).await;
         store.faults().crash_at(2, point);

@@ -6,25 +6,25 @@ use crate::model::TableName;
 use crate::query::AccessPath;
 use crate::store::OperationKind;
 
-/// What requests are counted by.
+/// The category by which a request is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     /// The table; `None` for a listing of tables.
     pub table: Option<TableName>,
     /// The operation; a group transaction is one request.
     pub kind: OperationKind,
-    /// How a read finds its entities: a get is a point query. Writes name theirs: `None`.
+    /// The access path of a read; a get is a point query. `None` for writes, which address entities by key.
     pub path: Option<AccessPath>,
 }
 
-/// How many requests of one sort there were.
+/// The counts of one category of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Requests begun, failed and cancelled ones included.
+    /// Number of requests begun, including failed and cancelled ones.
     pub requests: u64,
-    /// Requests that answered an error.
+    /// Number of requests that returned an error.
     pub failed: u64,
-    /// Entities returned or written; names, for a listing of tables.
+    /// Number of entities returned or written, or of names in a listing of tables.
     pub entities: u64,
 }
 
@@ -37,7 +37,7 @@ impl AddAssign for Count {
 }
 
 impl Count {
-    /// The difference, zero where a reset came between.
+    /// Returns the difference, or zero if the meter was reset in between.
     const fn since(self, earlier: Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(earlier.requests),
@@ -47,9 +47,9 @@ impl Count {
     }
 }
 
-/// The counts of a [`RequestMeter`](super::RequestMeter) at some moment, or between two.
+/// The counts of a [`RequestMeter`](super::RequestMeter) at one time, or between two times.
 ///
-/// Prints as a table. Subtract an earlier snapshot to see what a block of work cost.
+/// Prints as a table. Subtract an earlier snapshot to get the cost of a block of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts(BTreeMap<Request, Count>);
 
@@ -58,46 +58,46 @@ impl RequestCounts {
         *self.0.entry(request).or_default() += count;
     }
 
-    /// Every sort of request with its count, by table, operation and access path.
+    /// Iterates over every category with its counts, by table, operation and access path.
     pub fn iter(&self) -> impl Iterator<Item = (&Request, &Count)> {
         self.0.iter()
     }
 
-    /// All requests.
+    /// Returns the number of all requests.
     pub fn total(&self) -> u64 {
         self.sum(|_| true).requests
     }
 
-    /// Requests of one kind.
+    /// Returns the number of requests of one kind.
     pub fn of_kind(&self, kind: OperationKind) -> u64 {
         self.sum(|request| request.kind == kind).requests
     }
 
-    /// Requests to one table, compared without case.
+    /// Returns the number of requests to one table, compared without case.
     pub fn of_table(&self, table: &TableName) -> u64 {
         let named = |name: &TableName| name.as_str().eq_ignore_ascii_case(table.as_str());
         self.sum(|request| request.table.as_ref().is_some_and(named)).requests
     }
 
-    /// Reads by one access path.
+    /// Returns the number of reads by one access path.
     pub fn of_path(&self, path: AccessPath) -> u64 {
         self.sum(|request| request.path == Some(path)).requests
     }
 
-    /// The sum over the sorts of requests for which `keep` answers true.
+    /// Returns the sum over the categories for which `keep` returns true.
     pub fn sum(&self, mut keep: impl FnMut(&Request) -> bool) -> Count {
         let mut sum = Count::default();
         self.0.iter().filter(|(request, _)| keep(request)).for_each(|(_, count)| sum += *count);
         sum
     }
 
-    /// The costliest access path of the reads; `None` if nothing was read.
+    /// Returns the most expensive access path of the reads; `None` if nothing was read.
     pub fn costliest_path(&self) -> Option<AccessPath> {
         self.0.keys().filter_map(|request| request.path).max()
     }
 }
 
-/// What came after the earlier snapshot. Sorts without a new request are left out.
+/// Returns the counts since the earlier snapshot. Categories without a new request are omitted.
 impl Sub<&Self> for RequestCounts {
     type Output = Self;
 
@@ -113,7 +113,7 @@ impl Sub<&Self> for RequestCounts {
 
 const HEADER: [&str; 6] = ["table", "operation", "access path", "requests", "failed", "entities"];
 
-/// A table with a line for each sort of request.
+/// Prints a table with a line per category.
 impl fmt::Display for RequestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows = vec![HEADER.map(str::to_owned)];

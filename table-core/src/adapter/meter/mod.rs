@@ -1,4 +1,4 @@
-//! Counting requests: what Table storage bills and waits for.
+//! Counts requests, which Table storage bills and which cost latency.
 
 mod counts;
 mod store;

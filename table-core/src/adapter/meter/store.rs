@@ -8,11 +8,11 @@ use crate::model::TableName;
 use crate::query::AccessPath;
 use crate::store::{OperationKind, Result, TableStore};
 
-/// Counts the requests that reach the stores it is attached to.
+/// Counts the requests to the stores that it is attached to.
 ///
-/// A cheap handle: clones share the counts, and one meter may count several stores. A request
-/// counts when it begins, so failed and cancelled ones, and every attempt of a retry above the
-/// meter, are in. Counting costs no request.
+/// Cloning is cheap; clones share the counts, and one meter may count several stores. A request counts when
+/// it begins, so failed and cancelled requests are included, as is every attempt of a retry above the meter.
+/// Counting costs no request.
 ///
 /// ```
 /// use table_core::adapter::{Metered, RequestMeter};
@@ -71,36 +71,36 @@ impl Tables {
 }
 
 impl RequestMeter {
-    /// A meter at zero.
+    /// Creates a meter with all counts at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All requests so far.
+    /// Returns the number of requests so far.
     pub fn total(&self) -> u64 {
         self.snapshot().total()
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn snapshot(&self) -> RequestCounts {
         let mut counts = RequestCounts::default();
         self.lock().iter().for_each(|(request, count)| counts.add(request, count));
         counts
     }
 
-    /// The counts since an earlier snapshot.
+    /// Returns the counts since an earlier snapshot.
     pub fn since(&self, earlier: &RequestCounts) -> RequestCounts {
         self.snapshot() - earlier
     }
 
-    /// Runs the work and tells what was counted meanwhile, by other tasks too.
+    /// Runs the work and returns the counts during that time, including requests of other tasks.
     pub async fn measure<T>(&self, work: impl Future<Output = T>) -> (T, RequestCounts) {
         let before = self.snapshot();
         let result = work.await;
         (result, self.since(&before))
     }
 
-    /// Starts again at zero.
+    /// Resets all counts to zero.
     pub fn reset(&self) {
         *self.lock() = Tables::default();
     }
@@ -109,13 +109,13 @@ impl RequestMeter {
         *self.lock().sorts(call.table).entry((call.kind, call.path)).or_default() += more;
     }
 
-    // Counts are whole after every statement: a panic elsewhere leaves nothing to repair.
+    // The counts are consistent after every statement, so a panic of another holder leaves nothing to repair.
     fn lock(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A store whose requests are counted by a [`RequestMeter`].
+/// A store whose requests a [`RequestMeter`] counts.
 #[derive(Debug)]
 pub struct Metered<S> {
     store: S,
@@ -128,7 +128,7 @@ impl<S: TableStore> Metered<S> {
         Self { store, meter }
     }
 
-    /// The meter.
+    /// Returns the meter.
     pub const fn meter(&self) -> &RequestMeter {
         &self.meter
     }

@@ -68,7 +68,7 @@ async fn a_cancelled_request_counts() {
 }
 
 #[tokio::test]
-async fn a_block_is_measured_alone() {
+async fn a_block_is_measured_separately() {
     let store = metered().await;
     store.write(&table(), insert("a")).await.unwrap();
     let (_, cost) = store.meter().measure(store.write(&table(), insert("b"))).await;

@@ -23,7 +23,7 @@ pub enum QueueCall {
 }
 
 impl QueueCall {
-    /// The name in snake case, as in traces.
+    /// Returns the name in snake case, as in traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Send => "send",
@@ -36,7 +36,7 @@ impl QueueCall {
         }
     }
 
-    /// Whether a call that failed changed nothing, whatever was lost.
+    /// Whether a failed call has certainly changed nothing.
     pub(super) const fn is_read(self) -> bool {
         matches!(self, Self::Peek)
     }
@@ -48,39 +48,39 @@ impl fmt::Display for QueueCall {
     }
 }
 
-/// Counts the calls that reach the queues it is attached to.
+/// Counts the calls to the queues that it is attached to.
 ///
-/// A cheap handle: clones share the counts, and one meter may count several queues. A call counts when it
-/// begins, every attempt of a retry above the meter is one. In Azure Queue Storage a call is one request, but for
-/// poison: see its documentation. The requests of a queue in a table are counted by the
-/// [`RequestMeter`](crate::adapter::RequestMeter) of its store.
+/// Cloning is cheap; clones share the counts, and one meter may count several queues. A call counts when it
+/// begins; every attempt of a retry above the meter is a call. In Azure Queue Storage a call is one request,
+/// except for poison messages: see its documentation. The [`RequestMeter`](crate::adapter::RequestMeter) of a
+/// store counts the requests of a queue in a table.
 #[derive(Clone, Debug, Default)]
 pub struct QueueMeter {
     counts: Arc<Mutex<BTreeMap<QueueCall, Count>>>,
 }
 
 impl QueueMeter {
-    /// A meter at zero.
+    /// Creates a meter with all counts at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All calls so far.
+    /// Returns the number of calls so far.
     pub fn total(&self) -> u64 {
         self.lock().values().map(|count| count.requests).sum()
     }
 
-    /// The calls of one kind so far: begun, failed, and the messages sent or returned.
+    /// Returns the counts of one kind of call: begun, failed, and messages sent or returned.
     pub fn of(&self, call: QueueCall) -> Count {
         self.lock().get(&call).copied().unwrap_or_default()
     }
 
-    /// Every kind of call that there was.
+    /// Returns the counts of every kind of call that occurred.
     pub fn counts(&self) -> BTreeMap<QueueCall, Count> {
         self.lock().clone()
     }
 
-    /// Starts again at zero.
+    /// Resets all counts to zero.
     pub fn reset(&self) {
         self.lock().clear();
     }
@@ -89,13 +89,13 @@ impl QueueMeter {
         *self.lock().entry(call).or_default() += more;
     }
 
-    // Counts are whole after every statement: a panic elsewhere leaves nothing to repair.
+    // The counts are consistent after every statement, so a panic of another holder leaves nothing to repair.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<QueueCall, Count>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A queue whose calls are counted by a [`QueueMeter`].
+/// A queue whose calls a [`QueueMeter`] counts.
 #[derive(Debug)]
 pub struct MeteredQueue<Q> {
     queue: Q,

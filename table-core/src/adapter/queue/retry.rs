@@ -9,21 +9,23 @@ use crate::adapter::retry::{Attempts, RetryPolicy, in_doubt};
 use crate::queue::{Message, Receipt, WorkQueue};
 use crate::store::{Error, Outcome, Result};
 
-/// A queue that tries again what failed in passing, or whose answer was lost.
+/// A queue that repeats calls with a transient error or a lost answer.
 ///
-/// Work is done at least once, so every call may be repeated:
+/// Work is executed at least once, so every call may be repeated:
 ///
-/// | call | repeated after a lost answer |
+/// | call | effect of repeating it after a lost answer |
 /// |---|---|
-/// | send | the message may be there twice; the receipt is of the last one |
-/// | receive | what the lost answer held is hidden for its visibility, and was counted |
-/// | renew, delete, requeue | where the receipt is void then, the first attempt may have done it, or another worker: the error is *ambiguous*, never a plain conflict |
-/// | peek, poison | nothing changes; a queue may hide poison that was looked at for half a minute |
+/// | send | the queue may contain the message twice; the receipt is that of the last one |
+/// | receive | the messages of the lost answer stay hidden until their visibility timeout, and are counted as
+/// received |
+/// | renew, delete, requeue | if the receipt is then invalid, the first attempt may have succeeded, or
+/// another worker has the message: the error is *ambiguous*, never a plain conflict |
+/// | peek, poison | none; a queue may hide listed poison messages for half a minute |
 ///
 /// # Cost
-/// As the wrapped queue where nothing fails; every attempt is a call of the wrapped queue: a
-/// [`MeteredQueue`](super::MeteredQueue) below counts them. Needs a Tokio runtime with time. A queue in a table
-/// needs it no more than its store does: let that be a [`Retrying`](crate::adapter::Retrying) one.
+/// Without failures, the cost of the wrapped queue. Every attempt is a call of the wrapped queue, and a
+/// [`MeteredQueue`](super::MeteredQueue) below counts it. Needs a Tokio runtime with a time driver. For a
+/// queue in a table, use a [`Retrying`](crate::adapter::Retrying) store instead.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -42,8 +44,8 @@ pub struct RetryingQueue<Q> {
 }
 
 impl<Q: WorkQueue> RetryingQueue<Q> {
-    /// Tries again on `queue` as the policy says: attempts, delays, deadline and time for an attempt. What it says
-    /// of writes to entities means nothing here.
+    /// Retries calls of `queue` by the policy's attempts, delays, deadline and attempt timeout. The policy's
+    /// settings for writes of entities have no effect here.
     pub fn new(queue: Q, policy: RetryPolicy) -> Self {
         let rng = Mutex::new(policy.rng());
         Self { queue, policy, rng }

@@ -10,7 +10,7 @@ use crate::model::Ticks;
 use crate::queue::{Message, MessageId, Receipt, WorkQueue};
 use crate::store::{Error, ErrorKind, Outcome, Result};
 
-/// A queue of which each call fails by script, then answers.
+/// A queue whose calls fail by script, then succeed.
 #[derive(Debug, Default)]
 struct Scripted {
     failures: Mutex<VecDeque<Error>>,
@@ -101,7 +101,7 @@ fn denied() -> Error {
     Error::new(ErrorKind::Forbidden("no".to_owned())).with_outcome(Outcome::NotApplied)
 }
 
-/// What a call answers after these failures, and how many attempts it took.
+/// Returns the result of a call after these failures, the number of attempts and the number of counted calls.
 async fn after(call: QueueCall, failures: Vec<Error>) -> (Result<()>, u64, u64) {
     let (scripted, meter) = (Arc::new(Scripted::default()), QueueMeter::new());
     scripted.failures.lock().unwrap().extend(failures);
@@ -113,7 +113,7 @@ async fn after(call: QueueCall, failures: Vec<Error>) -> (Result<()>, u64, u64) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_in_passing_is_repeated_and_every_attempt_is_counted() {
+async fn transient_failures_are_repeated_and_every_attempt_is_counted() {
     for call in CALLS {
         let (result, attempts, failed) = after(call, vec![busy(), lost(), busy()]).await;
         assert!(result.is_ok(), "{call}: {result:?}");
@@ -125,7 +125,7 @@ async fn what_fails_in_passing_is_repeated_and_every_attempt_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_pass_is_not_repeated() {
+async fn permanent_failures_are_not_repeated() {
     for call in CALLS {
         for failure in [denied(), void()] {
             let (result, attempts, _) = after(call, vec![failure]).await;
@@ -135,7 +135,7 @@ async fn what_does_not_pass_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_void_receipt_behind_a_doubt_is_ambiguous() {
+async fn an_invalid_receipt_after_an_ambiguous_attempt_is_ambiguous() {
     for call in [QueueCall::Renew, QueueCall::Delete, QueueCall::Requeue] {
         let (result, attempts, _) = after(call, vec![lost(), void()]).await;
         let error = result.unwrap_err();

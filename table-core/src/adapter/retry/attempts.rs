@@ -6,7 +6,7 @@ use super::RetryPolicy;
 use crate::adapter::call::error_name;
 use crate::store::{Error, ErrorKind, Outcome, Result};
 
-/// The attempts of one operation: how many, how long, how far apart.
+/// The attempts of one operation: their number, duration and delays.
 #[derive(Debug)]
 pub(in crate::adapter) struct Attempts<'a> {
     policy: &'a RetryPolicy,
@@ -26,9 +26,9 @@ impl<'a> Attempts<'a> {
         Self { policy, operation, deadline, made: 1, rng }
     }
 
-    /// Runs a request within the time left for it.
+    /// Runs a request within the remaining time.
     ///
-    /// A write that is cut off may have been applied, a read changed nothing.
+    /// A write that is cut off may have been applied; a read has changed nothing.
     pub(in crate::adapter) async fn run<T>(
         &self,
         is_read: bool,
@@ -40,7 +40,7 @@ impl<'a> Attempts<'a> {
         timeout_at(end, request).await.unwrap_or_else(|_| Err(cut_off(is_read, end - start)))
     }
 
-    /// Waits until another attempt is due; `false` if there is none, or no time for it.
+    /// Waits until the next attempt is due. Returns `false` if no attempt or no time is left.
     pub(in crate::adapter) async fn another(&mut self, failure: &Error) -> bool {
         if self.made >= self.policy.max_attempts {
             return false;

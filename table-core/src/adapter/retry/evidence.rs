@@ -7,25 +7,25 @@ use crate::model::{Entity, IfMatch};
 use crate::query::Select;
 use crate::store::{Operation, Written};
 
-/// What the stored entities tell about a write whose answer was lost.
+/// What the stored entities show about a write whose answer was lost.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Evidence {
-    /// It was applied: an entity carries its id.
+    /// Applied: an entity has the write's id.
     Applied(Vec<Written>),
-    /// It is not there, and repeating it is allowed.
+    /// Not found, and repeating the write is allowed.
     NotSeen,
-    /// It may have been applied and overwritten or deleted since.
+    /// The write may have been applied, and its entity overwritten or deleted since.
     Undecided,
 }
 
-/// What must be read to find a write's id.
+/// Returns the properties that must be read to find a write's id.
 pub(super) fn projection() -> Select {
     Select::new([WRITE_ID_PROPERTY])
 }
 
-/// Judges a write by what was found under its keys; nothing is looked for where it deletes.
+/// Evaluates the entities found under a write's keys. For deletes nothing is read.
 ///
-/// Only the id proves anything: two writers can store equal content.
+/// Only the id is proof, because two writers can store equal content.
 pub(super) fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: AbsentInsert) -> Evidence {
     let each = || job.operations().iter().zip(found);
     if each().any(|(_, entity)| carries(entity.as_ref(), id)) {
@@ -40,7 +40,7 @@ pub(super) fn judge(job: &Job, found: &[Option<Entity>], id: Uuid, absent: Absen
     }
 }
 
-/// The answer that was lost. Where another writer came since, our version is not known.
+/// Returns the lost answer. If another writer has written since, the ETag of our write is unknown.
 fn answer(operation: &Operation, entity: Option<&Entity>, id: Uuid) -> Written {
     match (operation, entity) {
         (Operation::Delete(..), _) => Written::deleted(),
@@ -49,7 +49,7 @@ fn answer(operation: &Operation, entity: Option<&Entity>, id: Uuid) -> Written {
     }
 }
 
-/// Whether the repetition would meet a conflict, which our own earlier effect may have caused.
+/// Whether a repetition would fail with a conflict that our own earlier effect may have caused.
 fn cannot_succeed(operation: &Operation, entity: Option<&Entity>) -> bool {
     match operation {
         Operation::Insert(_) => entity.is_some(),

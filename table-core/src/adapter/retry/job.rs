@@ -1,7 +1,7 @@
 use crate::model::{IfMatch, TableName};
 use crate::store::{GroupTransaction, Operation, OperationKind, Result, TableStore, Written};
 
-/// A request that changes something, kept so that it can be sent again.
+/// A write that is kept so that it can be sent again.
 #[derive(Clone, Debug)]
 pub(super) enum Job {
     CreateTable,
@@ -10,15 +10,15 @@ pub(super) enum Job {
     Transact(GroupTransaction),
 }
 
-/// What repeating a request does that may have been applied, or may still be.
+/// The effect of repeating a request that may have been applied, or may still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// A condition on an ETag is in it. ETags are never used again and a group happens wholly or
-    /// not at all, so one attempt at most takes effect, whatever else is in the group.
+    /// The request contains a condition on an ETag. ETags are never reused, and a group is atomic, so at most
+    /// one attempt takes effect, whatever else the group contains.
     AtMostOnce,
     /// An insert takes effect twice if its entity is deleted in between.
     Insert,
-    /// The last writer wins, as the caller asked: the effect of the repetition is the same, later.
+    /// The last writer wins, as the caller requested: the repetition has the same effect later.
     LastWins,
 }
 
@@ -59,7 +59,7 @@ impl Job {
         }
     }
 
-    /// Sends a copy; an answer for each operation.
+    /// Sends a copy. Returns a result per operation.
     pub(super) async fn send(&self, store: &impl TableStore, table: &TableName) -> Result<Vec<Written>> {
         match self {
             Self::CreateTable => store.create_table(table).await.map(|()| Vec::new()),

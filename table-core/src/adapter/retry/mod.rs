@@ -1,4 +1,4 @@
-//! Trying again what is safe to try again.
+//! Repeats requests that are safe to repeat.
 
 mod attempts;
 mod evidence;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// When and how often a [`Retrying`](super::Retrying) store tries again.
+/// When and how often a [`Retrying`](super::Retrying) store repeats a request.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,19 +25,20 @@ pub struct RetryPolicy {
     pub(super) seed: Option<u64>,
 }
 
-/// What becomes of an insert whose answer was lost, when its entity is not there.
+/// What to do with an insert whose answer was lost if its entity does not exist.
 ///
-/// Usually it never arrived. But it may have been applied, and its entity deleted by someone since.
+/// Usually the insert was never executed. But it may have been applied, and the entity deleted by another
+/// writer since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AbsentInsert {
-    /// Insert again: an entity that someone consumed and deleted in between comes back.
+    /// Insert again. An entity that another writer has consumed and deleted in between is then created again.
     #[default]
     Repeat,
-    /// Report the insert as ambiguous: for entities whose disappearance means something.
+    /// Report the insert as ambiguous. Use this for entities whose deletion has a meaning.
     Report,
 }
 
-/// 5 attempts of at most 35 s each (the service itself gives up after 30 s), 2 minutes in all;
+/// Defaults: 5 attempts of at most 35 s each (the service itself gives up after 30 s), 2 minutes in total;
 /// delays from 200 ms to 10 s, of which jitter takes up to half; no write ids.
 impl Default for RetryPolicy {
     fn default() -> Self {
@@ -56,16 +57,16 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How often a request is sent at most: 1 never repeats. The reads that resolve an ambiguous
-    /// write come on top; see [`with_write_ids`](Self::with_write_ids).
+    /// Sets the maximum number of attempts; 1 never repeats. Reads that resolve an ambiguous write are
+    /// additional; see [`with_write_ids`](Self::with_write_ids).
     #[must_use]
     pub const fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// The first delay, doubled each time up to the longest. A service's Retry-After is waited out
-    /// even where it is longer.
+    /// Sets the first delay, which doubles each time, and the longest delay. A longer Retry-After of the
+    /// service is respected.
     #[must_use]
     pub const fn with_delays(mut self, base: Duration, longest: Duration) -> Self {
         self.base_delay = base;
@@ -73,61 +74,61 @@ impl RetryPolicy {
         self
     }
 
-    /// The part of each delay, from 0 to 1, that is left to chance, so that clients that failed
-    /// together do not come back together.
+    /// Sets the random part of each delay, from 0 to 1, so that clients that failed together do not retry
+    /// together.
     #[must_use]
     pub const fn with_jitter(mut self, part: f64) -> Self {
         self.jitter = part.clamp(0.0, 1.0);
         self
     }
 
-    /// The time for an operation with all its attempts and delays. An attempt is cut off there, and
-    /// a delay that would reach it is not begun: the operation fails at once.
+    /// Sets the maximum time of an operation with all its attempts and delays. A running attempt is cut off
+    /// at that time. A delay that would exceed it is not begun: the operation fails immediately.
     #[must_use]
     pub const fn with_deadline(mut self, deadline: Option<Duration>) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The time for one attempt. A write cut off by it is ambiguous.
+    /// Sets the maximum time of one attempt. A write that is cut off is ambiguous.
     #[must_use]
     pub const fn with_attempt_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.attempt_timeout = timeout;
         self
     }
 
-    /// Stores a fresh Guid in [`WRITE_ID_PROPERTY`](super::WRITE_ID_PROPERTY) of every entity
-    /// written, and reads it back where an answer was lost.
+    /// Stores a new Guid in [`WRITE_ID_PROPERTY`](super::WRITE_ID_PROPERTY) of every written entity, and
+    /// reads it back if an answer was lost.
     ///
-    /// Costs one property, no request where all goes well, and one read for each entity written by
-    /// an ambiguous request. Turn it on for every writer of a table: a merge by a writer without it
-    /// keeps our id, so that the version reported for our write would be of theirs.
+    /// Costs one property; no request without failures; and 1 read per entity of an ambiguous request. Enable
+    /// it for every writer of a table: a merge by a writer without it keeps our id, so the ETag reported for
+    /// our write would be that of the other write.
     #[must_use]
     pub const fn with_write_ids(mut self) -> Self {
         self.write_ids = true;
         self
     }
 
-    /// What becomes of an ambiguous insert whose entity is not there; see [`AbsentInsert`].
+    /// Sets what to do with an ambiguous insert whose entity does not exist; see [`AbsentInsert`].
     #[must_use]
     pub const fn with_absent_insert(mut self, choice: AbsentInsert) -> Self {
         self.absent_insert = choice;
         self
     }
 
-    /// Makes the jitter repeatable.
+    /// Sets the seed of the jitter, to make it repeatable.
     #[must_use]
     pub const fn with_seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The source of the jitter.
+    /// Returns the source of the jitter.
     pub(in crate::adapter) fn rng(&self) -> Rng {
         self.seed.map_or_else(Rng::new, Rng::with_seed)
     }
 
-    /// The delay before attempt `made + 1`, for a random number from 0 to 1.
+    /// Returns the delay before attempt `made + 1`, for a random number from 0 to 1.
     pub(super) fn delay(&self, made: u32, random: f64) -> Duration {
         let doubled = 2u32.saturating_pow(made.saturating_sub(1));
         let full = self.base_delay.saturating_mul(doubled).min(self.max_delay);

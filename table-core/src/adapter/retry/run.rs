@@ -16,7 +16,7 @@ enum Next {
 }
 
 impl<S: TableStore> Retrying<S> {
-    /// Repeats a read until it is answered: it changes nothing.
+    /// Repeats a read until it succeeds. This is safe because a read changes nothing.
     pub(super) async fn read<T, F>(&self, kind: OperationKind, request: impl Fn() -> F + Send) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send,
@@ -30,7 +30,7 @@ impl<S: TableStore> Retrying<S> {
         }
     }
 
-    /// Sends a write until its outcome is certain, or nothing more may be done about it.
+    /// Sends a write until its outcome is certain or no further attempt is allowed.
     pub(super) async fn change(&self, table: &TableName, mut job: Job) -> Result<Vec<Written>> {
         let id = self.profile_beside_id().map(|profile| attach(&mut job, profile)).transpose()?;
         let mut attempts = self.attempts(job.kind());
@@ -57,7 +57,8 @@ impl<S: TableStore> Retrying<S> {
         }
     }
 
-    /// Decides about a write of which some attempt may have been applied, or may still be.
+    /// Decides how to continue with a write of which some attempt may have been applied, or may still take
+    /// effect.
     async fn resolve(
         &self,
         attempts: &mut Attempts<'_>,
@@ -79,7 +80,7 @@ impl<S: TableStore> Retrying<S> {
         if may_pass && attempts.another(failure).await { Next::Repeat } else { Next::GiveUp }
     }
 
-    /// Reads what the write would have written.
+    /// Reads the entities that the write would have written.
     async fn look(
         &self,
         attempts: &mut Attempts<'_>,
@@ -97,7 +98,7 @@ impl<S: TableStore> Retrying<S> {
         Ok(judge(job, &found, id, self.policy().absent_insert))
     }
 
-    /// Reads an entity's id; a read that fails counts as an attempt.
+    /// Reads an entity's id. A failed read counts as an attempt.
     async fn find(
         &self,
         attempts: &mut Attempts<'_>,
@@ -114,8 +115,8 @@ impl<S: TableStore> Retrying<S> {
     }
 }
 
-/// The error of the first attempt that may have been applied. A later one, even a conflict, says
-/// nothing certain about it: our own effect may be what it met.
+/// Returns the error of the first ambiguous attempt. A later error, even a conflict, proves nothing about
+/// that attempt: our own effect may have caused the conflict.
 pub(in crate::adapter) fn in_doubt(first: Error, later: Error) -> Error {
     if later.is_ambiguous() { first } else { first.with_source(later) }
 }

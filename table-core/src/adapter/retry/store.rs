@@ -14,44 +14,50 @@ use crate::store::{
     TableStore, Written,
 };
 
-/// A store that tries again what failed in passing, where that is safe.
+/// A store that repeats requests with transient errors if that is safe.
 ///
-/// A request that was certainly **not applied** and failed in passing
-/// ([`is_transient`](crate::Error::is_transient)) is repeated, whatever it is. Reads always are.
-/// A write whose answer was lost (**ambiguous**) may have been applied, or may still be while it is
-/// held up somewhere, so it follows these rules:
+/// A request that was certainly **not applied** and has a transient error
+/// ([`is_transient`](crate::Error::is_transient)) is always repeated. So is every read. A write whose answer
+/// was lost (**ambiguous**) may have been applied, or may still be on its way, so these rules apply:
 ///
-/// | write | repeated? | because |
+/// | write | repeated? | reason |
 /// |---|---|---|
-/// | with an ETag: replace, merge, delete, and a group with one of these in it | yes | ETags are never used again: one attempt at most takes effect, early or late |
-/// | upsert; replace, merge, delete of any version; groups of these | yes | the last writer wins, as asked: a write by another between two attempts is overwritten by the second, and one after them by an attempt held up that long |
-/// | insert, and groups with one but no ETag | only with write ids | it would take effect twice if its entity was deleted in between; see [`AbsentInsert`](super::AbsentInsert) |
-/// | create or delete a table | yes | as upsert; a table created by another in between goes too |
+/// | with an ETag: replace, merge, delete, and a group with one of these | yes | ETags are never reused: at
+/// most one attempt takes effect, early or late |
+/// | upsert; replace, merge, delete of any version; groups of these | yes | the last writer wins, as
+/// requested: the second attempt overwrites a write of another writer between two attempts, and a delayed
+/// attempt overwrites one after them |
+/// | insert, and groups with an insert but no ETag | only with write ids | it would take effect twice if its
+/// entity was deleted in between; see [`AbsentInsert`](super::AbsentInsert) |
+/// | create or delete a table | yes | like an upsert; a table that another client created in between is
+/// deleted too |
 ///
-/// What a repetition answers is not what the caller asked about: the conflict it meets may be our
-/// own earlier effect. So once an attempt was ambiguous, only success is reported as it is; anything
-/// else is reported as the first ambiguous error, with the later one as its source, **never as a
-/// plain conflict**.
+/// The error of a repetition says nothing certain about the caller's write: a conflict may be the effect of
+/// an earlier attempt. So after an ambiguous attempt, only success is reported unchanged. Everything else is
+/// reported as the first ambiguous error, with the later error as its source, **never as a plain conflict**.
 ///
 /// # Write ids
-/// [`RetryPolicy::with_write_ids`] lets the store look instead of guess. After an ambiguous attempt,
-/// and after a conflict behind one, it reads what it wrote (the id only, one request an entity):
+/// With [`RetryPolicy::with_write_ids`] the store reads instead of guessing. After an ambiguous attempt, and
+/// after a conflict that follows one, it reads the ids of the entities that it wrote (1 request per entity):
 ///
 /// | found | conclusion |
 /// |---|---|
-/// | our id, on any entity of a group | applied: a group is atomic; the answer has the versions found, and none where another writer came since |
-/// | the ETag of the condition | not applied, but perhaps under way: the repetition and the straggler exclude each other |
-/// | no entity, for an insert | not applied, or deleted since: [`AbsentInsert`](super::AbsentInsert) decides; a repetition that meets an entity looks again |
-/// | another id and ETag, or no entity where one was | ambiguous: we may have been overwritten |
+/// | our id, on any entity of a group | applied, because a group is atomic; the result has the ETags found,
+/// and none for an entity that another writer has written since |
+/// | the ETag of the condition | not applied, but perhaps still on its way: at most one of the repetition and
+/// the delayed attempt takes effect |
+/// | no entity, for an insert | not applied, or deleted since: [`AbsentInsert`](super::AbsentInsert) decides;
+/// a repetition that finds an entity reads it again |
+/// | another id and ETag, or no entity where one existed | ambiguous: our write may have been overwritten |
 /// | for an upsert or a write to any version, another id | repeated |
 ///
-/// Writes are refused where reads lag behind them ([`ServiceProfile::reads_lag`]): what is read proves nothing there.
-/// Equal content proves nothing either: two writers can store the same. A delete leaves nothing to find:
-/// it is repeated, and ambiguous if the entity is gone by then.
+/// Writes are refused on stores whose reads may be stale ([`ServiceProfile::reads_lag`]), because a stale
+/// read proves nothing. Equal content is no proof either, because two writers can store the same. A delete
+/// leaves nothing to find: it is repeated, and is ambiguous if the entity does not exist then.
 ///
 /// # Cost
-/// As the wrapped store where nothing fails. Attempts and the reads that resolve them are requests
-/// to the wrapped store: a meter below counts them. Needs a Tokio runtime with time.
+/// Without failures, the cost of the wrapped store. Attempts and the reads that resolve them are requests to
+/// the wrapped store, and a meter below counts them. Needs a Tokio runtime with a time driver.
 ///
 /// ```
 /// use table_core::adapter::{Fault, FaultInjector, Faulty, RetryPolicy, Retrying};
@@ -85,14 +91,14 @@ pub struct Retrying<S> {
 }
 
 impl<S: TableStore> Retrying<S> {
-    /// Tries again on `store` as the policy says.
+    /// Retries requests to `store` by the policy.
     pub fn new(store: S, policy: RetryPolicy) -> Self {
         let rng = Mutex::new(policy.rng());
         let beside_id = policy.write_ids.then(|| profile_beside_id(store.profile().clone()));
         Self { store, policy, rng, beside_id }
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub const fn policy(&self) -> &RetryPolicy {
         &self.policy
     }
@@ -101,12 +107,12 @@ impl<S: TableStore> Retrying<S> {
         &self.store
     }
 
-    /// What is left to the caller beside the write id, if one is stored.
+    /// Returns the limits that remain for the caller, if a write id is stored.
     pub(super) const fn profile_beside_id(&self) -> Option<&ServiceProfile> {
         self.beside_id.as_ref()
     }
 
-    /// A write id proves nothing where it may be read late.
+    /// Refuses write ids if reads may be stale, because they prove nothing then.
     fn check_ids(&self) -> Result<()> {
         if self.policy.write_ids { self.store.profile().check_reads("write ids") } else { Ok(()) }
     }
@@ -120,7 +126,7 @@ impl<S: TableStore> Retrying<S> {
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
 impl<S: TableStore> TableStore for Retrying<S> {
-    /// With write ids, an entity has room for one property less, a group for fewer bytes.
+    /// With write ids, an entity may have one property less, and a group fewer bytes.
     fn profile(&self) -> &ServiceProfile {
         self.beside_id.as_ref().unwrap_or_else(|| self.store.profile())
     }

@@ -8,10 +8,10 @@ use crate::store::{Error, Operation, Result, ServiceProfile};
 
 pub use crate::model::WRITE_ID_PROPERTY;
 
-/// The most that an id adds to one operation of a group on the wire.
+/// The maximum text that an id adds to one operation of a group.
 const JSON: &str = r#""_WriteId@odata.type":"Edm.Guid","_WriteId":"00000000-0000-0000-0000-000000000000","#;
 
-/// The profile of what is left to the caller beside the id.
+/// Returns the limits that remain for the caller.
 pub(super) fn profile_beside_id(mut profile: ServiceProfile) -> ServiceProfile {
     profile.entity_bytes -= engine::property_size(WRITE_ID_PROPERTY, ValueRef::Guid(Uuid::nil()));
     profile.group_bytes -= profile.group_operations * JSON.len();
@@ -22,7 +22,7 @@ pub(super) fn profile_beside_id(mut profile: ServiceProfile) -> ServiceProfile {
 /// Sets an id on every entity that the job writes.
 ///
 /// # Errors
-/// An entity leaves no room for it by the profile beside the id.
+/// Fails if the remaining limits leave no space for it in an entity.
 pub(super) fn attach(job: &mut Job, profile: &ServiceProfile) -> Result<Uuid> {
     let id = Uuid::new_v4();
     let grouped = matches!(job, Job::Transact(_));

@@ -17,7 +17,8 @@ struct Stack {
     faults: FaultInjector,
 }
 
-/// Everything on a store with a table, named from the inside out or from the outside in.
+/// Returns a stack of all adapters over a store with a table. The adapters are named from the inside out or
+/// from the outside in.
 async fn stack(inside_out: bool) -> Stack {
     let (data, meter, faults) = (MemoryStore::new(), RequestMeter::new(), FaultInjector::new(0));
     data.create_table(&table()).await.unwrap();
@@ -62,7 +63,7 @@ async fn attempts_are_counted_and_traced_in_either_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_guard_refuses_is_traced_and_costs_nothing() {
+async fn refused_queries_are_traced_and_cost_no_request() {
     for inside_out in [true, false] {
         let stack = stack(inside_out).await;
         let (traces, _on) = record();
@@ -73,7 +74,7 @@ async fn what_the_guard_refuses_is_traced_and_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_place_is_not_an_attempt() {
+async fn waiting_for_a_permit_is_not_an_attempt() {
     let stack = stack(true).await;
     let slow = Fault::Delay(Duration::from_secs(30));
     stack.faults.script([Some(slow), Some(slow), Some(slow)]);
@@ -86,7 +87,7 @@ async fn waiting_for_a_place_is_not_an_attempt() {
 }
 
 #[tokio::test]
-async fn without_adapters_the_store_is_as_it_was() {
+async fn without_adapters_the_store_is_unchanged() {
     let store = StoreBuilder::new(MemoryStore::new()).build();
     store.create_table(&table()).await.unwrap();
     store.write(&table(), insert("a")).await.unwrap();

@@ -37,7 +37,7 @@ fn refused(result: Result<crate::query::Page<crate::model::Entity>>) -> Option<(
 }
 
 #[tokio::test]
-async fn a_path_and_all_costlier_ones_are_refused_unsent() {
+async fn a_path_and_more_expensive_paths_are_refused_without_a_request() {
     for (_, limit) in PATHS {
         let (store, meter) = guarded(ScanGuard::new().refuse_from(limit)).await;
         for (filter, path) in PATHS {
@@ -49,7 +49,7 @@ async fn a_path_and_all_costlier_ones_are_refused_unsent() {
 }
 
 #[tokio::test]
-async fn what_was_said_last_of_a_table_holds() {
+async fn the_last_setting_for_a_table_counts() {
     let guard = ScanGuard::new()
         .allow(TableName::new("EMPLOYEES").unwrap())
         .refuse_in(TableName::new("Other").unwrap(), AccessPath::Point);
@@ -61,7 +61,7 @@ async fn what_was_said_last_of_a_table_holds() {
 }
 
 #[tokio::test]
-async fn table_names_are_told_apart_where_the_service_does() {
+async fn table_names_are_compared_like_in_the_service() {
     let store = MemoryStore::with_profile(ServiceProfile::COSMOS_TABLE);
     let store = Guarded::new(store, ScanGuard::new().allow(TableName::new("EMPLOYEES").unwrap()));
     store.create_table(&table()).await.unwrap();
@@ -69,13 +69,13 @@ async fn table_names_are_told_apart_where_the_service_does() {
 }
 
 #[tokio::test]
-async fn the_refusal_names_the_better_plan() {
+async fn the_error_names_the_cheaper_plan() {
     let (store, _) = guarded(ScanGuard::new().refuse_from(AccessPath::PartitionScan)).await;
     let better = query("PartitionKey eq 'Sales' and (RowKey eq 'a' or RowKey eq 'b')");
     let (_, advice) = refused(store.query(&table(), &better, None).await).unwrap();
     assert_eq!(advice, "ask for the same as 2 point reads: ('Sales', 'a'); ('Sales', 'b')");
     let (_, advice) = refused(store.query(&table(), &Query::new(), None).await).unwrap();
-    assert!(advice.starts_with("name one PartitionKey in the filter"));
+    assert!(advice.starts_with("restrict the filter to one PartitionKey"));
 }
 
 #[tokio::test]

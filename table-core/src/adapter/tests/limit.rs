@@ -12,7 +12,7 @@ use crate::model::Entity;
 use crate::store::{Operation, OperationKind, TableStore};
 use crate::typed::Table;
 
-/// A store with a table, whose reads take a second.
+/// Returns a store with a table, whose reads take a second.
 async fn slow() -> Faulty<MemoryStore> {
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(1))).on(OperationKind::Get));
@@ -35,16 +35,16 @@ async fn operations_beyond_the_bound_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_operation_gives_its_place_back() {
+async fn a_cancelled_operation_returns_its_permit() {
     let store = Limited::new(slow().await, 1);
     let cancelled = tokio::time::timeout(Duration::ZERO, store.get(&table(), &key("a"), None)).await;
     assert!(cancelled.is_err());
     store.get(&table(), &key("a"), None).await.unwrap();
 }
 
-/// What a stream reads ahead is polled by nobody while its consumer waits for a place.
+/// A page that a stream reads ahead is not polled while its consumer waits for a permit.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_nobody_drives_gives_its_place_to_others() {
+async fn a_request_that_is_not_polled_loses_its_permit() {
     let store = Limited::new(slow().await, 1);
     let (name, key) = (table(), key("a"));
     let mut ahead = store.get(&name, &key, None);
@@ -56,9 +56,9 @@ async fn a_request_that_nobody_drives_gives_its_place_to_others() {
     store.get(&name, &key, None).await.unwrap();
 }
 
-/// One that waits for its answer keeps it, however long.
+/// A request that waits for its answer keeps its permit for any time.
 #[tokio::test(start_paused = true)]
-async fn a_request_under_way_keeps_its_place() {
+async fn a_request_in_flight_keeps_its_permit() {
     let store = Limited::new(slow().await, 1);
     let (name, key) = (table(), key("a"));
     let start = Instant::now();
@@ -68,7 +68,7 @@ async fn a_request_under_way_keeps_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_reads_ahead_does_not_stop_the_writes_of_its_consumer() {
+async fn a_stream_that_reads_ahead_does_not_block_writes_of_its_consumer() {
     let rows = MemoryStore::new();
     rows.create_table(&table()).await.unwrap();
     for n in 0..30 {

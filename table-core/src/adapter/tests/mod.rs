@@ -1,4 +1,4 @@
-//! The small adapters and the stack of all of them.
+//! Tests of the small adapters and of the full stack.
 
 mod builder;
 mod guard;

@@ -8,7 +8,7 @@ use tracing::subscriber::{DefaultGuard, set_default};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// What was traced by this thread.
+/// The traces of this thread.
 #[derive(Clone, Default)]
 pub(super) struct Traces {
     events: Arc<Mutex<Vec<String>>>,
@@ -31,12 +31,12 @@ pub(super) fn record() -> (Traces, DefaultGuard) {
 }
 
 impl Traces {
-    /// The events, as `LEVEL field=value …`.
+    /// Returns the events as `LEVEL field=value …`.
     pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }
 
-    /// The fields of the last span, and its name as `span`.
+    /// Returns the fields of the last span, and its name as `span`.
     pub(super) fn last_span(&self) -> Fields {
         self.spans.lock().unwrap().fields.last().cloned().unwrap_or_default()
     }

@@ -16,7 +16,7 @@ fn fields(span: &std::collections::BTreeMap<&'static str, String>) -> String {
 }
 
 #[tokio::test]
-async fn a_span_tells_what_happened_without_keys_or_values() {
+async fn a_span_describes_the_operation_without_keys_or_values() {
     let store = traced(TraceKeys::Hidden).await;
     let (traces, _on) = record();
     store.write(&table(), insert("a")).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_span_tells_what_happened_without_keys_or_values() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_no_incident() {
+async fn a_missing_entity_is_not_an_error_event() {
     let store = traced(TraceKeys::Hidden).await;
     let (traces, _on) = record();
     assert_eq!(store.get(&table(), &key("a"), None).await.unwrap(), None);
@@ -50,7 +50,7 @@ async fn what_is_missing_is_no_incident() {
 }
 
 #[tokio::test]
-async fn keys_are_shown_on_request() {
+async fn keys_are_shown_if_enabled() {
     let store = traced(TraceKeys::Shown).await;
     let (traces, _on) = record();
     store.get(&table(), &key("a"), None).await.unwrap();

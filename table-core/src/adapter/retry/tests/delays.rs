@@ -43,7 +43,7 @@ async fn one_attempt_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_services_delay_is_waited_out() {
+async fn retry_after_is_respected() {
     let rig = Rig::new(policy()).await;
     rig.script(&[Fault::Throttle { retry_after: Some(17 * SECOND) }]);
     let start = Instant::now();
@@ -52,7 +52,7 @@ async fn the_services_delay_is_waited_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_delay_is_begun_that_reaches_the_deadline() {
+async fn a_delay_that_exceeds_the_deadline_is_not_begun() {
     let rig = Rig::new(policy().with_deadline(Some(10 * SECOND))).await;
     rig.script(&[Fault::Throttle { retry_after: Some(10 * SECOND) }]);
     let start = Instant::now();
@@ -80,7 +80,7 @@ async fn a_read_that_takes_too_long_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_took_too_long_changed_nothing() {
+async fn a_read_that_timed_out_is_not_ambiguous() {
     let rig = Rig::new(policy().with_max_attempts(1).with_attempt_timeout(Some(SECOND))).await;
     rig.script(&[Fault::Delay(60 * SECOND)]);
     let error = rig.store.get(&table(), &key("old"), None).await.unwrap_err();
@@ -121,7 +121,7 @@ async fn every_read_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_applied_is_not_repeated() {
+async fn applied_writes_are_not_repeated() {
     for policy in [policy(), policy().with_write_ids()] {
         let rig = Rig::new(policy).await;
         rig.script(&[Fault::BreakAnswer]);

@@ -1,4 +1,4 @@
-//! Every write, with and without write ids, over every fault, alone and with another writer.
+//! Every write, with and without write ids, with every fault, alone and with another writer.
 
 use super::super::job::{Job, Repeat};
 use super::rig::{Rig, entity, group, key};
@@ -21,7 +21,7 @@ fn policy(write_ids: bool, absent: AbsentInsert) -> RetryPolicy {
     if write_ids { policy.with_write_ids() } else { policy }
 }
 
-/// Our write in every form: on the entity `old` or on `new`, which is not there.
+/// Returns our write in every form: on the existing entity `old`, and on `new`, which does not exist.
 fn jobs(old: &ETag) -> Vec<Job> {
     let ours = |row| entity(row, "ours");
     let exactly = || IfMatch::from(old);
@@ -51,14 +51,14 @@ fn jobs(old: &ETag) -> Vec<Job> {
     jobs
 }
 
-/// Describes the case where it goes wrong.
+/// Describes the failed case.
 type Case<'a> = &'a (dyn Fn() -> String + Sync);
 
 fn only_deletes(job: &Job) -> bool {
     job.operations().iter().all(|operation| operation.entity().is_none())
 }
 
-/// What the caller sees agrees with the data, where our writes left their content.
+/// Asserts that the returned ETags agree with the data if our writes left their content.
 async fn assert_content(rig: &Rig, job: &Job, written: &[Written], case: Case<'_>) {
     for (operation, written) in job.operations().iter().zip(written) {
         let stored = rig.read(operation.key().row()).await;
@@ -73,7 +73,7 @@ async fn assert_content(rig: &Rig, job: &Job, written: &[Written], case: Case<'_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_applied_is_repeated() {
+async fn writes_that_were_not_applied_are_repeated() {
     for fault in REFUSED {
         for write_ids in [false, true] {
             for at in 0..jobs(&ETag::from("")).len() {
@@ -90,7 +90,7 @@ async fn what_was_not_applied_is_repeated() {
     }
 }
 
-/// Whether a write whose answer was lost can be reported as done.
+/// Whether a write whose answer was lost can be reported as applied.
 fn is_certain(job: &Job, write_ids: bool, fault: Fault) -> bool {
     match job.repeat() {
         Repeat::Insert => write_ids,
@@ -101,7 +101,7 @@ fn is_certain(job: &Job, write_ids: bool, fault: Fault) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_lost_is_certain_or_ambiguous() {
+async fn lost_writes_are_certain_or_ambiguous() {
     for fault in LOST {
         for write_ids in [false, true] {
             for at in 0..jobs(&ETag::from("")).len() {
@@ -164,7 +164,7 @@ fn intrusions() -> Vec<Vec<Operation>> {
         .collect()
 }
 
-/// One fault, or two lost answers in a row.
+/// One fault, or two lost answers in sequence.
 fn scripts() -> Vec<Vec<Fault>> {
     let one = LOST.iter().chain(&REFUSED).map(|fault| vec![*fault]);
     let often = &LOST[..3];
@@ -188,7 +188,7 @@ fn assert_honest(job: &Job, strict: bool, result: &Result<Vec<Written>>, applied
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_writer_between_the_attempts_changes_nothing_about_honesty() {
+async fn reported_outcomes_stay_correct_with_another_writer_between_attempts() {
     let mut undecided = 0;
     for (write_ids, absent) in
         [(false, AbsentInsert::Report), (true, AbsentInsert::Report), (true, AbsentInsert::Repeat)]
@@ -222,9 +222,9 @@ async fn another_writer_between_the_attempts_changes_nothing_about_honesty() {
     assert_ne!(undecided, 0);
 }
 
-/// What is to be there is there, or gone: a lost answer is no reason to fail.
+/// The table exists, or does not exist, at the end: a lost answer is no reason to fail.
 #[tokio::test(start_paused = true)]
-async fn a_table_that_is_wanted_or_not_is_asked_for_again() {
+async fn lost_table_operations_succeed_on_repetition() {
     for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
         let rig = Rig::new(RetryPolicy::default()).await;
         Job::DeleteTable.send(&rig.data, &super::rig::table()).await.unwrap();

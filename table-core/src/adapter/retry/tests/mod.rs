@@ -1,4 +1,4 @@
-//! Retries over injected faults. Time is Tokio's paused clock: nothing here waits.
+//! Retries over injected faults. Tokio's clock is paused, so nothing really waits.
 
 mod delays;
 mod matrix;

@@ -26,7 +26,7 @@ pub(super) fn group(operations: impl IntoIterator<Item = Operation>) -> GroupTra
     group
 }
 
-/// Lets another writer act on the data just before the `at`th request.
+/// Executes operations of another writer just before the `at`th request.
 #[derive(Debug)]
 pub(super) struct Intruded<S> {
     store: S,
@@ -56,7 +56,7 @@ impl_around!(Intruded);
 
 type Below = Faulty<Metered<MemoryStore>>;
 
-/// Retries over an intruder over faults over a meter over data with an entity `old`.
+/// The stack: retries, other writer, faults, meter, and data with an entity `old`.
 pub(super) struct Rig {
     pub(super) store: Retrying<Intruded<std::sync::Arc<Below>>>,
     pub(super) below: std::sync::Arc<Below>,
@@ -90,7 +90,7 @@ impl Rig {
         job.send(&self.store, &table()).await
     }
 
-    /// How often requests of this kind took effect, late ones included.
+    /// Returns how often requests of this kind took effect, including late effects.
     pub(super) async fn applied(&self, kind: OperationKind) -> u64 {
         self.below.settle().await;
         let count = self.meter.snapshot().sum(|request| request.kind == kind);

@@ -13,7 +13,7 @@ fn wide(properties: usize) -> Entity {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_are_stored_fresh_and_hidden() {
+async fn ids_are_new_for_each_write_and_hidden() {
     let rig = rig().await;
     let mut ids = Vec::new();
     for _ in 0..2 {
@@ -32,7 +32,7 @@ async fn ids_are_stored_fresh_and_hidden() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_goes_well_costs_one_request() {
+async fn a_successful_write_costs_one_request() {
     let rig = rig().await;
     rig.store.write(&table(), Operation::Insert(entity("new", "ours"))).await.unwrap();
     let writes =
@@ -42,7 +42,7 @@ async fn a_write_that_goes_well_costs_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_costs_one_read_an_entity() {
+async fn a_lost_answer_costs_one_read_per_entity() {
     let rig = rig().await;
     rig.script(&[Fault::LoseAnswer]);
     rig.store.write(&table(), Operation::Insert(entity("a", "ours"))).await.unwrap();
@@ -69,7 +69,7 @@ async fn one_entity_proves_its_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_content_proves_nothing() {
+async fn equal_content_is_no_proof() {
     let rig = rig().await;
     rig.script(&[Fault::LoseRequest]);
     rig.intrude(2, vec![Operation::Insert(entity("new", "ours"))]);
@@ -78,7 +78,7 @@ async fn equal_content_proves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_conflict_stays_one() {
+async fn a_plain_conflict_stays_a_conflict() {
     let rig = rig().await;
     let error = rig.store.write(&table(), Operation::Insert(entity("old", "ours"))).await.unwrap_err();
     assert!(error.is_already_exists() && !error.is_ambiguous());
@@ -88,7 +88,7 @@ async fn a_plain_conflict_stays_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_id_takes_its_place_in_the_limits() {
+async fn the_id_counts_in_the_limits() {
     let rig = rig().await;
     let (with, without) = (rig.store.profile(), rig.data.profile());
     assert_eq!(with.custom_properties, 251);
@@ -104,7 +104,7 @@ async fn the_id_takes_its_place_in_the_limits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_that_came_along_is_not_kept() {
+async fn an_id_set_by_the_caller_is_replaced() {
     let rig = rig().await;
     rig.store.write(&table(), Operation::Insert(entity("new", "ours"))).await.unwrap();
     let copied = rig.read("new").await.unwrap();
