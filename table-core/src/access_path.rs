@@ -1,15 +1,15 @@
 use std::fmt;
 
-/// How a query finds its entities: the guide's classification, cheapest first.
+/// How a query finds its entities: the classification of the service's design guide, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessPath {
     /// One PartitionKey and one RowKey: one entity.
     Point,
     /// One PartitionKey and a range of RowKeys.
     RowRange,
-    /// One PartitionKey; every entity in it is read.
+    /// One PartitionKey; every entity in the partition is read.
     PartitionScan,
-    /// A range of PartitionKeys; every entity in them is read.
+    /// A range of PartitionKeys; every entity in these partitions is read.
     PartitionRange,
     /// Every entity of the table is read.
     TableScan,

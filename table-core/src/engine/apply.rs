@@ -5,17 +5,17 @@ use crate::operation::check_size;
 use crate::operation::{Operation, Written};
 use crate::profile::ServiceProfile;
 
-/// What an operation does to its row.
+/// The effect of an operation on its row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The row becomes this.
+    /// The row is replaced by this record.
     Put(Record),
-    /// The row goes.
+    /// The row is removed.
     Remove,
 }
 
 impl Change {
-    /// The answer to the operation.
+    /// Returns the result of the operation.
     pub const fn written(&self) -> Written {
         match self {
             Self::Put(record) => Written::version(ETag::from_version(record.stamp.version)),
@@ -24,12 +24,13 @@ impl Change {
     }
 }
 
-/// Decides an operation: what it does to its row, or why it fails.
+/// Decides an operation: its effect on the row, or why it fails.
 ///
-/// The operation itself must have passed [`check_operation`](super::check_operation).
+/// The operation must have passed [`check_operation`](super::check_operation).
 ///
 /// # Errors
-/// The entity exists already, is missing, is in another version, or a merge makes it too large.
+/// Fails if the entity already exists, does not exist or has another version, or if a merge makes it too
+/// large.
 pub fn apply(
     profile: &ServiceProfile,
     table: &TableName,
@@ -67,10 +68,10 @@ pub fn apply(
     }
 }
 
-/// Decides one operation against its row: the row's stored key, and what happens to it.
+/// Decides one operation against its row. Returns the row's stored key and the effect.
 ///
 /// # Errors
-/// See [`apply`], and the backend's.
+/// See [`apply`]; also the backend's errors.
 pub fn apply_to(
     rows: &impl Rows,
     profile: &ServiceProfile,
@@ -91,10 +92,10 @@ pub fn apply_to(
 
 /// Decides the operations of a group in order, each against its row.
 ///
-/// Nothing is written here: the caller writes all changes at once, or none.
+/// This function writes nothing: the caller writes all changes at once, or none.
 ///
 /// # Errors
-/// The first operation that fails, with its index.
+/// Returns the error of the first failed operation, with its index.
 pub fn apply_group(
     rows: &impl Rows,
     profile: &ServiceProfile,

@@ -2,9 +2,9 @@ use crate::model::TableName;
 use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Page, Position};
 
-/// A page of a listing of tables, from `(identity, name)` pairs in the order of identities.
+/// Builds a page of a listing of tables from `(identity, name)` pairs in the order of identities.
 ///
-/// The prefix is compared with the identity: without case where the profile ignores it.
+/// The prefix is compared with the identity: without case if the profile ignores case.
 pub fn list_page<'a>(
     profile: &ServiceProfile,
     prefix: Option<&str>,

@@ -1,5 +1,5 @@
-//! The service's semantics, once, for every local store: sizes and limits, conditions, merges,
-//! scans. Pure: no clock, no I/O.
+//! The service's semantics, shared by all local stores: sizes, limits, conditions, merges, scans. Pure
+//! functions: no clock, no I/O.
 
 mod apply;
 mod list;

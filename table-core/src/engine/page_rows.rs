@@ -9,11 +9,11 @@ use crate::query::Select;
 pub(super) struct PageRows {
     rows: Chunks<Stamp>,
     bytes: usize,
-    /// Where the texts of the last key met.
+    /// The length of the last PartitionKey.
     split: u32,
 }
 
-/// A row's key at the end of a chunk, not yet a row.
+/// A key at the end of a chunk that does not belong to a row yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingKey {
     from: usize,
@@ -28,7 +28,7 @@ impl System for Stamp {
 }
 
 impl PageRows {
-    /// At most so many.
+    /// Creates a page for at most `most` rows.
     pub(super) fn new(most: usize) -> Self {
         Self { rows: Chunks::new(most), bytes: 0, split: 0 }
     }
@@ -37,12 +37,12 @@ impl PageRows {
         self.rows.len()
     }
 
-    /// Bytes of keys and packed properties.
+    /// Returns the bytes of keys and packed properties.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes the key of a row that may come; `None` if the bytes are no key.
+    /// Appends the key of a candidate row; `None` if the bytes are not a key.
     #[inline]
     pub(super) fn key(&mut self, sortable: &[u8]) -> Option<PendingKey> {
         let keys = &mut self.rows.current_mut().keys;
@@ -55,19 +55,19 @@ impl PageRows {
         Some(PendingKey { from, split })
     }
 
-    /// The two texts of the key.
+    /// Returns PartitionKey and RowKey.
     pub(super) fn texts(&self, key: PendingKey) -> Option<(&str, &str)> {
         let texts = std::str::from_utf8(&self.rows.current().keys[key.from..]).ok()?;
         texts.split_at_checked(key.split as usize)
     }
 
-    /// Forgets the key: its row does not match.
+    /// Removes a key whose row does not match.
     #[inline]
     pub(super) fn drop_key(&mut self, key: PendingKey) {
         self.rows.current_mut().keys.truncate(key.from);
     }
 
-    /// Takes the row of the key, with the selected properties.
+    /// Adds the row of the key with the selected properties.
     #[inline]
     pub(super) fn push(&mut self, key: PendingKey, record: RecordRef<'_>, select: Option<&Select>) {
         let row = &mut self.rows.current_mut().properties;
@@ -80,7 +80,7 @@ impl PageRows {
         self.end_row(key, from, packed, record.stamp);
     }
 
-    /// Takes the row of the key as it is, with numbers in place of heads; `packed` is how many bytes it would be with them.
+    /// Adds a numbered row of the key without conversion. `packed` is its number of bytes in packed form.
     #[inline]
     pub(super) fn push_numbered(
         &mut self,

@@ -3,28 +3,28 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::model::{ETag, Entity, Key, Properties, Ticks};
 
-/// A new version of an entity: its number and its time.
+/// The version and time of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Never used twice in a store: the ETag.
+    /// The number in the ETag. It is never reused in a store.
     pub version: u64,
-    /// When the write happened: the Timestamp.
+    /// The time of the write, which is the Timestamp.
     pub time: Ticks,
 }
 
 /// A stored row without its key.
 ///
-/// As bytes: version (`u64`), time (ticks, `i64`), packed properties; little-endian.
+/// Its bytes: version (`u64`), time (ticks, `i64`), packed properties; little-endian.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The version and time of the last write.
+    /// Version and time of the last write.
     pub stamp: Stamp,
     /// The properties.
     pub properties: Properties,
 }
 
 impl Stamp {
-    /// The bytes of a stamp, with which those of a [`Record`] start.
+    /// Bytes of a stamp. A [`Record`] starts with them.
     pub const BYTES: usize = 16;
 
     /// Appends the stored bytes.
@@ -35,7 +35,7 @@ impl Stamp {
 }
 
 impl Record {
-    /// The stored bytes.
+    /// Returns the stored bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(Stamp::BYTES + self.properties.as_packed().len());
         self.push_bytes(&mut out);
@@ -48,35 +48,35 @@ impl Record {
         out.extend_from_slice(self.properties.as_packed());
     }
 
-    /// Back from [`to_bytes`](Self::to_bytes), checked byte for byte.
+    /// Parses the bytes of [`to_bytes`](Self::to_bytes) and checks all of them.
     ///
     /// # Errors
-    /// The bytes are damaged.
+    /// Fails if the bytes are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let RecordRef { stamp, packed } = RecordRef::parse(bytes)?;
         Ok(Self { stamp, properties: Properties::from_packed(packed.to_vec())? })
     }
 
-    /// The row as an entity.
+    /// Converts the row to an entity.
     pub fn into_entity(self, key: Key) -> Entity {
         let etag = ETag::from_version(self.stamp.version);
         Entity::from_parts(key, self.properties).with_system(Some(etag), Some(self.stamp.time))
     }
 }
 
-/// A [`Record`] in the bytes that store it: the stamp is read, the properties are not yet looked at.
+/// A [`Record`] in its stored bytes. The stamp is decoded; the properties are not checked.
 #[derive(Clone, Copy)]
 pub struct RecordRef<'a> {
-    /// The version and time of the last write.
+    /// Version and time of the last write.
     pub stamp: Stamp,
     packed: &'a [u8],
 }
 
 impl<'a> RecordRef<'a> {
-    /// Reads the header of [`Record::to_bytes`].
+    /// Parses the header of [`Record::to_bytes`].
     ///
     /// # Errors
-    /// The header is damaged.
+    /// Fails if the header is damaged.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self> {
         let damaged = || Error::corrupt("the header of a stored row is damaged");
@@ -86,7 +86,7 @@ impl<'a> RecordRef<'a> {
         Ok(Self { stamp: Stamp { version: u64::from_le_bytes(*version), time }, packed })
     }
 
-    /// The packed properties, or what a row has of them.
+    /// Returns the packed properties, or the numbered properties of a row.
     #[inline]
     pub(crate) const fn packed(&self) -> &'a [u8] {
         self.packed
@@ -96,13 +96,13 @@ impl<'a> RecordRef<'a> {
         RecordRef { stamp: self.stamp, packed }
     }
 
-    /// An owned copy. The properties are taken to be sound; see [`Rows`](super::Rows).
+    /// Returns an owned copy. The properties are trusted to be valid; see [`Rows`](super::Rows).
     pub fn to_record(self) -> Record {
         Record { stamp: self.stamp, properties: Properties::from_trusted(self.packed.to_vec()) }
     }
 }
 
-/// Without the values, which may be secret.
+/// Does not show the values, which may be secret.
 impl fmt::Debug for RecordRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordRef").field("stamp", &self.stamp).finish_non_exhaustive()

@@ -1,20 +1,19 @@
 use crate::error::Result;
 use crate::model::Key;
 
-/// The rows of one table as a backend stores them: the bytes of a [`Record`](super::Record) by the
-/// bytes of a key.
+/// The rows of one table as a backend stores them: bytes of a [`Record`](super::Record) by bytes of a key.
 ///
-/// The engine takes the bytes to be sound, here and in a [`Scan`](super::Scan): a backend that keeps
-/// them where they can be damaged must find that out, by a checksum.
+/// The engine trusts these bytes, here and in a [`Scan`](super::Scan). A backend whose storage can be damaged
+/// must detect damage, for example by a checksum.
 pub trait Rows {
-    /// The stored form of a key: it must sort as [`Key::to_sortable`] does.
+    /// Returns the stored form of a key. It must sort like [`Key::to_sortable`].
     fn key(&self, key: &Key) -> Vec<u8> {
         key.to_sortable()
     }
 
-    /// Shows a row's bytes to `look`, or that there is none.
+    /// Passes a row's bytes to `look`, or `None` if the row does not exist.
     ///
     /// # Errors
-    /// The backend's, or what `look` returns.
+    /// Returns the backend's errors and those of `look`.
     fn look<R>(&self, key: &[u8], look: impl FnOnce(Option<&[u8]>) -> Result<R>) -> Result<R>;
 }

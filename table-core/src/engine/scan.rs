@@ -9,13 +9,14 @@ use crate::model::{Entity, Heads, Key, TableName, Unpacked, key_order};
 use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
 
-/// Rows looked at for one page, at most: a filter that matches little answers a short page with a
-/// continuation rather than hold the store for long, as the service does after 5 seconds.
+/// Maximum number of rows visited for one page. A filter with few matches gets a short page with a
+/// continuation token, so that it does not occupy the store for long. (The service stops after 5 seconds.)
 const MAX_VISITED: usize = 10_000;
-/// And bytes of rows: some rows are as large as a thousand others.
+/// Maximum bytes of visited rows. One row can be as large as a thousand others.
 const MAX_VISITED_BYTES: usize = 16 * limits::PAGE_BYTES;
 
-/// One page of a query over ordered rows: tells which rows to visit, takes them, makes the page.
+/// Builds one page of a query over ordered rows: selects the rows to visit, receives them and builds the
+/// page.
 #[derive(Debug)]
 pub struct Scan<'a> {
     profile: &'a ServiceProfile,
@@ -23,34 +24,34 @@ pub struct Scan<'a> {
     query: &'a Query,
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
-    /// What the range does not imply.
+    /// The part of the filter that the key range does not imply.
     filter: Option<Filter>,
     limit: usize,
     visited: usize,
     visited_bytes: usize,
     rows: PageRows,
     next: Option<Key>,
-    /// Of one row after another, where the query looks into them.
+    /// Buffer for one row at a time, if the query needs its properties.
     unpacked: Unpacked,
 }
 
 /// A range of keys as sortable bytes.
 pub type SortableRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// What a [`Scan`] wants after a row.
+/// How to continue after a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanStep {
-    /// The next row.
+    /// Visit the next row.
     Continue,
-    /// No more: the page is full.
+    /// Stop; the page is full.
     Done,
 }
 
 impl<'a> Scan<'a> {
-    /// A page of `query`, from the start or from a continuation.
+    /// Starts a page of `query`, from the start or from a continuation token.
     ///
     /// # Errors
-    /// The continuation belongs to another query or is not a local one.
+    /// Fails if the continuation token belongs to another query or is not one of a local store.
     pub fn new(
         profile: &'a ServiceProfile,
         table: &'a TableName,
@@ -86,7 +87,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    /// The sortable keys to visit, in order; `None` if there can be none.
+    /// Returns the range of sortable keys to visit, in order; `None` if it is empty.
     pub fn range(&self) -> Option<SortableRange<'_>> {
         let (from, to) = (as_slice(&self.from), as_slice(&self.to));
         let empty = match (from, to) {
@@ -97,10 +98,10 @@ impl<'a> Scan<'a> {
         (!empty).then_some((from, to))
     }
 
-    /// Takes a row by its stored bytes. A row that does not match is not copied.
+    /// Receives a row as stored bytes. A row that does not match is not copied.
     ///
     /// # Errors
-    /// The key or the row's header is damaged.
+    /// Fails if the key or the row's header is damaged.
     pub fn offer(&mut self, key: &[u8], record: &[u8]) -> Result<ScanStep> {
         let bytes = key.len() + record.len();
         if self.is_full(bytes) {
@@ -115,11 +116,11 @@ impl<'a> Scan<'a> {
         Ok(ScanStep::Continue)
     }
 
-    /// [`offer`](Self::offer) for rows that have numbers in place of heads, all of them of one state of the heads. What
-    /// the query does not look into stays as it is until somebody asks for it.
+    /// Like [`offer`](Self::offer), for numbered rows, which must all use the same version of the dictionary.
+    /// Properties that the query does not need stay numbered until they are accessed.
     ///
     /// # Errors
-    /// The key or the row is damaged.
+    /// Fails if the key or the row is damaged.
     pub fn offer_numbered(&mut self, key: &[u8], record: &[u8], heads: &Arc<Heads>) -> Result<ScanStep> {
         let row = RecordRef::parse(record)?;
         let packed = heads.unpacked_len(row.packed()).ok_or_else(|| damaged_row(key))?;
@@ -176,7 +177,7 @@ impl<'a> Scan<'a> {
         filter.holds(&RowRef { partition, row, timestamp, packed })
     }
 
-    /// Whether a row of so many bytes is for the next page. One row always fits.
+    /// Whether a row of this many bytes belongs to the next page. A page holds at least one row.
     const fn is_full(&self, bytes: usize) -> bool {
         let (rows, taken) = (self.rows.len(), self.rows.bytes());
         rows == self.limit
@@ -185,7 +186,7 @@ impl<'a> Scan<'a> {
             || rows > 0 && taken + bytes > limits::PAGE_BYTES
     }
 
-    /// The page.
+    /// Returns the page.
     pub fn finish(self) -> Page<Entity> {
         let position =
             |key: Key| Position { first: key.partition().to_owned(), second: Some(key.row().to_owned()) };
@@ -195,10 +196,10 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The entity of a stored row, with the selected properties only.
+/// Returns the entity of a stored row, with the selected properties.
 ///
 /// # Errors
-/// The row's header is damaged.
+/// Fails if the row's header is damaged.
 pub fn read_entity(key: Key, record: &[u8], select: Option<&Select>) -> Result<Entity> {
     let mut record = RecordRef::parse(record)?.to_record();
     if let Some(select) = select {
@@ -218,7 +219,7 @@ fn damaged_row(key: &[u8]) -> Error {
     })
 }
 
-/// Where a page starts that goes on.
+/// Returns the start of a page that continues a query.
 fn position(
     from: &Continuation,
     profile: &ServiceProfile,
@@ -227,12 +228,12 @@ fn position(
 ) -> Result<Vec<u8>> {
     let Position { first, second } = from.position(profile, table, query)?;
     let key = Key::new(first, second.as_deref().unwrap_or_default()).map_err(|e| {
-        Error::new(ErrorKind::InvalidContinuation("it holds no key".to_owned())).with_source(e)
+        Error::new(ErrorKind::InvalidContinuation("it contains no key".to_owned())).with_source(e)
     })?;
     Ok(key.to_sortable())
 }
 
-/// The later of two starts: a forged continuation leads to no row outside the bounds.
+/// Returns the later of two starts, so that a forged continuation token reaches no row outside the bounds.
 fn later(lower: Bound<Vec<u8>>, position: Vec<u8>) -> Bound<Vec<u8>> {
     match lower {
         Bound::Included(from) | Bound::Excluded(from) if position < from => Bound::Included(from),
@@ -241,7 +242,8 @@ fn later(lower: Bound<Vec<u8>>, position: Vec<u8>) -> Bound<Vec<u8>> {
     }
 }
 
-/// What is known of every key between [`lower`] and [`upper`]: rows bound one partition only.
+/// Returns bounds that hold for every key between [`lower`] and [`upper`]. Bounds of the RowKey hold in a
+/// single partition only.
 fn visited(bounds: &KeyBounds) -> KeyBounds {
     match bounds.partition.as_single() {
         Some(_) => bounds.clone(),
@@ -249,7 +251,7 @@ fn visited(bounds: &KeyBounds) -> KeyBounds {
     }
 }
 
-/// The smallest key within the bounds.
+/// Returns the smallest key within the bounds.
 fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     match (&bounds.partition.from, bounds.partition.as_single()) {
         (_, Some(partition)) => match &bounds.row.from {
@@ -263,7 +265,7 @@ fn lower(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     }
 }
 
-/// The end of the keys within the bounds.
+/// Returns the end of the keys within the bounds.
 fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     match (&bounds.partition.to, bounds.partition.as_single()) {
         (_, Some(partition)) => match &bounds.row.to {
@@ -277,8 +279,8 @@ fn upper(bounds: &KeyBounds) -> Bound<Vec<u8>> {
     }
 }
 
-/// Before (0) or after (1) every key of a partition: keys separate the partition by a zero byte,
-/// which bounds therefore never hold.
+/// Returns the position before (0) or after (1) all keys of a partition. A zero byte separates the
+/// PartitionKey from the RowKey in stored keys, so bounds never contain it.
 fn edge(partition: &str, side: u8) -> Vec<u8> {
     let mut out = Vec::with_capacity(partition.len() + 1);
     key_order::push_sortable(&mut out, partition);

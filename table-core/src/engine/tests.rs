@@ -9,9 +9,9 @@ use crate::model::{Entity, Key, Properties, TableName, Ticks};
 use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, Position, Query};
 
-/// The formula by hand, for each type: `8 + 2 * name + value`, on top of `4 + 2 * keys`.
+/// The formula by hand for each type: `8 + 2 * name + value`, plus `4 + 2 * keys`.
 #[test]
-fn sizes_are_those_of_the_documented_formula() {
+fn sizes_follow_the_documented_formula() {
     let size = |entity: Entity| entity_size(entity.key(), entity.properties());
     let empty = |partition, row| Entity::new(partition, row).unwrap();
     assert_eq!(size(empty("", "")), 4);
@@ -34,15 +34,15 @@ fn sizes_are_those_of_the_documented_formula() {
 
 proptest! {
     #[test]
-    fn records_come_back(version in any::<u64>(), ticks in 0..=Ticks::MAX.get(), text in ".*") {
+    fn records_survive_a_round_trip(version in any::<u64>(), ticks in 0..=Ticks::MAX.get(), text in ".*") {
         let stamp = Stamp { version, time: Ticks::new(ticks).unwrap() };
         let record = Record { stamp, properties: Properties::from_iter([("Text", text)]) };
         prop_assert_eq!(Record::from_bytes(&record.to_bytes()).unwrap(), record);
     }
 
-    /// Bytes that are no record are an error; others read back to the same bytes.
+    /// Bytes that are not a record are an error; all others survive a round trip.
     #[test]
-    fn damaged_records_are_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn damaged_records_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         match Record::from_bytes(&bytes) {
             Ok(record) => prop_assert_eq!(record.to_bytes(), bytes),
             Err(error) => prop_assert!(matches!(error.kind(), ErrorKind::Storage(_)), "{error}"),
@@ -50,10 +50,10 @@ proptest! {
     }
 }
 
-/// A filter can hold what no key can, U+0000. Stored keys use it as their separator, so such a bound
-/// must neither hide the rows of a partition nor show those of another.
+/// A filter can contain U+0000, a key cannot. Stored keys use it as a separator, so such a bound must neither
+/// hide rows of its partition nor show rows of another.
 #[test]
-fn texts_that_no_key_can_be_are_bounds_all_the_same() {
+fn bounds_with_characters_that_no_key_has_are_correct() {
     let keys = ["", "a", "a!", "b"].map(|partition| Key::new(partition, "row").unwrap());
     for literal in ["a\0", "a\0z", "\0", "a\0row"] {
         for filter in [
@@ -74,7 +74,7 @@ fn texts_that_no_key_can_be_are_bounds_all_the_same() {
     }
 }
 
-/// Whether a scan looks at the row.
+/// Whether a scan visits the row.
 fn visits(query: &Query, key: &Key) -> bool {
     let table = TableName::new("Table").unwrap();
     let scan = Scan::new(&ServiceProfile::LOCAL, &table, query, None).unwrap();
@@ -82,7 +82,8 @@ fn visits(query: &Query, key: &Key) -> bool {
     scan.range().is_some_and(|range| RangeBounds::<[u8]>::contains::<[u8]>(&range, &key))
 }
 
-/// A continuation is input: a forged one is refused or starts somewhere, and shows nothing more.
+/// A continuation token is external input: a forged one is refused or starts somewhere within the query's
+/// range.
 #[test]
 fn forged_continuations_are_refused_or_harmless() {
     let table = TableName::new("Table").unwrap();
@@ -94,7 +95,7 @@ fn forged_continuations_are_refused_or_harmless() {
     };
     let error = scan("a/b").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
-    assert!(!scan("c").unwrap(), "behind the partition there is nothing");
+    assert!(!scan("c").unwrap(), "no row follows the partition");
     let position = Position { first: "a".to_owned(), second: None };
     let before = Continuation::new(&ServiceProfile::LOCAL, &table, &query, position);
     let scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, Some(&before)).unwrap();

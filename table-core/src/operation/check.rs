@@ -8,11 +8,10 @@ use crate::operation::{GroupTransaction, Operation};
 use crate::profile::ServiceProfile;
 use crate::query::{Filter, Query};
 
-/// Refuses an operation that the service would refuse, or that would leave in the clear what is
-/// marked to be encrypted.
+/// Refuses an operation that the service would refuse, or that would store a marked property in plaintext.
 ///
 /// # Errors
-/// The limit, name, value or mark that is wrong.
+/// Names the violated limit, name, value or mark.
 pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Result<()> {
     check_key(profile, operation.key())?;
     let Some(entity) = operation.entity() else { return Ok(()) };
@@ -24,7 +23,7 @@ pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Resul
     check_tally(profile, entity.key(), &tally)
 }
 
-/// Names that were found good, by their places: the entities of a group have mostly the same ones.
+/// Names that were checked, by their position. The entities of a group mostly have the same names.
 #[derive(Default)]
 struct Names<'a>(Vec<&'a [u8]>);
 
@@ -46,7 +45,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// [`check_operation`] for an operation whose properties were counted.
+/// Like [`check_operation`], for an operation whose size was already computed.
 fn check_counted<'a>(
     profile: &ServiceProfile,
     operation: &'a Operation,
@@ -61,7 +60,7 @@ fn check_counted<'a>(
     check_tally(profile, entity.key(), tally)
 }
 
-/// Refuses an entity with too many properties or too many bytes, as it is after a merge.
+/// Refuses an entity with too many properties or bytes. Used for the result of a merge.
 pub(crate) fn check_size(profile: &ServiceProfile, key: &Key, properties: &Properties) -> Result<()> {
     let mut tally = Tally::of(key);
     properties.raw().for_each(|raw| tally.add(&raw));
@@ -82,7 +81,7 @@ fn check_tally(profile: &ServiceProfile, key: &Key, tally: &Tally) -> Result<()>
 /// Refuses a group that the service would refuse.
 ///
 /// # Errors
-/// The rule of groups that is broken, or a [`check_operation`] error with its index.
+/// Names the violated rule of groups, or returns a [`check_operation`] error with its index.
 pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result<()> {
     if group.is_empty() {
         return Err(Error::invalid_group("the group transaction is empty"));
@@ -109,7 +108,7 @@ pub fn check_group(profile: &ServiceProfile, group: &GroupTransaction) -> Result
     Ok(())
 }
 
-/// The rules of a group, again: its operations can be changed after they were pushed.
+/// Checks the rules of a group again, because its operations can be changed after they were pushed.
 fn check_member<'a>(
     partition: &PartitionKey,
     operation: &'a Operation,
@@ -120,7 +119,7 @@ fn check_member<'a>(
         return Err(Error::invalid_group(format!("{key} is not in the partition '{partition}'")));
     }
     if !seen.insert(key) {
-        return Err(Error::invalid_group(format!("{key} comes twice")));
+        return Err(Error::invalid_group(format!("{key} occurs twice")));
     }
     Ok(())
 }
@@ -128,7 +127,7 @@ fn check_member<'a>(
 /// Refuses a query that the service would refuse.
 ///
 /// # Errors
-/// Too many comparisons, a name that filter text cannot hold, or a `top` of zero.
+/// Fails if there are too many comparisons, if a name cannot be written in filter text, or if `top` is zero.
 pub fn check_query(profile: &ServiceProfile, query: &Query) -> Result<()> {
     if query.top == Some(0) {
         return Err(Error::invalid_request("top must be at least 1"));
@@ -160,7 +159,7 @@ fn check_key(profile: &ServiceProfile, key: &Key) -> Result<()> {
     }
 }
 
-/// Checks a property. Most are certainly allowed, and it is quick to tell.
+/// Checks a property. A fast check accepts most properties.
 #[inline]
 fn check_raw(profile: &ServiceProfile, raw: &Raw<'_>, ordinary_name: bool) -> Result<()> {
     if ordinary_name && is_ordinary_value(profile, raw) {
@@ -207,13 +206,13 @@ fn check_property(profile: &ServiceProfile, property: &PropertyRef<'_>) -> Resul
         ));
     }
     if property.is_encrypted() && !profile.encrypts {
-        let what = format!("the encrypted property '{name}'; put an encrypting store in front of it");
+        let what = format!("the encrypted property '{name}'; put an encrypting store around it");
         return Err(Error::unsupported(profile.name, what));
     }
     check_value(profile, name, property.value())
 }
 
-/// Names that keys and the store have.
+/// The names of keys and system properties.
 const SYSTEM: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
 
 fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
@@ -223,7 +222,7 @@ fn name_problem(profile: &ServiceProfile, name: &str) -> Option<&'static str> {
         return Some("it must be an identifier: a letter or '_', then letters, digits or '_'");
     }
     if SYSTEM.contains(&name) {
-        return Some("it is set by the key or by the store, not as a property");
+        return Some("the key or the store sets it; it cannot be a property");
     }
     profile.reserved_properties.contains(&name).then_some("the service reserves it")
 }

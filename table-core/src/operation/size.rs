@@ -1,12 +1,11 @@
 use crate::model::{EdmType, Key, Properties, Raw, ValueRef};
 use crate::operation::Operation;
 
-/// The bytes of an entity as the service counts them:
-/// `4 + 2 * (PartitionKey + RowKey) + Σ (8 + 2 * name + value)` in UTF-16 code units, where a String
-/// takes `4 + 2 * units` and a Binary `4 + bytes`.
+/// Returns the size of an entity by the service's formula: `4 + 2 * (PartitionKey + RowKey) + Σ (8 + 2 * name
+/// + value)` in UTF-16 code units. A String takes `4 + 2 * units` and a Binary `4 + bytes`.
 ///
-/// The service was measured to refuse entities from 88 bytes below the limit by this formula on
-/// (<https://github.com/MicrosoftDocs/azure-docs/issues/68661>): leave it that room.
+/// Measurements show that the service refuses entities that are less than 88 bytes below the limit by this
+/// formula (<https://github.com/MicrosoftDocs/azure-docs/issues/68661>), so keep that distance.
 ///
 /// <https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage>
 pub fn entity_size(key: &Key, properties: &Properties) -> usize {
@@ -15,33 +14,33 @@ pub fn entity_size(key: &Key, properties: &Properties) -> usize {
     tally.bytes
 }
 
-/// What the limits count of an entity, gathered in one pass.
+/// The sizes of an entity that limits apply to, computed in one pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
-    /// Properties.
+    /// Number of properties.
     pub(super) count: usize,
-    /// [`entity_size`].
+    /// See [`entity_size`].
     pub(super) bytes: usize,
-    /// [`least_payload`].
+    /// See [`least_payload`].
     pub(crate) payload: usize,
 }
 
 impl Tally {
-    /// Of an entity without properties.
+    /// The sizes of an entity without properties.
     pub(super) fn of(key: &Key) -> Self {
         let (partition, row) = (key.partition(), key.row());
         let bytes = 4 + 2 * (utf16(partition) + utf16(row));
         Self { count: 0, bytes, payload: partition.len() + row.len() }
     }
 
-    /// Of an operation's entity, or of the key that it deletes.
+    /// The sizes of an operation's entity, or of the key that it deletes.
     pub(crate) fn of_operation(operation: &Operation) -> Self {
         let mut tally = Self::of(operation.key());
         operation.entity().iter().flat_map(|e| e.properties().raw()).for_each(|raw| tally.add(&raw));
         tally
     }
 
-    /// Counts a property.
+    /// Adds a property.
     #[inline]
     pub(super) fn add(&mut self, raw: &Raw<'_>) {
         let value = raw.bytes;
@@ -58,7 +57,7 @@ impl Tally {
     }
 }
 
-/// The bytes of one property by the formula of [`entity_size`].
+/// Returns the size of one property by the formula of [`entity_size`].
 pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
     let mut one = Properties::new();
     one.push(name, value, false);
@@ -67,12 +66,13 @@ pub fn property_size(name: &str, value: ValueRef<'_>) -> usize {
     tally.bytes
 }
 
-/// UTF-16 code units.
+/// Returns the number of UTF-16 code units.
 pub(crate) fn utf16(text: &str) -> usize {
     units(text.as_bytes())
 }
 
-/// UTF-16 code units of UTF-8: one for each character, one more for those of four bytes.
+/// Returns the number of UTF-16 code units of UTF-8 text: one per character, and one more per four-byte
+/// character.
 #[inline]
 fn units(text: &[u8]) -> usize {
     if text.is_ascii() {
@@ -81,8 +81,8 @@ fn units(text: &[u8]) -> usize {
     text.iter().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0)).sum()
 }
 
-/// A lower bound of what an operation adds to the payload of a group transaction, whatever the
-/// JSON style: method, keys twice at most once encoded, names and values in their shortest form.
+/// Returns a lower bound of an operation's bytes in a group transaction, for every JSON style: method, keys
+/// twice and encoded at most once, names and values in their shortest form.
 pub fn least_payload(operation: &Operation) -> usize {
     Tally::of_operation(operation).payload
 }

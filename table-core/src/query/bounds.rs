@@ -3,12 +3,12 @@ use std::fmt;
 use super::{AccessPath, Comparison, Filter, FilterNode, Query, Range};
 use crate::model::{EdmValue, Key};
 
-/// The keys that a filter can match at most: what a store must look at.
+/// The largest set of keys that a filter can match: the keys that a store must read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyBounds {
-    /// PartitionKeys.
+    /// Range of PartitionKeys.
     pub partition: Range,
-    /// RowKeys, within each partition.
+    /// Range of RowKeys, in each partition.
     pub row: Range,
 }
 
@@ -18,17 +18,17 @@ impl KeyBounds {
     /// No key.
     pub const EMPTY: Self = Self { partition: Range::EMPTY, row: Range::EMPTY };
 
-    /// Whether the key is within.
+    /// Whether the key is within the bounds.
     pub fn contains(&self, key: &Key) -> bool {
         self.partition.contains(key.partition()) && self.row.contains(key.row())
     }
 
-    /// Whether no key can be within.
+    /// Whether no key can be within the bounds.
     pub fn is_empty(&self) -> bool {
         self.partition.is_empty() || self.row.is_empty()
     }
 
-    /// The cheapest path by which a service can find what is within.
+    /// Returns the cheapest access path by which a service can find the keys within the bounds.
     pub fn access_path(&self) -> AccessPath {
         let one_partition = self.partition.as_single().is_some();
         match (one_partition, self.row.as_single()) {
@@ -44,7 +44,7 @@ impl KeyBounds {
         Self { partition: self.partition.intersect(other.partition), row: self.row.intersect(other.row) }
     }
 
-    /// The comparisons that mean these bounds; none for every key.
+    /// Returns comparisons with the meaning of these bounds; `None` for all keys.
     pub fn to_filter(&self) -> Option<Filter> {
         Filter::and_maybe(
             self.partition.to_filter(Filter::PARTITION_KEY),
@@ -59,10 +59,10 @@ impl KeyBounds {
         Self { partition: self.partition.hull(other.partition), row: self.row.hull(other.row) }
     }
 
-    /// The keys for which the comparison, or its negation, can hold.
+    /// Returns the keys for which the comparison, or its negation, can hold.
     ///
-    /// Keys are never missing, so that a negated comparison with a text is the opposite one; with any
-    /// other literal, `ne` always holds and nothing else does.
+    /// Every entity has its keys, so a negated comparison with a text is the opposite comparison. With any
+    /// other literal, `ne` always holds and the other operators never do.
     pub(crate) fn of_comparison(
         property: &str,
         comparison: Comparison,
@@ -82,7 +82,7 @@ impl KeyBounds {
     }
 }
 
-/// `PartitionKey 'Sales', RowKey from 'S' before 'T'`.
+/// Prints for example `PartitionKey 'Sales', RowKey from 'S' before 'T'`.
 impl fmt::Display for KeyBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PartitionKey {}, RowKey {}", self.partition, self.row)
@@ -90,7 +90,8 @@ impl fmt::Display for KeyBounds {
 }
 
 impl Filter {
-    /// The keys that can match, or those that cannot but not match. Of a filter that is too deep, all.
+    /// Returns the keys that can match, or if `negated`, those that may not match. Returns all keys if the
+    /// filter is too deep.
     fn bounds(&self, negated: bool) -> KeyBounds {
         if !self.is_bounded() {
             return KeyBounds::ALL;
@@ -108,7 +109,7 @@ impl Filter {
 }
 
 impl Query {
-    /// The keys that the query can match at most. An `or` is bounded by what surrounds both sides.
+    /// Returns the keys that the query can match. An `or` gives the smallest range around both sides.
     pub fn bounds(&self) -> KeyBounds {
         self.filter.as_ref().map_or(KeyBounds::ALL, |filter| filter.bounds(false))
     }

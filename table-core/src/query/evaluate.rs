@@ -1,4 +1,4 @@
-//! What a filter means.
+//! The semantics of filters.
 //!
 //! | a comparison of | with | `eq` | `ne` | `gt` `ge` `lt` `le` |
 //! |---|---|---|---|---|
@@ -9,22 +9,22 @@
 //! | a property | a literal of any other type | no | yes | no |
 //! | NaN | NaN or a number | no | yes | no |
 //!
-//! `and`, `or` and `not` are those of two-valued logic: `not` holds where its operand does not, for an
-//! entity without the property too.
+//! `and`, `or` and `not` follow two-valued logic: `not` holds if its operand does not hold, also for an
+//! entity without the property.
 //!
-//! Text is compared by UTF-16 code unit, the order of keys; Binary byte by byte; Guid as its text sorts;
-//! false before true. Names are case-sensitive. `PartitionKey`, `RowKey` and `Timestamp` are
-//! properties like others.
+//! Text is compared by UTF-16 code unit, like keys; Binary byte by byte; Guid in the order of its text; false
+//! before true. Names are case-sensitive. `PartitionKey`, `RowKey` and `Timestamp` are properties like all
+//! others.
 //!
-//! Where that comes from: the service says only that a literal must have the property's type for
-//! valid results. It leaves out entities without the property under `ne`
+//! Sources: the service's documentation only says that a literal must have the property's type for valid
+//! results. The service does not return entities without the property under `ne`
 //! (<https://github.com/Azure/Azurite/issues/1929>) and returns them under `not`
 //! (<https://github.com/Azure/azure-storage-net/issues/696>); a DateTime is `ne ''`
-//! (<https://github.com/Azure/azure-sdk-for-net/issues/38590>); an Int32 literal finds an Int64, and an
-//! Int64 literal does not find an Int32
-//! (<https://github.com/microsoft/AzureStorageExplorer/issues/5346>): the literal is widened, never the
-//! property. The rest is assumed to follow the same two rules, and the tests say so: that a Double literal finds no
-//! integer, too. Typed fields of `f64` do not rely on it: they compare integers by literals of their own.
+//! (<https://github.com/Azure/azure-sdk-for-net/issues/38590>); an Int32 literal finds an Int64, and an Int64
+//! literal does not find an Int32 (<https://github.com/microsoft/AzureStorageExplorer/issues/5346>): the
+//! literal is widened, never the property. The rest is assumed to follow the same two rules, and the tests
+//! mark it as assumed, including that a Double literal finds no integer. Typed fields of `f64` do not rely on
+//! this: they compare integers with separate literals.
 
 use std::cmp::Ordering;
 
@@ -32,11 +32,11 @@ use super::{Comparison, Filter, FilterNode};
 use crate::model::{EdmValue, Entity, Key, Properties, Ticks, ValueRef, find, key_order};
 
 impl Filter {
-    /// Whether an entity matches, as the service would decide.
+    /// Whether an entity matches the filter, by the service's rules.
     ///
-    /// No comparison holds for a missing property, `ne` included, and so `not` of one does. A literal
-    /// of another type than the property is `ne` to it and neither before nor after, except that an
-    /// integer literal is widened to the property's Int64 or Double.
+    /// No comparison holds for a missing property, not even `ne`; therefore `not` of a comparison does. A
+    /// literal of another type than the property is `ne` to it and neither smaller nor larger. As an
+    /// exception, an integer literal is widened to the property's Int64 or Double.
     ///
     /// ```
     /// use table_core::model::Entity;
@@ -51,13 +51,13 @@ impl Filter {
         self.matches_parts(entity.key(), entity.timestamp(), entity.properties())
     }
 
-    /// [`matches`](Self::matches) on the parts that a store has at hand. Allocates nothing.
+    /// Like [`matches`](Self::matches), on the parts of an entity. Allocates nothing.
     pub fn matches_parts(&self, key: &Key, timestamp: Option<Ticks>, properties: &Properties) -> bool {
         let (partition, row) = (key.partition(), key.row());
         self.holds(&RowRef { partition, row, timestamp, packed: properties.as_packed() })
     }
 
-    /// [`matches`](Self::matches) on a stored row.
+    /// Like [`matches`](Self::matches), on a stored row.
     pub(crate) fn holds(&self, row: &RowRef<'_>) -> bool {
         if self.is_bounded() { self.holds_by_calls(row) } else { self.holds_by_steps(row) }
     }
@@ -71,8 +71,8 @@ impl Filter {
         }
     }
 
-    /// The same for a filter that is too deep for recursion: every comparison is made, and what they say is joined on
-    /// a stack of its own.
+    /// Like [`holds`](Self::holds), for a filter that is too deep for recursion: evaluates every comparison
+    /// and combines the results on an explicit stack.
     fn holds_by_steps(&self, row: &RowRef<'_>) -> bool {
         let (mut steps, mut found) = (vec![Step::Evaluate(self)], Vec::new());
         while let Some(step) = steps.pop() {
@@ -106,7 +106,7 @@ enum Step<'f> {
     Not,
 }
 
-/// What a filter asks of a stored row.
+/// A stored row as filters see it.
 pub(crate) struct RowRef<'a> {
     pub(crate) partition: &'a str,
     pub(crate) row: &'a str,
@@ -130,7 +130,7 @@ impl<'a> RowRef<'a> {
     }
 }
 
-/// The order of a property and a literal, if they have one.
+/// Returns the order of a property and a literal, if they are comparable.
 fn order(property: ValueRef<'_>, literal: ValueRef<'_>) -> Option<Ordering> {
     use ValueRef::*;
     match (property, literal) {

@@ -4,32 +4,32 @@ use std::fmt;
 use super::{AccessPath, Filter, KeyBounds, Plan, Query};
 use crate::profile::ServiceProfile;
 
-/// How a query will run on a service, and what would be cheaper. It prints as a few lines.
+/// How a query runs on a service, and whether a cheaper query exists. Prints as a few lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// How the service finds the entities.
+    /// The service's access path.
     pub path: AccessPath,
-    /// The keys that it reads.
+    /// The keys that the service reads.
     pub keys: KeyBounds,
-    /// The properties it compares in each entity read, beside the keys.
+    /// The properties compared in each entity, other than keys.
     pub compares: BTreeSet<String>,
-    /// How many comparisons the filter has.
+    /// Number of comparisons in the filter.
     pub comparisons: usize,
-    /// How many the service takes; `None` for any number.
+    /// Maximum number of comparisons that the service accepts; `None` for any number.
     pub limit: Option<usize>,
-    /// A cheaper way to the same answer.
+    /// A cheaper way to the same result.
     pub plan: Option<Plan>,
 }
 
 impl Explanation {
-    /// Whether the service takes as many comparisons; it refuses the query otherwise.
+    /// Whether the service accepts the number of comparisons. Otherwise it refuses the query.
     pub fn is_within_limit(&self) -> bool {
         self.limit.is_none_or(|limit| self.comparisons <= limit)
     }
 }
 
 impl Query {
-    /// How the query will run on a service of this profile. No request.
+    /// Explains how the query runs on a service with this profile. Sends no request.
     ///
     /// ```
     /// use table_core::query::Query;

@@ -24,7 +24,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// The operator in filter text, for example `ge`.
+    /// Returns the operator in filter text, for example `ge`.
     pub const fn keyword(self) -> &'static str {
         match self {
             Self::Equal => "eq",
@@ -36,7 +36,7 @@ impl Comparison {
         }
     }
 
-    /// The operator with this keyword, which is case-sensitive.
+    /// Returns the operator with this keyword, which is case-sensitive.
     pub fn from_keyword(keyword: &str) -> Option<Self> {
         use Comparison::*;
         [Equal, NotEqual, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual]
@@ -44,7 +44,7 @@ impl Comparison {
             .find(|c| c.keyword() == keyword)
     }
 
-    /// The operator after its sides are exchanged.
+    /// Returns the operator for exchanged sides.
     pub(super) const fn mirrored(self) -> Self {
         match self {
             Self::Equal | Self::NotEqual => self,
@@ -55,7 +55,7 @@ impl Comparison {
         }
     }
 
-    /// The operator that holds exactly where this one does not, between values that have an order.
+    /// Returns the opposite operator for values that have an order.
     pub(super) const fn negated(self) -> Self {
         match self {
             Self::Equal => Self::NotEqual,
@@ -67,7 +67,7 @@ impl Comparison {
         }
     }
 
-    /// Whether it holds, given the order of the property and the literal; `None` where they have none.
+    /// Whether the operator holds for this order of property and literal; `None` if they are not comparable.
     pub(super) fn holds(self, order: Option<Ordering>) -> bool {
         match self {
             Self::Equal => order == Some(Ordering::Equal),
@@ -86,16 +86,15 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A condition on entities, as the service's `$filter` expresses it.
+/// A condition on entities, as in the service's `$filter`.
 ///
-/// Build it from names, parse it from text ([`str::parse`]), or take it from typed fields. It
-/// prints back to the text it is parsed from, with parentheses only where they are needed.
-/// [`matches`](Self::matches) says what it means where a property is missing or of another type.
+/// Build it from names, parse it from text ([`str::parse`]), or get it from typed fields. It prints as filter
+/// text with the necessary parentheses only. [`matches`](Self::matches) documents the semantics for missing
+/// properties and for other types.
 ///
-/// A filter has at most 1000 comparisons, and 100 `not` and parentheses in each other, whether it is parsed or built by
-/// code. One that has more can be built, copied and dropped; every store refuses it
-/// ([`check_size`](Self::check_size)). For thousands of keys there are point reads.
-///
+/// A filter may have at most 1000 comparisons and 100 nested `not` and parentheses, whether parsed or built
+/// by code. A larger filter can be built, cloned and dropped, but every store refuses it
+/// ([`check_size`](Self::check_size)). For thousands of keys use point reads.
 /// ```
 /// use table_core::query::Filter;
 /// let filter = Filter::eq("Origin", "LGA").and(Filter::gt("ArrDelay", 120));
@@ -106,34 +105,34 @@ impl fmt::Display for Comparison {
 #[derive(Clone)]
 pub struct Filter {
     node: Arc<FilterNode>,
-    /// How many comparisons there are.
+    /// Number of comparisons.
     comparisons: u32,
-    /// How many `not` and parentheses lie in each other where it is printed.
+    /// Maximum nesting of `not` and parentheses in its text.
     nesting: u32,
 }
 
-/// What a [`Filter`] is made of.
+/// The structure of a [`Filter`].
 #[derive(Debug)]
 pub enum FilterNode {
     /// A property compared with a literal.
     Compare {
-        /// The property's name: `PartitionKey`, `RowKey` and `Timestamp` included.
+        /// The property's name, including `PartitionKey`, `RowKey` and `Timestamp`.
         property: Box<str>,
         /// The operator.
         comparison: Comparison,
         /// The literal.
         value: EdmValue,
     },
-    /// Both hold.
+    /// Both operands hold.
     And(Filter, Filter),
-    /// One of them holds.
+    /// At least one operand holds.
     Or(Filter, Filter),
-    /// It does not hold.
+    /// The operand does not hold.
     Not(Filter),
 }
 
-/// `not` and parentheses in each other, and comparisons, of a filter that stores take. Within them a filter can be walked
-/// recursively.
+/// Maximum nesting and number of comparisons of a filter that stores accept. Within these limits a filter can
+/// be processed recursively.
 pub(super) const MAX_NESTING: usize = 100;
 pub(super) const MAX_COMPARISONS: usize = 1000;
 
@@ -147,9 +146,9 @@ macro_rules! comparisons {
 }
 
 impl Filter {
-    /// The name of the partition key in a filter.
+    /// The name of the PartitionKey in a filter.
     pub const PARTITION_KEY: &'static str = "PartitionKey";
-    /// The name of the row key in a filter.
+    /// The name of the RowKey in a filter.
     pub const ROW_KEY: &'static str = "RowKey";
     /// The name of the time of the last write in a filter.
     pub const TIMESTAMP: &'static str = "Timestamp";
@@ -169,19 +168,19 @@ impl Filter {
         le LessThanOrEqual;
     }
 
-    /// A comparison with the operator as a value.
+    /// Creates a comparison with an operator value.
     pub fn compare(property: &str, comparison: Comparison, value: impl Into<EdmValue>) -> Self {
         let node = FilterNode::Compare { property: property.into(), comparison, value: value.into() };
         Self { node: Arc::new(node), comparisons: 1, nesting: 0 }
     }
 
-    /// What it is made of.
+    /// Returns the structure of the filter.
     pub fn node(&self) -> &FilterNode {
         &self.node
     }
 
-    /// The property's text starts with `prefix`, as a range of two comparisons (one where nothing
-    /// sorts after the prefix): the service has no other way to ask.
+    /// The property's text starts with `prefix`. The service has no such operator, so this is a range of two
+    /// comparisons (or one, if nothing sorts after the prefix).
     pub fn starts_with(property: &str, prefix: &str) -> Self {
         let from = Self::ge(property, prefix);
         let end = match property {
@@ -194,21 +193,21 @@ impl Filter {
         }
     }
 
-    /// Both hold.
+    /// Both filters must hold.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let (left, right) = (self.is_or(), other.is_or() || other.is_and());
         Self::joined(self, left, other, right, FilterNode::And)
     }
 
-    /// One of them holds.
+    /// At least one filter must hold.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let right = other.is_or();
         Self::joined(self, false, other, right, FilterNode::Or)
     }
 
-    /// Two filters as one; each is printed in parentheses or not.
+    /// Joins two filters; each may need parentheses in the text.
     fn joined(
         left: Self,
         left_grouped: bool,
@@ -230,7 +229,7 @@ impl Filter {
         matches!(*self.node, FilterNode::Or(..))
     }
 
-    /// Both hold, where there may be nothing yet.
+    /// Joins optional filters by `and`.
     pub fn and_maybe(left: Option<Self>, right: Option<Self>) -> Option<Self> {
         match (left, right) {
             (Some(left), Some(right)) => Some(left.and(right)),
@@ -238,20 +237,20 @@ impl Filter {
         }
     }
 
-    /// How many comparisons it has: services limit them.
+    /// Returns the number of comparisons, which services limit.
     pub const fn comparisons(&self) -> usize {
         self.comparisons as usize
     }
 
-    /// Whether it is small enough to be walked recursively.
+    /// Whether the filter is small enough for recursion.
     pub(crate) const fn is_bounded(&self) -> bool {
         self.comparisons as usize <= MAX_COMPARISONS && self.nesting as usize <= MAX_NESTING
     }
 
-    /// Refuses a filter that is larger than filter text may be.
+    /// Refuses a filter that exceeds the limits.
     ///
     /// # Errors
-    /// More than 1000 comparisons, or more than 100 `not` and parentheses in each other.
+    /// Fails for more than 1000 comparisons, or more than 100 nested `not` and parentheses.
     pub fn check_size(&self) -> Result<()> {
         if self.is_bounded() {
             return Ok(());
@@ -260,13 +259,14 @@ impl Filter {
         if comparisons > MAX_COMPARISONS {
             return Err(Error::limit("comparisons in a filter", MAX_COMPARISONS, comparisons));
         }
-        Err(Error::limit("parentheses and 'not' in each other in a filter", MAX_NESTING, nesting))
+        Err(Error::limit("nested parentheses and 'not' in a filter", MAX_NESTING, nesting))
     }
 
-    /// Refuses a name that filter text cannot hold: printed, it would mean something else.
+    /// Refuses property names that cannot be written in filter text, because the text would have another
+    /// meaning.
     ///
     /// # Errors
-    /// The first name that is no identifier, or is a word of the filter language.
+    /// Names the first property that is not an identifier, or is a word of the filter language.
     pub fn check_names(&self) -> Result<()> {
         let mut result = Ok(());
         self.for_each_property(&mut |name| {
@@ -277,7 +277,7 @@ impl Filter {
         result
     }
 
-    /// Calls `visit` with the name of every property compared, from left to right.
+    /// Calls `visit` with the name of every compared property, from left to right.
     pub fn for_each_property<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
         let mut left = vec![self];
         while let Some(filter) = left.pop() {
@@ -319,14 +319,14 @@ impl PartialEq for Filter {
     }
 }
 
-/// What it is made of, or its size where it is too large to be walked.
+/// Shows the structure, or only the size if the filter is too large for recursion.
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_bounded() { self.node().fmt(f) } else { write!(f, "Filter({self})") }
     }
 }
 
-/// A filter that is too deep to be dropped recursively is taken apart.
+/// Takes a filter apart that is too deep to be dropped recursively.
 impl Drop for Filter {
     fn drop(&mut self) {
         if self.is_bounded() {
@@ -346,7 +346,7 @@ impl Drop for Filter {
 }
 
 impl Filter {
-    /// Takes what it is made of, to drop it.
+    /// Takes the structure, to drop it.
     fn take(&mut self) -> Arc<FilterNode> {
         static NOTHING: LazyLock<Arc<FilterNode>> = LazyLock::new(|| {
             let (property, comparison) = (Box::default(), Comparison::Equal);

@@ -2,7 +2,7 @@ use std::fmt;
 
 use super::names::{continues_name, starts_name};
 
-/// What is wrong, and at which byte of the text.
+/// An error and its byte position in the text.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) at: usize,
@@ -20,13 +20,13 @@ pub(super) struct Token<'a> {
 pub(super) enum Kind<'a> {
     Open,
     Close,
-    /// A property's name or a keyword.
+    /// A property name or a keyword.
     Word(&'a str),
-    /// `'text'`, with quotes undoubled.
+    /// `'text'`, with doubled quotes resolved.
     Quoted(String),
     /// `type'text'`.
     Typed(&'a str, String),
-    /// What starts like a number; not yet checked.
+    /// A token that starts like a number; not validated yet.
     Number(&'a str),
     End,
 }
@@ -44,7 +44,7 @@ impl fmt::Display for Kind<'_> {
     }
 }
 
-/// Cuts filter text into tokens.
+/// Splits filter text into tokens.
 #[derive(Debug)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
@@ -95,7 +95,7 @@ impl<'a> Lexer<'a> {
         Ok(Kind::Word(word))
     }
 
-    /// Digits, letters and dots, with a sign at the start or after the `e` of an exponent.
+    /// Reads digits, letters and dots, and a sign at the start or after the `e` of an exponent.
     fn number(&mut self) -> &'a str {
         let mut sign_allowed = true;
         self.take(|c| {
@@ -105,7 +105,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// A text in quotes; a quote in it is doubled.
+    /// Reads text in quotes. A quote in the text is doubled.
     fn quoted(&mut self) -> Result<String, Problem> {
         let open = self.at;
         let mut out = String::new();

@@ -2,9 +2,9 @@ use uuid::Uuid;
 
 use crate::model::{EdmValue, Ticks};
 
-/// A number: `1` is an Int32, `1L` an Int64, `1.0`, `1e3` and `1d` are Doubles.
+/// Parses a number: `1` is an Int32, `1L` an Int64; `1.0`, `1e3` and `1d` are Doubles.
 ///
-/// The service does not widen a large integer by itself: it answers 400, "Unrecognized 'Edm.Int32'
+/// The service does not widen a large integer automatically: it returns 400, "Unrecognized 'Edm.Int32'
 /// literal" (<https://github.com/microsoft/AzureStorageExplorer/issues/1382>).
 pub(super) fn number(text: &str) -> Result<EdmValue, String> {
     if text == "-INF" {
@@ -31,7 +31,7 @@ fn integer(text: &str, edm_type: &str) -> Result<i64, String> {
 }
 
 fn double(text: &str) -> Result<f64, String> {
-    // Rust reads more than the service writes, for example `inf`.
+    // Rust parses more forms than the service writes, for example `inf`.
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b".eE+-".contains(&b));
     match text.parse::<f64>() {
         Ok(value) if plain && value.is_finite() => Ok(value),
@@ -40,7 +40,7 @@ fn double(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A literal with its type before it, as in `guid'…'`.
+/// Parses a literal with a type prefix, as in `guid'…'`.
 pub(super) fn typed(prefix: &str, text: &str) -> Result<EdmValue, String> {
     match prefix {
         "datetime" => datetime(text).map(EdmValue::DateTime),
@@ -50,7 +50,7 @@ pub(super) fn typed(prefix: &str, text: &str) -> Result<EdmValue, String> {
     }
 }
 
-/// ISO 8601 with up to 7 decimals; UTC where no zone is written.
+/// Parses ISO 8601 with up to 7 decimals. The default time zone is UTC.
 fn datetime(text: &str) -> Result<Ticks, String> {
     let decimals = text.split_once('.').map_or(0, |(_, t)| t.bytes().take_while(u8::is_ascii_digit).count());
     let zoned = match text.len() {
@@ -66,7 +66,7 @@ fn datetime(text: &str) -> Result<Ticks, String> {
 
 fn guid(text: &str) -> Result<Uuid, String> {
     let problem = || format!("'{text}' is not a Guid; write 32 hexadecimal digits as 8-4-4-4-12");
-    // The length leaves only the hyphenated of the forms that the crate reads.
+    // Of the forms that the crate parses, only the hyphenated one has this length.
     Some(text).filter(|t| t.len() == 36).and_then(|t| Uuid::try_parse(t).ok()).ok_or_else(problem)
 }
 
@@ -77,5 +77,5 @@ fn binary(text: &str) -> Result<Vec<u8>, String> {
         _ => None,
     };
     let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
-    bytes.ok_or_else(|| "a Binary is written as pairs of hexadecimal digits".to_owned())
+    bytes.ok_or_else(|| "write a Binary as pairs of hexadecimal digits".to_owned())
 }

@@ -1,9 +1,9 @@
 use super::Comparison;
 
-/// Words that mean something in a filter and therefore are no property there.
+/// Words of the filter language, which cannot be property names in a filter.
 const RESERVED: [&str; 8] = ["and", "or", "not", "true", "false", "null", "NaN", "INF"];
 
-/// Why a property with this name cannot be in a filter.
+/// Returns why a property with this name cannot be in a filter.
 pub(super) fn name_problem(name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
     if !chars.next().is_some_and(starts_name) || !chars.all(continues_name) {

@@ -9,38 +9,38 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::model::{Entity, Key, TableName};
 use crate::profile::ServiceProfile;
 
-/// Part of an answer, and where it goes on.
+/// A part of a result, and the continuation token for the rest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
-    /// The items, possibly none although more follow.
+    /// The items. A page may be empty although more items follow.
     pub items: Vec<T>,
     /// Where the next page starts; `None` at the end.
     pub continuation: Option<Continuation>,
 }
 
 impl<T> Page<T> {
-    /// The same page of other items.
+    /// Converts the items.
     pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
         Page { items: self.items.into_iter().map(f).collect(), continuation: self.continuation }
     }
 
-    /// The same page of other items, unless one cannot be converted.
+    /// Converts the items, unless one conversion fails.
     ///
     /// # Errors
-    /// The first that `f` returns.
+    /// Returns the first error of `f`.
     pub fn try_map<U>(self, f: impl FnMut(T) -> Result<U>) -> Result<Page<U>> {
         let items = self.items.into_iter().map(f).collect::<Result<_>>()?;
         Ok(Page { items, continuation: self.continuation })
     }
 }
 
-/// A page of the entities that can be read, with a list of those that cannot:
+/// A page with the readable entities and a list of the unreadable ones: see
 /// [`TableStore::query_readable`](crate::store::TableStore::query_readable).
 #[derive(Debug)]
 pub struct ReadablePage {
-    /// The entities that can be read, in their order, and where the query goes on.
+    /// The readable entities in order, and the continuation token.
     pub page: Page<Entity>,
-    /// The entities that cannot.
+    /// The unreadable entities.
     pub unreadable: Vec<UnreadableEntity>,
 }
 
@@ -53,57 +53,57 @@ impl From<Page<Entity>> for ReadablePage {
 /// An entity that cannot be read.
 #[derive(Clone, Debug)]
 pub struct UnreadableEntity {
-    /// Its key.
+    /// The entity's key.
     pub key: Key,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 
-/// Where a query goes on: opaque text that can be stored, or handed to a web client and taken back.
+/// The position where a query continues: opaque text that can be stored, or sent to a web client and back.
 ///
-/// Bound to its table (by the name that the service's profile tells apart), filter and projection (not to `top`, so
-/// that the page size may change): with another query it is refused. It is not signed and reveals a key: treat it as
-/// input.
+/// It belongs to its table (by the name, with the profile's rules for case), filter and projection, and is
+/// refused with another query. It does not belong to `top`, so the page size may change. It is not signed and
+/// contains a key: treat it as untrusted input.
 ///
-/// Print it with [`Display`](fmt::Display), read it with [`str::parse`].
+/// Convert it to text with [`Display`](fmt::Display) and back with [`str::parse`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Continuation {
     query: u64,
     position: Position,
 }
 
-/// What a backend keeps in a [`Continuation`]: the next key, as the service names it.
+/// A backend's data in a [`Continuation`]: the next key, in the service's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     /// `NextPartitionKey` or `NextTableName`.
     pub first: String,
-    /// `NextRowKey`, which a service may leave out.
+    /// `NextRowKey`, which a service may omit.
     pub second: Option<String>,
 }
 
 impl Continuation {
-    /// Binds a position to a query.
+    /// Creates the continuation token of a query.
     pub fn new(profile: &ServiceProfile, table: &TableName, query: &Query, position: Position) -> Self {
         Self { query: fingerprint(&query_text(profile, table, query)), position }
     }
 
-    /// Binds a position to a listing of tables.
+    /// Creates the continuation token of a listing of tables.
     pub fn of_tables(prefix: Option<&str>, position: Position) -> Self {
         Self { query: fingerprint(&tables_text(prefix)), position }
     }
 
-    /// The position, if this continuation belongs to the query.
+    /// Returns the position, if the token belongs to this query.
     ///
     /// # Errors
-    /// It belongs to another one.
+    /// Fails if the token belongs to another query.
     pub fn position(&self, profile: &ServiceProfile, table: &TableName, query: &Query) -> Result<&Position> {
         self.check(fingerprint(&query_text(profile, table, query)))
     }
 
-    /// The position, if this continuation belongs to the listing.
+    /// Returns the position, if the token belongs to this listing.
     ///
     /// # Errors
-    /// It belongs to another one.
+    /// Fails if the token belongs to another listing.
     pub fn tables_position(&self, prefix: Option<&str>) -> Result<&Position> {
         self.check(fingerprint(&tables_text(prefix)))
     }
@@ -112,7 +112,7 @@ impl Continuation {
         if self.query == query {
             return Ok(&self.position);
         }
-        let reason = "it belongs to another query; use it with the table, filter and projection it came from";
+        let reason = "it belongs to another query; use it with the same table, filter and projection";
         Err(ErrorKind::InvalidContinuation(reason.to_owned()).into())
     }
 }
@@ -127,14 +127,14 @@ fn tables_text(prefix: Option<&str>) -> String {
     format!("\n\n{}", prefix.unwrap_or_default())
 }
 
-/// FNV-1a, 64 bits: stable across builds and machines. <http://www.isthe.com/chongo/tech/comp/fnv/>
+/// FNV-1a, 64 bits, which is stable across builds and machines. <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 const VERSION: u8 = 1;
 
-/// URL-safe text: base64url of `version, query fingerprint, has second, length of first, texts`.
+/// Prints URL-safe text: base64url of `version, query fingerprint, has second, length of first, texts`.
 impl fmt::Display for Continuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Position { first, second } = &self.position;
@@ -153,7 +153,8 @@ impl FromStr for Continuation {
 
     fn from_str(text: &str) -> Result<Self> {
         decode(text).ok_or_else(|| {
-            let reason = format!("{text:?} is not one; pass the text exactly as it was returned");
+            let reason =
+                format!("{text:?} is not a continuation token; pass the text exactly as it was returned");
             ErrorKind::InvalidContinuation(reason).into()
         })
     }

@@ -21,20 +21,20 @@
 //! binary     = ( "X" | "binary" ) "'" { hex hex } "'"
 //! ```
 //!
-//! Words are separated by white space and case-sensitive, as the service says of all parts of a
+//! Words are separated by white space and are case-sensitive, as the service documents for all parts of a
 //! filter ("Constructing Filter Strings" in
-//! <https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities>). Literals
-//! are those of [MS-ODATA] 2.2.2
+//! <https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities>). Literals follow
+//! [MS-ODATA] 2.2.2
 //! (<https://learn.microsoft.com/openspecs/windows_protocols/ms-odata/61934eae-311a-4af4-b8f8-82c112248651>).
 //!
-//! A property alone is `property eq true`: `not isAvailable` is an example of the service's documentation
+//! A property alone means `property eq true`: `not isAvailable` is an example in the service's documentation
 //! (<https://learn.microsoft.com/visualstudio/azure/vs-azure-tools-table-designer-construct-filter-strings>).
-//! `not` takes the whole comparison that follows; it is printed with parentheses, since OData itself
-//! binds it tighter. There is no `null`: the service refuses it
+//! `not` applies to the whole comparison that follows. It is printed with parentheses, because OData itself
+//! binds `not` tighter. There is no `null`: the service refuses it
 //! (<https://github.com/Azure/Azurite/issues/2471>).
 //!
-//! Text is bounded, as filters built by code are: [`MAX_NESTING`] parentheses and `not` inside each other, [`MAX_COMPARISONS`] in all,
-//! so that neither parsing nor walking the filter can exhaust the stack.
+//! Text is limited like filters built by code: [`MAX_NESTING`] nested parentheses and `not`, and
+//! [`MAX_COMPARISONS`] comparisons, so that neither parsing nor processing the filter can exhaust the stack.
 
 use std::str::FromStr;
 
@@ -47,10 +47,10 @@ use crate::model::EdmValue;
 impl FromStr for Filter {
     type Err = Error;
 
-    /// Reads the service's `$filter` text.
+    /// Parses the service's `$filter` text.
     ///
     /// # Errors
-    /// The character where it goes wrong, and what was expected there.
+    /// Names the character at which parsing failed, and what was expected there.
     ///
     /// ```
     /// use table_core::query::Filter;
@@ -109,7 +109,7 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Result<Filter, Problem> {
         if self.skip_word("not")? {
-            // With its parentheses it counts once, so that what was read is not too deep once printed.
+            // A `not` with its parentheses counts once, so that parsed text is not too deep after printing.
             let inner = if self.next.kind == Kind::Open { Self::group } else { Self::unary };
             return Ok(!self.nested(inner)?);
         }
@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         inner: impl FnOnce(&mut Self) -> Result<Filter, Problem>,
     ) -> Result<Filter, Problem> {
         if self.nesting == MAX_NESTING {
-            return Err(self.problem(format!("more than {MAX_NESTING} parentheses and 'not' in each other")));
+            return Err(self.problem(format!("more than {MAX_NESTING} nested parentheses and 'not'")));
         }
         self.nesting += 1;
         let filter = inner(self)?;
@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An operand that no operator follows: a Boolean property, or a mistake.
+    /// Handles an operand without an operator: a Boolean property, or an error.
     fn alone(&self, operand: Operand<'a>) -> Result<Filter, Problem> {
         match (operand, &self.next.kind) {
             (Operand::Property(name), Kind::Open) => Err(self.problem(format!(

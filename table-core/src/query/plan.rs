@@ -2,33 +2,33 @@ use std::fmt;
 use std::ops::Bound;
 
 use super::range::compare_starts;
-use super::residual::{Rest, within};
+use super::residual::{ResidualFilter, within};
 use super::{Filter, FilterNode, KeyBounds, Query, Range};
 use crate::limits;
 use crate::model::{Key, key_order};
 
-/// Parts of a plan, at most: beyond, a scan is no longer the worst.
+/// Maximum number of parts in a plan. With more parts, a scan is not worse.
 const MAX_PARTS: usize = 1000;
-/// Parts that advice names.
+/// Maximum number of parts that advice lists.
 const SHOWN: usize = 3;
 
-/// Another way to the same answer, along cheaper access paths.
+/// Another way to the same result by cheaper access paths.
 ///
-/// Its parts exclude each other and are in the order of keys: their answers, one after another, are
-/// the query's answer, cut after `top` entities if it has one. They can run at the same time.
+/// Its parts are disjoint and in key order: their concatenated results are the query's result, cut after
+/// `top` entities if `top` is set. They can run concurrently.
 ///
-/// It prints as advice, with the first of its parts.
+/// It prints as advice that lists its first parts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// Point reads with the query's projection, one request each: the entities that exist are the
-    /// answer. None at all if the filter contradicts itself.
+    /// Point reads with the query's projection, one request each. The entities that exist are the result.
+    /// Empty if the filter contradicts itself.
     Points(Vec<Key>),
-    /// Queries, each with what is left of the filter within its keys: one request or more each.
+    /// Queries, each with the rest of the filter within its keys. At least one request each.
     Ranges(Vec<Query>),
 }
 
 impl Plan {
-    /// How many requests it takes at least.
+    /// Returns the minimum number of requests.
     pub fn requests(&self) -> usize {
         match self {
             Self::Points(keys) => keys.len(),
@@ -36,8 +36,8 @@ impl Plan {
         }
     }
 
-    /// Whether a service that takes so many comparisons takes its queries: ranges that were joined
-    /// have a few more than the filter.
+    /// Whether a service with this limit of comparisons accepts the plan's queries. Merged ranges have a few
+    /// more comparisons than the original filter.
     fn is_accepted(&self, comparisons: usize) -> bool {
         match self {
             Self::Points(_) => true,
@@ -75,10 +75,10 @@ fn write_parts<T>(
 }
 
 impl Query {
-    /// A cheaper plan with the same answer, if there is one.
+    /// Returns a cheaper plan with the same result, if there is one.
     ///
-    /// An `or` of keys makes the service read the whole partition or table; asked for one by one,
-    /// they are point reads or ranges. What the filter says beside is kept.
+    /// For an `or` of keys the service reads the whole partition or table. The plan reads the keys by point
+    /// reads or ranges instead. Other conditions of the filter are kept.
     ///
     /// ```
     /// use table_core::model::Key;
@@ -101,12 +101,12 @@ impl Query {
         plan.is_accepted(filter.comparisons().max(limits::FILTER_COMPARISONS)).then_some(plan)
     }
 
-    fn ranges(&self, parts: &[(&KeyBounds, Rest)]) -> Vec<Self> {
-        let query = |(part, rest): &(&KeyBounds, Rest)| {
+    fn ranges(&self, parts: &[(&KeyBounds, ResidualFilter)]) -> Vec<Self> {
+        let query = |(part, rest): &(&KeyBounds, ResidualFilter)| {
             let filter = match rest {
-                Rest::Never => return None,
-                Rest::Always => part.to_filter(),
-                Rest::When(rest) => Filter::and_maybe(part.to_filter(), Some(rest.clone())),
+                ResidualFilter::Never => return None,
+                ResidualFilter::Always => part.to_filter(),
+                ResidualFilter::When(rest) => Filter::and_maybe(part.to_filter(), Some(rest.clone())),
             };
             Some(Self { filter, ..self.clone() })
         };
@@ -114,22 +114,23 @@ impl Query {
     }
 }
 
-/// The parts as keys, if each is one key and nothing else is asked of it.
-fn points(parts: &[(&KeyBounds, Rest)]) -> Option<Plan> {
+/// Returns the parts as keys, if each part is one key without further conditions.
+fn points(parts: &[(&KeyBounds, ResidualFilter)]) -> Option<Plan> {
     let mut keys = Vec::with_capacity(parts.len());
     for (part, rest) in parts {
         let (partition, row) = (part.partition.as_single(), part.row.as_single());
         match rest {
-            Rest::Never => {}
-            Rest::When(_) => return None,
-            // A text that cannot be a key is the key of nothing.
-            Rest::Always => keys.extend(Key::new(partition?, row?)),
+            ResidualFilter::Never => {}
+            ResidualFilter::When(_) => return None,
+            // No entity has a text as its key that cannot be a key.
+            ResidualFilter::Always => keys.extend(Key::new(partition?, row?)),
         }
     }
     Some(Plan::Points(keys))
 }
 
-/// Key bounds that cover every match, or what is no match if `negated`; `None` if they are too many.
+/// Returns key bounds that cover every match, or every non-match if `negated`; `None` if there would be too
+/// many.
 fn regions(filter: &Filter, negated: bool) -> Option<Vec<KeyBounds>> {
     let both = filter.is_and() != negated;
     match filter.node() {
@@ -162,8 +163,7 @@ fn union(mut a: Vec<KeyBounds>, b: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
     (a.len() <= MAX_PARTS).then_some(a)
 }
 
-/// Bounds around the same keys that exclude each other, in the order of keys; `None` where
-/// partitions overlap without being the same.
+/// Returns disjoint bounds of the same keys in key order; `None` if partitions overlap without being equal.
 fn disjoint(mut parts: Vec<KeyBounds>) -> Option<Vec<KeyBounds>> {
     parts.sort_by(|a, b| {
         compare_starts(&a.partition.from, &b.partition.from)
@@ -193,7 +193,7 @@ fn overlap(a: &Range, b: &Range) -> bool {
     !a.clone().intersect(b.clone()).is_empty()
 }
 
-/// Whether nothing lies between the end of a range and the start of a later one.
+/// Whether nothing lies between the end of a range and the start of a later range.
 fn reaches(end: &Bound<String>, start: &Bound<String>) -> bool {
     use Bound::*;
     match (end, start) {

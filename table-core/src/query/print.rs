@@ -3,20 +3,16 @@ use std::fmt;
 use super::{Filter, FilterNode};
 use crate::model::ValueRef;
 
-/// The service's `$filter` text, not yet URL-encoded; [`str::parse`] reads it back.
+/// Prints the service's `$filter` text, without URL encoding. [`str::parse`] parses it.
 ///
-/// Parentheses stand where the grouping needs them, and always after `not`, which OData binds
-/// tighter than a comparison. A name that is no property name is printed as it is:
-/// [`check_names`](Filter::check_names) refuses it. A filter that [`check_size`](Filter::check_size) refuses is printed as a text
-/// that is no filter.
+/// Parentheses are printed where grouping needs them, and always after `not`, which OData binds tighter than
+/// a comparison. A property name that filter text cannot contain is printed unchanged, and
+/// [`check_names`](Filter::check_names) refuses it. A filter that [`check_size`](Filter::check_size) refuses
+/// is printed as text that is not a filter.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.is_bounded() {
-            return write!(
-                f,
-                "<{} comparisons, more than a filter may have or too deep>",
-                self.comparisons()
-            );
+            return write!(f, "<{} comparisons: too many or nested too deeply>", self.comparisons());
         }
         match self.node() {
             FilterNode::Compare { property, comparison, value } => {
@@ -44,7 +40,7 @@ fn grouped(f: &mut fmt::Formatter<'_>, filter: &Filter, parentheses: bool) -> fm
     if parentheses { write!(f, "({filter})") } else { write!(f, "{filter}") }
 }
 
-/// A value as a literal of its own type.
+/// Prints a value as a literal of its own type.
 struct Literal<'a>(ValueRef<'a>);
 
 impl fmt::Display for Literal<'_> {
@@ -62,7 +58,7 @@ impl fmt::Display for Literal<'_> {
     }
 }
 
-/// The shortest digits that read back to the same number, always with a point or an exponent.
+/// Prints the shortest digits that parse to the same number, always with a point or an exponent.
 fn double(f: &mut fmt::Formatter<'_>, value: f64) -> fmt::Result {
     match value {
         f64::INFINITY => f.write_str("INF"),

@@ -5,27 +5,27 @@ use std::ops::Bound;
 use super::{Comparison, Filter};
 use crate::model::key_order;
 
-/// A range of texts in the service's order of keys.
+/// A range of texts in the service's key order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Where it starts.
+    /// The start of the range.
     pub from: Bound<String>,
-    /// Where it ends.
+    /// The end of the range.
     pub to: Bound<String>,
 }
 
 impl Range {
-    /// Everything.
+    /// All texts.
     pub const ALL: Self = Self { from: Bound::Unbounded, to: Bound::Unbounded };
-    /// Nothing.
+    /// No text.
     pub const EMPTY: Self = Self { from: Bound::Excluded(String::new()), to: Bound::Excluded(String::new()) };
 
-    /// The range of one text.
+    /// Returns the range that contains one text.
     pub fn single(text: &str) -> Self {
         Self { from: Bound::Included(text.to_owned()), to: Bound::Included(text.to_owned()) }
     }
 
-    /// The text, if it is the only one.
+    /// Returns the text, if the range contains exactly one.
     pub fn as_single(&self) -> Option<&str> {
         match (&self.from, &self.to) {
             (Bound::Included(a), Bound::Included(b)) if a == b => Some(a),
@@ -33,7 +33,7 @@ impl Range {
         }
     }
 
-    /// Whether the ends leave room for nothing.
+    /// Whether the range is certainly empty.
     pub fn is_empty(&self) -> bool {
         match (&self.from, &self.to) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -44,7 +44,7 @@ impl Range {
         }
     }
 
-    /// Whether the text is within.
+    /// Whether the text is in the range.
     pub fn contains(&self, text: &str) -> bool {
         let after_start = match &self.from {
             Bound::Unbounded => true,
@@ -59,7 +59,7 @@ impl Range {
             }
     }
 
-    /// What is in both.
+    /// Returns the intersection of both ranges.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         let from = if compare_starts(&self.from, &other.from).is_ge() { self.from } else { other.from };
@@ -67,7 +67,7 @@ impl Range {
         Self { from, to }
     }
 
-    /// The smallest range around both.
+    /// Returns the smallest range that contains both.
     pub(super) fn hull(self, other: Self) -> Self {
         if self.is_empty() || other.is_empty() {
             return if self.is_empty() { other } else { self };
@@ -77,10 +77,10 @@ impl Range {
         Self { from, to }
     }
 
-    /// The keys for which a comparison with a text can hold.
+    /// Returns the keys for which a comparison with a text can hold.
     ///
-    /// No key has a zero character, which separates the two parts of a stored key: a bound that has
-    /// one is cut there, so that it means the same keys.
+    /// Keys contain no zero character, because it separates the two parts of a stored key. A bound with a
+    /// zero character is cut there, which does not change the set of keys.
     pub(super) fn of_text(comparison: Comparison, text: &str) -> Self {
         let (whole, text) = (!text.contains('\0'), text.split('\0').next().unwrap_or_default());
         let (included, excluded) = (Bound::Included(text.to_owned()), Bound::Excluded(text.to_owned()));
@@ -97,7 +97,7 @@ impl Range {
         }
     }
 
-    /// The comparisons of a property that mean this range; none for everything.
+    /// Returns comparisons of a property with the meaning of this range; `None` for all texts.
     pub(crate) fn to_filter(&self, property: &str) -> Option<Filter> {
         if let Some(text) = self.as_single() {
             return Some(Filter::eq(property, text));
@@ -116,7 +116,7 @@ impl Range {
     }
 }
 
-/// `'Sales'`, `from 'S' before 'T'`, `any` or `none`.
+/// Prints `'Sales'`, `from 'S' before 'T'`, `any` or `none`.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = self.as_single() {
@@ -145,18 +145,18 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Orders starts of ranges: none before all, a text before what comes after it.
+/// Orders starts of ranges: unbounded first, and an included text before the same text excluded.
 pub(super) fn compare_starts(a: &Bound<String>, b: &Bound<String>) -> Ordering {
     compare_edges(a, b, Ordering::Less)
 }
 
-/// Orders ends of ranges: what stops before a text before the text, none after all.
+/// Orders ends of ranges: an excluded text before the same text included, and unbounded last.
 fn compare_ends(a: &Bound<String>, b: &Bound<String>) -> Ordering {
     compare_edges(a, b, Ordering::Greater)
 }
 
-/// `unbounded` is how an end that is not there compares with any other, and how an included text
-/// compares with the same text excluded.
+/// Compares ends or starts. `unbounded` is the order of a missing bound relative to any other, and of an
+/// included text relative to the same text excluded.
 fn compare_edges(a: &Bound<String>, b: &Bound<String>, unbounded: Ordering) -> Ordering {
     use Bound::*;
     match (a, b) {

@@ -1,35 +1,36 @@
 use super::{Comparison, Filter, FilterNode, KeyBounds, Range};
 use crate::model::{EdmValue, key_order};
 
-/// What a filter still asks of entities whose keys are known to lie within bounds.
-pub(super) enum Rest {
+/// The part of a filter that must still be evaluated for entities whose keys are within bounds.
+pub(super) enum ResidualFilter {
     Always,
     Never,
     When(Filter),
 }
 
 impl Filter {
-    /// What it still asks of entities whose keys lie within bounds, or that it holds for none.
+    /// Returns the part of the filter to evaluate for entities whose keys are within the bounds, or an error
+    /// if none of them can match.
     pub(crate) fn within(&self, bounds: &KeyBounds) -> Result<Option<Self>, ()> {
         match within(self, bounds) {
-            Rest::Always => Ok(None),
-            Rest::When(filter) => Ok(Some(filter)),
-            Rest::Never => Err(()),
+            ResidualFilter::Always => Ok(None),
+            ResidualFilter::When(filter) => Ok(Some(filter)),
+            ResidualFilter::Never => Err(()),
         }
     }
 }
 
-/// What is left of a filter within bounds.
-pub(super) fn within(filter: &Filter, part: &KeyBounds) -> Rest {
+/// Returns the rest of a filter within bounds.
+pub(super) fn within(filter: &Filter, part: &KeyBounds) -> ResidualFilter {
     match filter.node() {
-        _ if !filter.is_bounded() => Rest::When(filter.clone()),
+        _ if !filter.is_bounded() => ResidualFilter::When(filter.clone()),
         FilterNode::Compare { property, comparison, value } => {
             let known = match &**property {
                 Filter::PARTITION_KEY => known(&part.partition, *comparison, value),
                 Filter::ROW_KEY => known(&part.row, *comparison, value),
                 _ => None,
             };
-            known.map_or_else(|| Rest::When(filter.clone()), Rest::of)
+            known.map_or_else(|| ResidualFilter::When(filter.clone()), ResidualFilter::of)
         }
         FilterNode::And(a, b) => within(a, part).and(|| within(b, part)),
         FilterNode::Or(a, b) => within(a, part).or(|| within(b, part)),
@@ -37,7 +38,7 @@ pub(super) fn within(filter: &Filter, part: &KeyBounds) -> Rest {
     }
 }
 
-impl Rest {
+impl ResidualFilter {
     const fn of(holds: bool) -> Self {
         if holds { Self::Always } else { Self::Never }
     }
@@ -75,7 +76,7 @@ impl Rest {
     }
 }
 
-/// Whether a comparison holds for every key of the range, or for none; `None` if it depends.
+/// Whether a comparison holds for every key of the range or for none; `None` if it depends on the key.
 fn known(range: &Range, comparison: Comparison, value: &EdmValue) -> Option<bool> {
     let EdmValue::String(text) = value else { return Some(comparison.holds(None)) };
     if let Some(key) = range.as_single() {

@@ -1,11 +1,11 @@
 use super::Filter;
 
-/// The properties a query returns. Keys, ETag and timestamp always come.
+/// The properties that a query returns. Keys, ETag and Timestamp are always returned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Select(Box<[Box<str>]>);
 
 impl Select {
-    /// A projection on these properties, in this order, without repetition.
+    /// Creates a projection on these properties, in this order, without duplicates.
     pub fn new<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         let mut unique: Vec<Box<str>> = Vec::new();
         for name in names {
@@ -16,17 +16,17 @@ impl Select {
         Self(unique.into())
     }
 
-    /// The names.
+    /// Returns the names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|n| &**n)
     }
 
-    /// Whether the property is asked for.
+    /// Whether the property is selected.
     pub fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|n| **n == *name)
     }
 
-    /// A projection on both sets.
+    /// Returns a projection on both sets.
     #[must_use]
     pub fn union<N: AsRef<str>>(&self, more: impl IntoIterator<Item = N>) -> Self {
         let more: Vec<Box<str>> = more.into_iter().map(|n| n.as_ref().into()).collect();
@@ -34,7 +34,7 @@ impl Select {
     }
 }
 
-/// What to read from a table.
+/// A query of a table: filter, projection and page size.
 ///
 /// ```
 /// use table_core::query::{Filter, Query};
@@ -43,35 +43,35 @@ impl Select {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Query {
-    /// Which entities; all without a filter.
+    /// The condition on entities. `None` selects all entities.
     pub filter: Option<Filter>,
-    /// Which properties; all without a projection.
+    /// The properties to return. `None` selects all properties.
     pub select: Option<Select>,
-    /// At most this many entities in the page.
+    /// Maximum number of entities in the page.
     pub top: Option<usize>,
 }
 
 impl Query {
-    /// Everything in the table.
+    /// Creates a query for the whole table.
     pub const fn new() -> Self {
         Self { filter: None, select: None, top: None }
     }
 
-    /// Adds a condition to those there are.
+    /// Adds a condition, joined by `and`.
     #[must_use]
     pub fn with_filter(mut self, filter: Filter) -> Self {
         self.filter = Filter::and_maybe(self.filter.take(), Some(filter));
         self
     }
 
-    /// Returns only these properties.
+    /// Sets the properties to return.
     #[must_use]
     pub fn with_select(mut self, select: Select) -> Self {
         self.select = Some(select);
         self
     }
 
-    /// Returns at most this many entities.
+    /// Sets the maximum number of entities in the page.
     #[must_use]
     pub const fn with_top(mut self, top: usize) -> Self {
         self.top = Some(top);

@@ -9,13 +9,13 @@ use crate::model::{EdmValue, Ticks};
 use crate::profile::ServiceProfile;
 use crate::query::tests::arbitrary::{entity, key_filter, value};
 
-/// Rows by their keys, plain and with numbers in place of heads.
+/// Rows by key, packed and numbered.
 struct Stored {
     rows: BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
     heads: Arc<Heads>,
 }
 
-/// Gives every head a number but the second, which stands in the rows.
+/// Gives a number to every dictionary entry except the second, which is written into the rows.
 fn stored(entities: &[Entity]) -> Stored {
     let mut heads = Heads::default();
     let mut second = None;
@@ -39,7 +39,7 @@ fn stored(entities: &[Entity]) -> Stored {
     Stored { rows, heads: Arc::new(heads) }
 }
 
-/// Every page after another.
+/// Returns the entities of all pages.
 fn found(stored: &Stored, query: &Query, numbered: bool) -> Vec<Entity> {
     let table = TableName::new("Flights").unwrap();
     let mut from = None;
@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn pages_are_every_match_in_the_order_of_keys(
+    fn pages_contain_every_match_in_key_order(
         filter in key_filter(),
         entities in proptest::collection::vec(entity(), 0..40),
         top in 1..5_usize,
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn rows_with_numbers_are_the_same_entities(
+    fn numbered_rows_give_the_same_entities(
         filter in proptest::option::of(key_filter()),
         rows in proptest::collection::vec((entity(), proptest::collection::vec(("[A-F]", value()), 0..5)), 0..40),
         select in any::<bool>(),
@@ -103,7 +103,7 @@ proptest! {
 }
 
 #[test]
-fn a_row_of_unknown_numbers_is_damaged() {
+fn a_row_with_unknown_numbers_is_damaged() {
     let table = TableName::new("Flights").unwrap();
     let query = Query::new();
     let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
@@ -112,7 +112,7 @@ fn a_row_of_unknown_numbers_is_damaged() {
     assert!(error.to_string().contains("damaged"), "{error}");
 }
 
-/// The first chunk of a page is small, the others have room for some hundred of these rows.
+/// The first chunk of a page is small; the others have space for some hundred of these rows.
 #[test]
 fn entities_of_many_chunks_have_their_own_properties() {
     let entity = |n: i32| {
@@ -128,7 +128,7 @@ fn entities_of_many_chunks_have_their_own_properties() {
     }
 }
 
-/// A page is bounded in bytes too, and so is the memory that one entity keeps.
+/// The bytes of a page are bounded, and so is the memory that a single kept entity keeps alive.
 #[test]
 fn large_entities_make_short_pages() {
     let text = "x".repeat(30_000);
@@ -156,7 +156,7 @@ fn large_entities_make_short_pages() {
     }
 }
 
-/// How many of endless rows like this one, of which none matches, are visited for a page that then goes on.
+/// Returns how many of endless rows without a match are visited for one page.
 fn visited_for_nothing(text: &str) -> usize {
     let table = TableName::new("Flights").unwrap();
     let query = Query::new().with_filter("Missing eq 1".parse().unwrap());
@@ -172,7 +172,7 @@ fn visited_for_nothing(text: &str) -> usize {
 }
 
 #[test]
-fn rows_that_do_not_match_are_visited_up_to_a_number_and_up_to_so_many_bytes() {
+fn a_page_visits_a_bounded_number_of_rows_and_bytes() {
     assert_eq!(visited_for_nothing("x"), 10_000);
     let text = "x".repeat(30_000);
     let visited = visited_for_nothing(&text);
@@ -180,7 +180,7 @@ fn rows_that_do_not_match_are_visited_up_to_a_number_and_up_to_so_many_bytes() {
 }
 
 #[test]
-fn what_the_range_implies_is_not_asked_of_each_row() {
+fn conditions_implied_by_the_range_are_not_evaluated_per_row() {
     let table = TableName::new("Flights").unwrap();
     let left = |text: &str| {
         let query = Query::new().with_filter(text.parse().unwrap());

@@ -7,7 +7,7 @@ fn path(filter: &str) -> AccessPath {
 }
 
 #[test]
-fn the_paths_of_the_guide() {
+fn access_paths_follow_the_design_guide() {
     assert_eq!(path("(PartitionKey eq 'Sales') and (RowKey eq '2')"), Point);
     assert_eq!(path("PartitionKey eq 'Sales' and RowKey ge 'S' and RowKey lt 'T'"), RowRange);
     assert_eq!(path("PartitionKey eq 'Sales' and LastName eq 'Smith'"), PartitionScan);
@@ -28,7 +28,7 @@ fn an_or_of_keys_is_a_scan() {
 }
 
 #[test]
-fn what_does_not_lead_to_keys_changes_nothing() {
+fn other_conditions_do_not_change_the_path() {
     assert_eq!(path("PartitionKey eq 'a' and RowKey gt 'b' and (A eq 1 or not (B eq 2))"), RowRange);
     assert_eq!(path("PartitionKey eq 'a' and RowKey ne 'b'"), PartitionScan);
     assert_eq!(path("PartitionKey ne 'a'"), TableScan);

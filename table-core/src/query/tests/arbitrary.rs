@@ -1,4 +1,4 @@
-//! Random filters, keys and entities, from small alphabets so that they meet.
+//! Random filters, keys and entities, from small alphabets so that they often match.
 
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::model::{EdmValue, Entity, Ticks};
 use crate::query::{Comparison, Filter};
 
-/// Characters around the ends of the ranges of UTF-8 and UTF-16, and those that text must escape.
+/// Characters around the boundaries of UTF-8 and UTF-16, and characters that need escapes.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     let c = prop_oneof![
         proptest::sample::select(vec![
@@ -25,13 +25,13 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(c, 0..4).prop_map(String::from_iter)
 }
 
-/// A text that can be a key, from very few.
+/// A text that can be a key, from a small set.
 pub(crate) fn key_text() -> impl Strategy<Value = String> {
     proptest::sample::select(vec!["", "a", "aa", "ab", "b", "c", "\u{E000}", "\u{1F600}", "\u{E9}"])
         .prop_map(str::to_owned)
 }
 
-/// Every type; no NaN, which equals nothing.
+/// Values of every type except NaN, which equals nothing.
 pub(crate) fn value() -> impl Strategy<Value = EdmValue> {
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..4).prop_map(EdmValue::Binary),
@@ -59,7 +59,7 @@ pub(crate) fn comparison() -> impl Strategy<Value = Comparison> {
     ])
 }
 
-/// Any tree of comparisons.
+/// A tree of comparisons.
 pub(crate) fn tree(leaf: impl Strategy<Value = Filter> + 'static) -> impl Strategy<Value = Filter> {
     leaf.prop_recursive(5, 24, 2, |inner| {
         prop_oneof![
@@ -70,14 +70,14 @@ pub(crate) fn tree(leaf: impl Strategy<Value = Filter> + 'static) -> impl Strate
     })
 }
 
-/// Filters with every value and many names.
+/// Filters with all kinds of values and names.
 pub(crate) fn any_filter() -> impl Strategy<Value = Filter> {
     let name = prop_oneof![Just("Name".to_owned()), "[_a-zA-Z\u{E9}][_a-z0-9\u{E9}]{0,6}"];
     let leaf = (name, comparison(), value()).prop_map(|(name, c, value)| Filter::compare(&name, c, value));
     tree(leaf.prop_filter("a word of the language", |f| f.check_names().is_ok()))
 }
 
-/// Filters that mostly compare keys, with a few properties that entities have and lack.
+/// Filters that mostly compare keys, and a few properties that only some entities have.
 pub(crate) fn key_filter() -> impl Strategy<Value = Filter> {
     let key = prop_oneof![key_text(), key_text(), key_text(), Just("a\0b".to_owned())];
     let keys = (proptest::sample::select(vec!["PartitionKey", "RowKey"]), comparison(), key)

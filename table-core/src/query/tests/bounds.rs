@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn every_match_lies_within(filter in key_filter(), entity in entity()) {
+    fn every_match_is_within_the_bounds(filter in key_filter(), entity in entity()) {
         let matches = filter.matches(&entity);
         let bounds = Query::new().with_filter(filter).bounds();
         prop_assert!(!matches || bounds.contains(entity.key()), "{bounds:?}");
@@ -51,7 +51,7 @@ fn conjunctions_intersect() {
 }
 
 #[test]
-fn an_or_is_surrounded() {
+fn an_or_gives_the_range_around_both_sides() {
     let found = bounds("PartitionKey eq 'p' and (RowKey eq '322' or RowKey eq '121')");
     assert_eq!(found.partition.as_single(), Some("p"));
     assert_eq!(found.row, range(Included("121"), Included("322")));
@@ -59,7 +59,7 @@ fn an_or_is_surrounded() {
 }
 
 #[test]
-fn not_turns_the_comparison_of_a_key_round() {
+fn not_negates_the_comparison_of_a_key() {
     assert_eq!(bounds("not (RowKey lt 'b')").row, range(Included("b"), Unbounded));
     assert_eq!(bounds("not (RowKey ne 'b')").row, Range::single("b"));
     assert_eq!(bounds("not (RowKey lt 'b' or RowKey ge 'c')").row, range(Included("b"), Excluded("c")));
@@ -76,7 +76,7 @@ fn contradictions_are_empty() {
 }
 
 #[test]
-fn no_key_has_a_zero_so_that_a_bound_with_one_is_cut() {
+fn a_bound_with_a_zero_character_is_cut() {
     assert_eq!(bounds("RowKey lt 'a\0b'").row, range(Unbounded, Included("a")));
     assert_eq!(bounds("RowKey ge 'a\0b'").row, range(Excluded("a"), Unbounded));
 }

@@ -23,7 +23,7 @@ fn entity() -> Entity {
         .with_system(None, Some(time))
 }
 
-/// The operators that hold between a property of [`entity`] and a literal.
+/// Returns the operators that hold between a property of [`entity`] and a literal.
 fn holding(property: &str, literal: impl Into<EdmValue>) -> Vec<Comparison> {
     let (entity, literal) = (entity(), literal.into());
     let holds = |c: &Comparison| Filter::compare(property, *c, literal.clone()).matches(&entity);
@@ -58,7 +58,8 @@ fn values_of_the_same_type_compare_by_value() {
 
 #[test]
 fn assumed_order_of_boolean_guid_and_binary() {
-    // The service documents no order for them; this is that of .NET for Guid, which it runs on.
+    // The service documents no order for these types; this is .NET's order of Guids, and the service runs on
+    // .NET.
     assert_eq!(holding("Boolean", false), ABOVE);
     assert_eq!(holding("Guid", Uuid::from_u128(1 << 127)), BELOW);
     assert_eq!(holding("Binary", vec![1]), ABOVE);
@@ -99,9 +100,9 @@ fn not_holds_for_a_missing_property() {
     assert!(!(!(!Filter::ne("Missing", 1))).matches(&entity()));
 }
 
-/// `ne` between types: <https://github.com/Azure/azure-sdk-for-net/issues/38590>. That nothing else
-/// holds is *assumed* from "The constant value must be of the same data type as the property in
-/// order for the filter to return valid results"
+/// `ne` between types: <https://github.com/Azure/azure-sdk-for-net/issues/38590>. That no other operator
+/// holds is *assumed* from "The constant value must be of the same data type as the property in order for the
+/// filter to return valid results"
 /// (<https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities>).
 #[test]
 fn assumed_a_literal_of_another_type_is_only_not_equal() {
@@ -113,8 +114,8 @@ fn assumed_a_literal_of_another_type_is_only_not_equal() {
     assert!((!Filter::eq("String", 1)).matches(&entity()));
 }
 
-/// An Int32 literal finds an Int64: <https://github.com/microsoft/AzureStorageExplorer/issues/5346>.
-/// *Assumed* by the same widening for a Double: `Price le 200 and Price gt 3.5` is an example of
+/// An Int32 literal finds an Int64: <https://github.com/microsoft/AzureStorageExplorer/issues/5346>. The same
+/// widening is *assumed* for a Double: `Price le 200 and Price gt 3.5` is an example of
 /// <https://learn.microsoft.com/visualstudio/azure/vs-azure-tools-table-designer-construct-filter-strings>.
 #[test]
 fn assumed_an_integer_literal_is_widened_to_the_property() {
@@ -126,8 +127,8 @@ fn assumed_an_integer_literal_is_widened_to_the_property() {
     assert_eq!(holding("Double", 40_i64), ABOVE);
 }
 
-/// An Int64 literal does not find an Int32:
-/// <https://github.com/microsoft/AzureStorageExplorer/issues/5346>. *Assumed* for Doubles alike.
+/// An Int64 literal does not find an Int32: <https://github.com/microsoft/AzureStorageExplorer/issues/5346>.
+/// *Assumed* for Doubles too.
 #[test]
 fn assumed_a_property_is_not_widened_to_the_literal() {
     assert_eq!(holding("Int32", 41_i64), [NotEqual]);
@@ -137,7 +138,7 @@ fn assumed_a_property_is_not_widened_to_the_literal() {
 
 #[test]
 fn assumed_nan_is_only_not_equal() {
-    // IEEE 754, as .NET's operators have it.
+    // IEEE 754, like .NET's operators.
     assert_eq!(holding("NaN", f64::NAN), [NotEqual]);
     assert_eq!(holding("NaN", 1.0), [NotEqual]);
     assert_eq!(holding("Double", f64::NAN), [NotEqual]);
@@ -153,7 +154,7 @@ fn and_or_not() {
 }
 
 #[test]
-fn a_prefix_is_all_that_starts_with_it() {
+fn a_prefix_matches_all_texts_that_start_with_it() {
     let entity = |row: &str| Entity::new("", row).unwrap();
     let prefix = Filter::starts_with("RowKey", "a\u{D7FF}");
     assert!(prefix.matches(&entity("a\u{D7FF}\u{FFFF}")));

@@ -6,7 +6,7 @@ fn explained(filter: &str) -> String {
 }
 
 #[test]
-fn ranges_are_written_in_words() {
+fn ranges_are_printed_in_words() {
     assert_eq!(
         explained("PartitionKey eq 'O''Hara' and RowKey ge 'S' and RowKey lt 'T'"),
         "row range of PartitionKey 'O''Hara', RowKey from 'S' before 'T'\n3 comparisons of 15"

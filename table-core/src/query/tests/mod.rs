@@ -1,4 +1,4 @@
-//! Unit and property tests of the whole of `query`; `arbitrary` makes the values they share.
+//! Unit and property tests of `query`; `arbitrary` generates their values.
 
 mod access;
 pub(crate) mod arbitrary;

@@ -27,7 +27,7 @@ fn refused(result: crate::Result<impl std::fmt::Debug>) {
 
 proptest! {
     #[test]
-    fn its_text_reads_back(first in any::<String>(), second in any::<Option<String>>()) {
+    fn text_survives_a_round_trip(first in any::<String>(), second in any::<Option<String>>()) {
         let position = Position { first, second };
         let continuation = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position.clone());
         let text = continuation.to_string();
@@ -37,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_or_longer_text_is_another_position_or_refused(cut in 0..40_usize, more in "[A-Za-z0-9_-]{1,4}") {
+    fn truncated_or_extended_text_is_another_position_or_refused(cut in 0..40_usize, more in "[A-Za-z0-9_-]{1,4}") {
         let whole = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position());
         let text = whole.to_string();
         let cut = &text[..cut.min(text.len() - 1)];
@@ -59,7 +59,7 @@ proptest! {
 }
 
 #[test]
-fn garbage_is_refused() {
+fn invalid_text_is_refused() {
     for text in ["", "!", "AQ", "AQ==", "a b", "\u{1F600}"] {
         refused(text.parse::<Continuation>());
     }
@@ -67,14 +67,14 @@ fn garbage_is_refused() {
 
 #[test]
 fn another_version_is_refused() {
-    // The first 6 bits of the version are the first character: this makes it 0b101.
+    // The first character has the first 6 bits of the version: this sets them to 0b101.
     let text = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position()).to_string();
     assert!(text.starts_with("AQ") || text.starts_with("AR"), "{text}");
     refused(format!("B{}", &text[1..]).parse::<Continuation>());
 }
 
 #[test]
-fn it_belongs_to_its_table_filter_and_projection() {
+fn a_continuation_belongs_to_its_table_filter_and_projection() {
     let continuation = Continuation::new(&AZURE_TABLES, &table("Flights"), &query(), position());
     refused(continuation.position(&AZURE_TABLES, &table("Weather"), &query()));
     refused(continuation.position(
@@ -101,7 +101,7 @@ fn the_page_size_may_change_and_the_case_of_the_table() {
 }
 
 #[test]
-fn the_case_of_the_table_counts_where_the_service_tells_it_apart() {
+fn the_case_of_the_table_counts_if_the_service_distinguishes_it() {
     let cosmos = ServiceProfile::COSMOS_TABLE;
     let continuation = Continuation::new(&cosmos, &table("Flights"), &query(), position());
     assert_eq!(continuation.position(&cosmos, &table("Flights"), &query()).unwrap(), &position());

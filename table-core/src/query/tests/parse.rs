@@ -40,7 +40,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_text_is_refused_within_it(filter in any_filter(), cut in any::<proptest::sample::Index>()) {
+    fn truncated_text_is_refused_at_a_position_within_it(filter in any_filter(), cut in any::<proptest::sample::Index>()) {
         let text = filter.to_string();
         let cut: String = text.chars().take(cut.index(text.chars().count())).collect();
         if let Err(error) = cut.parse::<Filter>() {
@@ -62,7 +62,7 @@ fn and_binds_tighter_than_or_and_both_group_to_the_left() {
 }
 
 #[test]
-fn a_literal_on_the_left_turns_the_operator_round() {
+fn a_literal_on_the_left_mirrors_the_operator() {
     assert_eq!(parse("1 lt a"), Filter::gt("a", 1));
     assert_eq!(parse("1 le a"), Filter::ge("a", 1));
     assert_eq!(parse("1 gt a"), Filter::lt("a", 1));
@@ -124,7 +124,7 @@ fn a_property_alone_is_a_boolean() {
 }
 
 #[test]
-fn mistakes_are_reported_where_they_are() {
+fn errors_have_the_right_position() {
     refused("", 0, "expected a property, a literal, 'not' or '(', found the end");
     refused("a eq", 4, "expected a property or a literal, found the end");
     refused("a EQ 1", 2, "expected an operator");
@@ -143,7 +143,7 @@ fn mistakes_are_reported_where_they_are() {
 }
 
 #[test]
-fn wrong_literals_say_what_to_write() {
+fn errors_of_literals_show_the_right_form() {
     refused("a eq 2147483648", 5, "write 2147483648L");
     refused("a eq 9223372036854775808L", 5, "does not fit an Edm.Int64");
     refused("a eq 1e999", 5, "write INF");
@@ -158,7 +158,7 @@ fn wrong_literals_say_what_to_write() {
 }
 
 #[test]
-fn hostile_nesting_and_length_are_refused() {
+fn excessive_nesting_and_length_are_refused() {
     refused(&"(".repeat(100_000), 100, "parentheses");
     refused(&"not ".repeat(100_000), 404, "parentheses");
     refused(&vec!["a"; 100_000].join(" or "), 5000, "more than 1000 comparisons");
@@ -169,7 +169,7 @@ fn hostile_nesting_and_length_are_refused() {
 }
 
 #[test]
-fn names_that_would_change_the_filter_are_refused() {
+fn names_that_would_change_the_filters_meaning_are_refused() {
     assert!(Filter::eq("\u{C9}t\u{E9}_1", 1).check_names().is_ok());
     for name in ["", "a eq 1 or b", "1a", "not", "eq", "INF", "a-b"] {
         let error = Filter::eq("a", 1).and(Filter::eq(name, 1)).check_names().unwrap_err();
@@ -177,9 +177,9 @@ fn names_that_would_change_the_filter_are_refused() {
     }
 }
 
-/// As deep as the parser takes, and one more, in each way that a filter can be deep.
+/// At the parser's maximum depth, and one level deeper, for each way that a filter can be deep.
 #[test]
-fn filters_built_by_code_are_bounded_as_parsed_ones_are() {
+fn filters_built_by_code_have_the_limits_of_parsed_ones() {
     let leaf = || Filter::eq("a", 1);
     let nots = |n: usize| (0..n).fold(leaf(), |filter, _| !filter);
     let ors = |n: usize| (1..n).fold(leaf(), |filter, _| filter.or(leaf()));
@@ -195,9 +195,9 @@ fn filters_built_by_code_are_bounded_as_parsed_ones_are() {
     }
 }
 
-/// On a stack of 256 KiB, which a call a level would use up many times over.
+/// On a stack of 256 KiB, which recursion per level would exceed many times.
 #[test]
-fn a_filter_without_measure_overflows_no_stack() {
+fn an_extremely_deep_filter_does_not_overflow_the_stack() {
     let run = || {
         let leaf = || Filter::eq("A", 1);
         let ors = (1..100_000).fold(leaf(), |filter, _| filter.or(leaf()));

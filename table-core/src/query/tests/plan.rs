@@ -8,7 +8,7 @@ fn query(filter: &str) -> Query {
     Query::new().with_filter(filter.parse().unwrap())
 }
 
-/// What `query` finds, as a store answers: by key.
+/// Returns the keys that `query` finds, in the order of a store's result.
 fn answer(query: &Query, entities: &[Entity]) -> Vec<Key> {
     let matches = |e: &&Entity| query.filter.as_ref().is_none_or(|f| f.matches(e));
     entities.iter().filter(matches).map(|e| e.key().clone()).collect()
@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn a_plan_has_the_same_answer_in_the_same_order(
+    fn a_plan_has_the_same_result_in_the_same_order(
         filter in key_filter(),
         entities in proptest::collection::vec(entity(), 0..40),
     ) {
@@ -81,7 +81,7 @@ fn an_or_of_whole_keys_is_point_reads() {
 }
 
 #[test]
-fn an_or_of_ranges_is_queries_that_exclude_each_other() {
+fn an_or_of_ranges_becomes_disjoint_queries() {
     ranges(
         "PartitionKey eq 'S' and (RowKey ge 'x' or RowKey ge 'a' and RowKey lt 'c' or RowKey ge 'b' and RowKey lt 'd')",
         &[
@@ -101,7 +101,7 @@ fn an_or_of_partitions_is_partition_scans() {
 
 #[test]
 fn rows_of_several_partitions_stay_in_one_query() {
-    // Two would answer the rows of one range in every partition before those of the other.
+    // Two queries would return the rows of one range in every partition before those of the other.
     ranges(
         "PartitionKey lt 'b' and (RowKey eq '1' or RowKey eq '3') or PartitionKey eq 'c'",
         &["PartitionKey lt 'b' and (RowKey eq '1' or RowKey eq '3')", "PartitionKey eq 'c'"],
@@ -109,7 +109,7 @@ fn rows_of_several_partitions_stay_in_one_query() {
 }
 
 #[test]
-fn what_is_asked_beside_is_kept_with_the_keys_it_belongs_to() {
+fn other_conditions_are_kept_with_their_keys() {
     ranges(
         "PartitionKey eq 'S' and (RowKey eq '1' and A eq 1 or RowKey eq '2' and B eq 2)",
         &[
@@ -138,7 +138,7 @@ fn projection_and_top_are_kept() {
 }
 
 #[test]
-fn where_nothing_is_cheaper_there_is_no_plan() {
+fn without_a_cheaper_way_there_is_no_plan() {
     for filter in [
         "PartitionKey eq 'a' and RowKey eq 'b'",
         "PartitionKey eq 'a' and RowKey ge 'b'",
@@ -154,14 +154,14 @@ fn where_nothing_is_cheaper_there_is_no_plan() {
 }
 
 #[test]
-fn partitions_that_overlap_are_left_to_the_service() {
+fn overlapping_partitions_give_no_plan() {
     let filter = "PartitionKey eq 'b' and RowKey eq '1' or PartitionKey lt 'c' and PartitionKey gt 'a'";
     assert_eq!(query(filter).access_path(), AccessPath::TableScan);
     assert_eq!(query(filter).cheaper_plan(), None);
 }
 
 #[test]
-fn too_many_parts_are_no_plan() {
+fn too_many_parts_give_no_plan() {
     let keys = |name: &str| {
         let one_of = (0..40).map(|n| Filter::eq(name, n.to_string().as_str()));
         one_of.reduce(Filter::or).unwrap()
@@ -171,7 +171,7 @@ fn too_many_parts_are_no_plan() {
 }
 
 #[test]
-fn a_plan_that_the_service_refuses_is_none() {
+fn a_plan_that_the_service_refuses_is_not_returned() {
     let beside = (0..12).map(|n| Filter::ne("A", n)).reduce(Filter::and).unwrap();
     let keys = query("PartitionKey eq 'S' and (RowKey eq 'a' or RowKey gt 'a')");
     assert!(keys.cheaper_plan().is_some());
@@ -179,7 +179,7 @@ fn a_plan_that_the_service_refuses_is_none() {
 }
 
 #[test]
-fn advice_names_the_first_parts() {
+fn advice_lists_the_first_parts() {
     let plan =
         query("PartitionKey eq 'S' and (RowKey eq '1' or RowKey eq '2' or RowKey eq '3' or RowKey eq '4''')")
             .cheaper_plan()

@@ -7,7 +7,7 @@ use crate::query::{Filter, FilterNode};
 
 proptest! {
     #[test]
-    fn printed_text_reads_back_to_the_same_filter(filter in any_filter()) {
+    fn printed_text_parses_to_the_same_filter(filter in any_filter()) {
         prop_assert_eq!(filter.to_string().parse::<Filter>().unwrap(), filter);
     }
 }
@@ -51,7 +51,7 @@ fn a_double_never_looks_like_an_integer() {
 }
 
 #[test]
-fn parentheses_stand_only_where_needed() {
+fn parentheses_are_printed_only_where_needed() {
     let [a, b, c] = ["a", "b", "c"].map(|name| Filter::eq(name, 1));
     let text = |filter: Filter| filter.to_string().replace(" eq 1", "");
     assert_eq!(text(a.clone().and(b.clone()).and(c.clone())), "a and b and c");
