@@ -1,4 +1,4 @@
-/// A rule of `rename_all`.
+/// A naming rule of `rename_all`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Case {
     Lower,
@@ -27,7 +27,7 @@ impl Case {
         RULES.iter().find(|(name, _)| *name == text).map(|(_, case)| *case)
     }
 
-    /// The names of the rules, for messages.
+    /// Returns the names of the rules, for messages.
     pub(crate) fn names() -> String {
         RULES.map(|(name, _)| format!("`{name}`")).join(", ")
     }
@@ -55,7 +55,7 @@ impl Case {
     }
 }
 
-/// The words of `snake_case` and `PascalCase` names.
+/// Splits `snake_case` and `PascalCase` names into words.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut previous = '_';

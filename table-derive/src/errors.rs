@@ -2,7 +2,7 @@ use std::cell::RefCell;
 
 use quote::ToTokens;
 
-/// Collects every mistake of an input, so that all are reported at once.
+/// Collects all errors of an input, so that they are reported together.
 ///
 /// Must be checked: dropping it unchecked is a bug in the macro.
 pub(crate) struct Errors(RefCell<Option<Vec<syn::Error>>>);
@@ -12,7 +12,7 @@ impl Errors {
         Self(RefCell::new(Some(Vec::new())))
     }
 
-    /// Reports a mistake at the tokens that make it.
+    /// Reports an error at these tokens.
     pub(crate) fn push(&self, at: impl ToTokens, message: impl std::fmt::Display) {
         self.add(syn::Error::new_spanned(at, message));
     }
@@ -23,12 +23,12 @@ impl Errors {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of errors.
     pub(crate) fn count(&self) -> usize {
         self.0.borrow().as_ref().map_or(0, Vec::len)
     }
 
-    /// All of them as one error.
+    /// Returns all errors as one.
     pub(crate) fn check(self) -> syn::Result<()> {
         let errors = self.0.take().unwrap_or_default();
         let joined = errors.into_iter().reduce(|mut all, error| {

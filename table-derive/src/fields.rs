@@ -1,4 +1,4 @@
-//! The fields of an entity, projection or group, with one meaning each.
+//! The fields of an entity, projection or group, with their meaning.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -18,13 +18,13 @@ pub(crate) struct Field {
     pub(crate) role: Role,
 }
 
-/// What a field is for.
+/// The role of a field.
 pub(crate) enum Role {
     Key,
     Property(Property),
     Flatten,
     Rest,
-    /// Not stored: the function that makes the value.
+    /// Not stored. Contains the function that creates the value.
     Skip(TokenStream),
     ETag,
     Timestamp,
@@ -32,39 +32,39 @@ pub(crate) enum Role {
 
 /// A field that is stored as one property.
 pub(crate) struct Property {
-    /// The name in the store.
+    /// The stored name.
     pub(crate) name: String,
     /// The type that implements `Codec`.
     pub(crate) codec: TokenStream,
-    /// Which of the library's codecs that is.
+    /// Which of the library's codecs the type is.
     pub(crate) form: Form,
     pub(crate) encrypt: bool,
-    /// The bytes over which the value leaves the row, if it may.
+    /// Values with more bytes than this move to a blob; `None` for fields that are not large.
     pub(crate) large: Option<usize>,
-    /// The function that makes the value of an absent property.
+    /// The function that creates the value of an absent property.
     pub(crate) default: Option<TokenStream>,
 }
 
-/// How the value of a property is stored, as far as the attributes say.
+/// The stored form of a property, as far as the attributes show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As its type says.
+    /// The form of the field's type.
     Plain,
     /// As JSON.
     Json,
-    /// By a codec of the program.
+    /// The program's own codec.
     Own,
 }
 
-/// What the fields have in common.
+/// The context that all fields of a struct share.
 pub(crate) struct FieldRules<'a> {
     pub(crate) krate: &'a Path,
     pub(crate) rename_all: Option<Case>,
-    /// The fields that are in a key.
+    /// The fields that are part of a key.
     pub(crate) keys: &'a [Ident],
-    /// Property names that are taken, and by what.
+    /// Reserved property names, and the reasons.
     pub(crate) reserved: &'a [(&'a str, &'a str)],
-    /// Which struct it is, for messages; decides which roles there are.
+    /// The kind of struct. It is used in messages and determines the possible roles.
     pub(crate) owner: Owner,
 }
 
@@ -85,7 +85,7 @@ impl Field {
         }
     }
 
-    /// What a filter or a patch takes: `T` for an `Option<T>`.
+    /// Returns the type that a filter or a patch takes: `T` for an `Option<T>`.
     pub(crate) fn value_type(&self) -> &Type {
         match self.role {
             Role::Flatten => &self.ty,
@@ -93,19 +93,21 @@ impl Field {
         }
     }
 
-    /// The variable that generated code keeps the field's value in: its own, whichever macro the field and a template that
-    /// names it came from. It stands at the type, where the compiler then reports what is wrong with that, once.
+    /// Returns the variable that holds the field's value in generated code. It has its own hygiene, so it
+    /// does not depend on the macros that the field and its template came from. Its span is the type's, so
+    /// that the compiler reports an error of the type there, once.
     pub(crate) fn local(&self) -> Ident {
         let at = self.value_type().span().resolved_at(self.ident.span());
         Ident::new(&format!("__field_{}", plain(&self.ident)), at)
     }
 
-    /// What a key part of the field is made of: the element of a list that is stored as JSON, otherwise the value.
+    /// Returns the type of a key part of the field: the element of a list stored as JSON, otherwise the
+    /// field's type.
     pub(crate) fn part_type(&self) -> &Type {
         self.element_type().unwrap_or_else(|| self.value_type())
     }
 
-    /// The element of a list that is stored as JSON.
+    /// Returns the element type of a list stored as JSON.
     pub(crate) fn element_type(&self) -> Option<&Type> {
         let is_json = self.property().is_some_and(|property| property.form == Form::Json);
         if is_json { element(self.value_type()) } else { None }
@@ -115,7 +117,7 @@ impl Field {
         matches!(self.role, Role::Key)
     }
 
-    /// The constant of the field: `FIRST_NAME`.
+    /// Returns the name of the field's constant, for example `FIRST_NAME`.
     pub(crate) fn constant(&self) -> Ident {
         let name = plain(&self.ident).to_uppercase();
         syn::parse_str(&name).map_or_else(
@@ -128,7 +130,7 @@ impl Field {
     }
 }
 
-/// Gives every field its meaning, and reports what makes no sense.
+/// Determines the role of every field and reports invalid combinations.
 pub(crate) fn build(
     fields: &[(&syn::Field, &Ident, FieldAttrs)],
     rules: &FieldRules<'_>,
@@ -186,7 +188,7 @@ fn role(field: &syn::Field, ident: &Ident, attrs: &FieldAttrs, rules: &FieldRule
     })
 }
 
-/// The stored name of a field or variant.
+/// Returns the stored name of a field or variant.
 pub(crate) fn name(ident: &Ident, rename: Option<&LitStr>, rename_all: Option<Case>) -> String {
     match (rename, rename_all) {
         (Some(text), _) => text.value(),
@@ -195,7 +197,7 @@ pub(crate) fn name(ident: &Ident, rename: Option<&LitStr>, rename_all: Option<Ca
     }
 }
 
-/// Spanned at the type, where a missing implementation is reported.
+/// Has the span of the type, where a missing implementation is reported.
 fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
     let span = field.ty.span();
     let root = at(span, krate);
@@ -206,21 +208,21 @@ fn codec(field: &syn::Field, attrs: &FieldAttrs, krate: &Path) -> TokenStream {
     }
 }
 
-/// `<codec as Codec<type>>`, spanned at the type as a whole: the compiler reports a missing implementation once
-/// for each place that needs it.
+/// Returns `<codec as Codec<type>>` with the span of the whole type. The compiler reports a missing
+/// implementation once for each place that needs it.
 pub(crate) fn codec_for(krate: &Path, codec: &TokenStream, ty: &Type) -> TokenStream {
     let span = ty.span();
     let root = at(span, krate);
     quote_spanned!(span=> <#codec as #root::typed::Codec<#ty>>)
 }
 
-/// A variable that is used within tokens that stand at a type. It is declared at the type, too: one that a macro was given
-/// brings another meaning of names with it.
+/// Returns a variable for use in tokens that have the span of a type. Its declaration needs that span too,
+/// because a type that came from a macro has that macro's hygiene.
 pub(crate) fn var(name: &str, ty: &Type) -> Ident {
     Ident::new(name, ty.span())
 }
 
-/// A path with another span; `$crate` in it keeps its own, which says which crate it is.
+/// Returns a path with another span. `$crate` in it keeps its own span, which determines the crate.
 pub(crate) fn at(span: Span, path: &impl ToTokens) -> TokenStream {
     let moved = path.to_token_stream().into_iter().map(|mut token| {
         if !matches!(&token, TokenTree::Ident(ident) if *ident == "$crate") {
@@ -236,11 +238,11 @@ pub(crate) fn is_option(ty: &Type) -> bool {
     last_segment(ty).is_some_and(|s| s == "Option")
 }
 
-/// The `T` of a type that is written as `Option<T>`.
+/// Returns the `T` of a type that is written as `Option<T>`.
 fn inside_option(ty: &Type) -> Option<&Type> {
     let path = match ty {
         Type::Path(path) => path,
-        // As a macro hands on what it was given as a type.
+        // The form in which a macro passes on a type that it received.
         Type::Group(group) => return inside_option(&group.elem),
         Type::Paren(paren) => return inside_option(&paren.elem),
         _ => return None,
@@ -253,7 +255,7 @@ fn inside_option(ty: &Type) -> Option<&Type> {
     }
 }
 
-/// The element of a type that is written as a list or a set.
+/// Returns the element type of a type that is written as a list or a set.
 fn element(ty: &Type) -> Option<&Type> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last()?;
@@ -273,7 +275,7 @@ pub(crate) fn is_text(ty: &Type) -> bool {
     last_segment(ty).is_some_and(|s| s == "String") || text.ends_with("str >")
 }
 
-/// Whether a type is written as one whose keys have a fixed width, so that it has no text prefix.
+/// Whether a type is written as a type with fixed-width keys, which have no text prefix.
 pub(crate) fn is_fixed(ty: &Type) -> bool {
     const FIXED: [&str; 14] = [
         "u8",

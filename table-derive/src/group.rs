@@ -62,7 +62,7 @@ fn expand(input: &DeriveInput, krate: &syn::Path, fields: &[Field]) -> TokenStre
     }
 }
 
-/// The errors, and an implementation that is never run.
+/// Returns the errors, and an implementation that never runs.
 fn fallback(input: &DeriveInput, krate: &syn::Path, error: Option<syn::Error>) -> TokenStream {
     let error = error.map(syn::Error::into_compile_error);
     let name = &input.ident;

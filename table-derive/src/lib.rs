@@ -8,7 +8,7 @@
 //! | [`Property`](macro@Property) | a newtype, a unit enum | a field's type |
 //! | [`KeyPart`](macro@KeyPart) | a newtype, a unit enum | a part of a key |
 //!
-//! All mistakes of a type are reported at once, each where it stands, with the remedy.
+//! All errors of a type are reported together, each at its place, with a remedy.
 
 mod attr;
 mod case;
@@ -25,8 +25,8 @@ mod value;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Derives `TableEntity` and `FromEntity` for a struct, with `IndexedEntity` where it has `#[index(…)]`, or
-/// `FromEntity` for a projection.
+/// Derives `TableEntity` and `FromEntity` for a struct, and `IndexedEntity` if it has `#[index(…)]`. For a
+/// projection, derives only `FromEntity`.
 ///
 /// ```
 /// use table_core::prelude::*;
@@ -60,77 +60,80 @@ use syn::{DeriveInput, parse_macro_input};
 /// ```
 ///
 /// # On the struct: `#[entity(…)]`
-/// | attribute | meaning | unless given |
+/// | attribute | meaning | default |
 /// |---|---|---|
-/// | `type = "…"` | the name that tells rows of the type from others | the table holds nothing else |
-/// | `partition_key = "…"`, `row_key = "…"` | the template of the key, below | the field with `#[partition_key]`, `#[row_key]` |
-/// | `rename_all = "PascalCase"` | names of properties from those of fields: `lowercase`, `UPPERCASE`, `PascalCase`, `camelCase`, `snake_case`, … | as in Rust |
-/// | `discriminator = "Kind"` | the property that holds the `type` | `EntityType` |
-/// | `discriminator(row_prefix)`, `discriminator(partition_prefix)` | the literal start of the key tells the type; no property | |
-/// | `discriminator(none)` | the table holds nothing else, though there is a `type` | |
-/// | `version = 2, previous = EmployeeV1` | an older version is read as `EmployeeV1` and converted by `From` | 1 |
-/// | `projection_of = Employee` | some properties of an entity, for reading alone | an entity |
-/// | `spread = 16`, `salt = "…"` | partitions are spread over buckets: `SpreadTable` of `table_patterns` | not |
-/// | `wide` | may have more properties than one row holds: `WideTable` of `table_patterns` | one row |
-/// | `crate = path` | where `table_core` is | `::table_core` |
+/// | `type = "…"` | name that identifies the type's rows | the table holds only this type |
+/// | `partition_key = "…"`, `row_key = "…"` | key template, see below | the field with `#[partition_key]`, `#[row_key]` |
+/// | `rename_all = "PascalCase"` | derives property names from field names: `lowercase`, `UPPERCASE`, `PascalCase`, `camelCase`, `snake_case`, … | field names as in Rust |
+/// | `discriminator = "Kind"` | property that stores the `type` | `EntityType` |
+/// | `discriminator(row_prefix)`, `discriminator(partition_prefix)` | the literal start of the key identifies the type, without a property | |
+/// | `discriminator(none)` | the table holds only this type, although it has a `type` | |
+/// | `version = 2, previous = EmployeeV1` | reads older rows as `EmployeeV1` and converts them by `From` | 1 |
+/// | `projection_of = Employee` | some properties of an entity, for reading only | an entity |
+/// | `spread = 16`, `salt = "…"` | spreads partitions over buckets: `SpreadTable` of `table_patterns` | not spread |
+/// | `wide` | allows more properties than one row holds: `WideTable` of `table_patterns` | one row |
+/// | `crate = path` | path of `table_core` | `::table_core` |
 ///
 /// # On a field
 /// | attribute | meaning |
 /// |---|---|
-/// | `#[partition_key]`, `#[row_key]` | the field is the key; with `(format = "empid_{:06}")`, in a text |
-/// | `#[etag]` on an `Option<ETag>` | the version that was read, which `replace` and `delete` send |
-/// | `#[timestamp]` on an `Option<Ticks>` or `Option<DateTime<Utc>>` | when it was last written; never sent |
-/// | `#[encrypt]` | encrypted before it leaves the program; needs an encrypting store; no comparisons |
-/// | `#[large]`, `#[large(over = 4096)]` | a value over so many bytes (32,768) is in a blob: `LargeTable` of `table_patterns` |
-/// | `#[entity(rename = "…")]` | the property's name |
-/// | `#[entity(default)]`, `default = path` | what an absent property reads as |
+/// | `#[partition_key]`, `#[row_key]` | the field is the key; with `(format = "empid_{:06}")`, within a text |
+/// | `#[etag]` on an `Option<ETag>` | the ETag that was read; `replace` and `delete` send it |
+/// | `#[timestamp]` on an `Option<Ticks>` or `Option<DateTime<Utc>>` | time of the last write; never sent |
+/// | `#[encrypt]` | encrypted before it is sent; needs an encrypting store; cannot be compared |
+/// | `#[large]`, `#[large(over = 4096)]` | values with more bytes (default 32,768) are stored in a blob: `LargeTable` of `table_patterns` |
+/// | `#[entity(rename = "…")]` | name of the property |
+/// | `#[entity(default)]`, `default = path` | value for an absent property |
 /// | `#[entity(json)]` | stored as JSON text, by serde |
-/// | `#[entity(with = Codec)]` | stored by a `Codec` of your own, or by `Padded` |
+/// | `#[entity(with = Codec)]` | stored by your own `Codec`, or by `Padded` |
 /// | `#[entity(flatten)]` | the properties of a `PropertyGroup` |
-/// | `#[entity(rest)]` on `Properties` | all properties that have no field, kept when written back |
+/// | `#[entity(rest)]` on `Properties` | all properties without a field; kept when written back |
 /// | `#[entity(skip)]` | not stored; `Default` when read |
 ///
-/// A field of `Option` is an absent property when it is `None`. Any type that is a `Property` will do: integers,
-/// `f32` and `f64`, `bool`, text, `Vec<u8>`, `Uuid`, times, and what derives it.
+/// A field of `Option` that is `None` is an absent property. A field can have any type that implements
+/// `Property`: integers, `f32` and `f64`, `bool`, text, `Vec<u8>`, `Uuid`, times, and types that derive it.
 ///
-/// # Templates of keys
-/// Literal text and fields in braces. What could not be read back does not compile: text must be last or be followed by
-/// a separator, an `Option` is no part of a key. Widths and order: `docs/key-encoding.md` of the repository.
+/// # Key templates
+/// A template consists of literal text and fields in braces. Templates that could not be parsed back do not
+/// compile: text must be the last part or be followed by a separator, and an `Option` cannot be a key part.
+/// Widths and order are in `docs/key-encoding.md` of the repository.
 ///
 /// | part | meaning |
 /// |---|---|
 /// | `{id}` | the field: integers padded to the width of their type, times as .NET ticks, text escaped |
-/// | `{id:06}` | an unsigned integer padded to six digits; a larger one is an error |
-/// | a field of `Reverse<…>` | the largest first: the latest time, for a log tail |
-/// | `{id#16}` | one of sixteen shards, by a hash of the field: in the keys of indexes |
-/// | `{email:lower}` | text in lower case: in the keys of indexes, as all that follow |
+/// | `{id:06}` | an unsigned integer padded to six digits; a larger value is an error |
+/// | a field of `Reverse<…>` | descending order: the latest time first, for a log tail |
+/// | `{id#16}` | one of sixteen shards, by a hash of the field; only in keys of indexes |
+/// | `{email:lower}` | text in lower case; this and all following parts only in keys of indexes |
 /// | `{name:prefix(3)}` | the first three characters of a text |
 /// | `{at:date}`, `{at:hour}` | the UTC day or hour of a time |
 /// | `{placed:desc}` | the largest number or latest time first |
-/// | `{tags[]}` | an entry for each element of a `Vec`, `BTreeSet` or `HashSet` of text, integers or `bool`, stored by `#[entity(json)]` |
+/// | `{tags[]}` | an entry per element of a `Vec`, `BTreeSet` or `HashSet` of text, integers or `bool`, stored by `#[entity(json)]` |
 /// | `{{`, `}}` | a brace |
 ///
-/// They combine from left to right: `{email:lower:prefix(3)}`, `{email:lower#16}`, `{tags[]:lower}`. Lookups take values as the entity has
-/// them and transform them: `T::by_email("Ken@X")`; a step of a prefix is `.name_prefix("Kwo")`.
+/// Transforms combine from left to right: `{email:lower:prefix(3)}`, `{email:lower#16}`, `{tags[]:lower}`.
+/// Lookups take values as the entity has them and transform them: `T::by_email("Ken@X")`. The step of a
+/// prefix is `.name_prefix("Kwo")`.
 ///
-/// # What it gives
+/// # Generated items
 /// - `T::key(…)` and `T::partition(…)`: typed keys from the fields of the templates.
-/// - `T::row_prefix().a(…).b(…)`: typed prefixes and ranges of row keys, a step for each part.
-/// - a constant for each field, `T::LAST_NAME`, for filters and selections.
+/// - `T::row_prefix().a(…).b(…)`: typed prefixes and ranges of RowKeys, with a step per part.
+/// - a constant per field, such as `T::LAST_NAME`, for filters and selections.
 /// - `T::patch()` and `TPatch`: a partial update, without the fields of keys and of indexes.
 ///
 /// # `#[index(name, …)]`
-/// A secondary index, kept by `IndexedTable` of `table_patterns`; any number of them.
+/// Declares a secondary index, which `IndexedTable` of `table_patterns` maintains. A type can have any number
+/// of indexes.
 ///
-/// | setting | meaning | unless given |
+/// | setting | meaning | default |
 /// |---|---|---|
-/// | `row_key = "…"` | the entry's row key; an entity whose `Option` in it is `None` has no entry | needed |
-/// | `partition_key = "…"` | the entry's partition | the entity's |
-/// | `table = "…"` | the entry's table | the entity's |
-/// | `payload = reference`, `full`, `fields(a, b)` | what an entry holds beside the entity's key | `reference` |
-/// | `shape = row`, `list`, `list(bytes = 65536, overflow = blob)`, `blob` | an entry each, or references of one key together | `row` |
-/// | `unique = "partition"`, `"table"` | no two entities with one key of the index | any number |
-/// | `where = "…"` | a filter over the entity as it is stored: others have no entry; names are those in the store | every entity |
+/// | `row_key = "…"` | RowKey of the entry; an entity whose `Option` in it is `None` has no entry | required |
+/// | `partition_key = "…"` | PartitionKey of the entry | the entity's |
+/// | `table = "…"` | table of the entry | the entity's |
+/// | `payload = reference`, `full`, `fields(a, b)` | what an entry holds in addition to the entity's key | `reference` |
+/// | `shape = row`, `list`, `list(bytes = 65536, overflow = blob)`, `blob` | a row per entry, or the references of one key together | `row` |
+/// | `unique = "partition"`, `"table"` | at most one entity per key of the index | not unique |
+/// | `where = "…"` | a filter over the stored entity, with stored names; other entities have no entry | every entity |
 ///
 /// ```
 /// # use table_core::prelude::*;
@@ -181,9 +184,9 @@ use syn::{DeriveInput, parse_macro_input};
 ///     }
 /// }
 /// ```
-/// Reads convert older rows; writes write the present version; an older program that meets a newer row is told.
-/// **Filters and projections see what is stored**: `Customer::NAME.eq("Ada")` finds no row of version 1, and a
-/// projection of `Customer` fails on one. `Table::upgrade_all` rewrites them.
+/// Reads convert older rows, and writes write the current version. An older program that reads a newer row
+/// gets an error. **Filters and projections see the stored properties**: `Customer::NAME.eq("Ada")` finds no
+/// row of version 1, and a projection of `Customer` fails on one. `Table::upgrade_all` rewrites such rows.
 #[proc_macro_derive(
     TableEntity,
     attributes(entity, index, partition_key, row_key, encrypt, large, etag, timestamp)
@@ -192,8 +195,8 @@ pub fn table_entity(input: TokenStream) -> TokenStream {
     entity::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Derives `FromEntity` for an enum over the types of a table: each variant holds one entity, `#[resolver(other)]` on
-/// a variant of `Entity` takes every other row.
+/// Derives `FromEntity` for an enum over the types of a table. Each variant holds one entity;
+/// `#[resolver(other)]` on a variant of `Entity` takes all other rows.
 ///
 /// ```
 /// # use table_core::prelude::*;
@@ -221,8 +224,8 @@ pub fn entity_resolver(input: TokenStream) -> TokenStream {
     resolver::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Derives `PropertyGroup` for a struct that entities flatten, by `#[entity(flatten)]` on a field. Its fields take the
-/// attributes of an entity's, without keys.
+/// Derives `PropertyGroup` for a struct that entities flatten, with `#[entity(flatten)]` on a field. Its
+/// fields take the attributes of entity fields, except those of keys.
 ///
 /// ```
 /// # use table_core::prelude::*;
@@ -252,8 +255,9 @@ pub fn property_group(input: TokenStream) -> TokenStream {
     group::derive(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Derives `Property` for a newtype, stored as what it holds, or a unit enum, stored as text: its variants' names, by
-/// `#[entity(rename_all = "…")]` and `#[entity(rename = "…")]` on a variant.
+/// Derives `Property` for a newtype, which is stored like its value, or for a unit enum, which is stored as
+/// text: the variant's name, subject to `#[entity(rename_all = "…")]` and `#[entity(rename = "…")]` on a
+/// variant.
 ///
 /// ```
 /// # use table_core::prelude::*;
@@ -273,8 +277,8 @@ pub fn property(input: TokenStream) -> TokenStream {
     value::derive_property(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Derives `KeyPart` for a newtype, encoded as what it holds, or a unit enum, encoded as text by the same rules as
-/// [`Property`](macro@Property).
+/// Derives `KeyPart` for a newtype, which is encoded like its value, or for a unit enum, which is encoded as
+/// text by the same rules as [`Property`](macro@Property).
 ///
 /// ```
 /// # use table_core::prelude::*;

@@ -14,9 +14,9 @@ use crate::template::plain;
 struct Resolver<'a> {
     input: &'a DeriveInput,
     krate: Path,
-    /// The variants with the types that they hold.
+    /// The variants and their types.
     variants: Vec<(&'a Ident, &'a Type)>,
-    /// The variant for every other row.
+    /// The variant for all other rows.
     other: Option<(&'a Ident, &'a Type)>,
 }
 
@@ -37,7 +37,7 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
         return None;
     };
     if !input.generics.params.is_empty() {
-        errors.push(&input.generics, "a resolver has no generics: its types are told apart by their names");
+        errors.push(&input.generics, "a resolver cannot have generics: its types are identified by name");
     }
     let (mut variants, mut other) = (Vec::new(), None);
     for variant in &data.variants {
@@ -49,7 +49,7 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
         match is_other(&variant.attrs, errors) {
             false => variants.push((&variant.ident, ty)),
             true if other.is_none() => other = Some((&variant.ident, ty)),
-            true => errors.push(variant, "another variant takes the other rows already; remove one"),
+            true => errors.push(variant, "another variant already takes the other rows; remove one"),
         }
     }
     if data.variants.is_empty() {
@@ -58,7 +58,7 @@ fn build<'a>(input: &'a DeriveInput, krate: Path, errors: &Errors) -> Option<Res
     Some(Resolver { input, krate, variants, other })
 }
 
-/// The type of the only unnamed field.
+/// Returns the type of the only unnamed field.
 fn held(fields: &Fields) -> Option<&Type> {
     match fields {
         Fields::Unnamed(fields) if fields.unnamed.len() == 1 => fields.unnamed.first().map(|f| &f.ty),
@@ -66,7 +66,7 @@ fn held(fields: &Fields) -> Option<&Type> {
     }
 }
 
-/// Whether it says `#[resolver(other)]`.
+/// Whether the variant has `#[resolver(other)]`.
 fn is_other(attrs: &[Attribute], errors: &Errors) -> bool {
     let mut other = false;
     for item in attrs.iter().filter(|a| a.path().is_ident("resolver")).flat_map(|a| items(a, errors)) {
@@ -155,14 +155,14 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
     }
 }
 
-/// Each type tells its rows from those of the others.
+/// Checks that the rows of each type are distinguishable from those of the others.
 fn checks(resolver: &Resolver<'_>) -> TokenStream {
     let Resolver { input, krate, variants, .. } = resolver;
     let schema = |ty: &Type| quote_spanned!(ty.span()=> <#ty as #krate::typed::TableEntity>::SCHEMA);
     let told = variants.iter().map(|(ident, ty)| {
         let schema = schema(ty);
         let problem = format!(
-            "{}::{ident}: its rows cannot be told from others; give the entity a `type` or a `discriminator`",
+            "{}::{ident}: its rows cannot be distinguished from others; give the entity a `type` or a `discriminator`",
             input.ident
         );
         quote_spanned!(ty.span()=> #[allow(deprecated)] const _: () = ::core::assert!(#krate::__private::is_told(#schema), "{}", #problem);)
@@ -182,7 +182,7 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
     quote!(#(#told)* #(#distinct)*)
 }
 
-/// The errors, and an implementation that is never run.
+/// Returns the errors, and an implementation that never runs.
 fn fallback(input: &DeriveInput, krate: &Path, error: Option<syn::Error>) -> TokenStream {
     let error = error.map(syn::Error::into_compile_error);
     let name = &input.ident;

@@ -1,4 +1,4 @@
-//! What fields may not be, one function per rule.
+//! The rules of fields, one function per rule.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -8,10 +8,10 @@ use crate::attr::FieldAttrs;
 use crate::errors::Errors;
 use crate::fields::{Field, FieldRules, Owner, Role, is_option};
 
-/// An attribute that is present: its name and where it stands.
+/// An attribute that is present: its name and its tokens.
 type Present = (&'static str, TokenStream);
 
-/// Attributes that decide what a field is, what may stand beside each, and why nothing else.
+/// The attributes that determine a field's role, the attributes allowed with each, and the reason.
 const ROLES: [(&str, &[&str], &str); 9] = [
     ("key", &["partition_key", "row_key"], "a key field is stored in the key, as plain text"),
     ("etag", &[], "the store sets the ETag"),
@@ -24,7 +24,7 @@ const ROLES: [(&str, &[&str], &str); 9] = [
     ("large", &["rename", "default", "encrypt"], "its value may be in a blob"),
 ];
 
-/// Reports attributes of one field that contradict each other or have no place in this struct.
+/// Reports attributes of one field that contradict each other or are not allowed in this struct.
 pub(crate) fn check_attrs(ident: &Ident, attrs: &FieldAttrs, rules: &FieldRules<'_>, errors: &Errors) {
     let present = present(attrs);
     check_conflicts(rules.keys.contains(ident), &present, errors);
@@ -67,19 +67,19 @@ fn check_place(present: &[Present], owner: Owner, errors: &Errors) {
         Owner::Entity | Owner::Wide => return,
         Owner::Projection => (
             &["flatten", "rest", "skip", "large"],
-            "a projection lists the properties that it reads; name them as fields of their own",
+            "a projection lists the properties that it reads; add a field for each",
         ),
         Owner::Group => (
             &["partition_key", "row_key", "etag", "timestamp", "rest", "large"],
-            "only the entity has it; put the field there",
+            "it belongs to the entity; put the field there",
         ),
     };
     for (name, at) in present.iter().filter(|(name, _)| banned.contains(name)) {
-        errors.push(at, format!("`{name}` has no place here: {why}"));
+        errors.push(at, format!("`{name}` is not allowed here: {why}"));
     }
 }
 
-/// Reports what is wrong with fields beside their attributes, and between them.
+/// Reports other errors of fields, and conflicts between fields.
 pub(crate) fn check_fields(
     built: &[Field],
     sources: &[(&syn::Field, &Ident, FieldAttrs)],
@@ -127,7 +127,10 @@ fn check_key_type(field: &Field, errors: &Errors) {
 
 fn check_system_type(field: &Field, wanted: &str, errors: &Errors) {
     if !is_option(&field.ty) {
-        errors.push(&field.ty, format!("this must be `{wanted}`: an entity that was not read has none"));
+        errors.push(
+            &field.ty,
+            format!("this must be `{wanted}`, because an entity that was not read has none"),
+        );
     }
 }
 

@@ -3,7 +3,7 @@ use syn::{Ident, LitStr};
 /// A parsed key template: `"empid_{id:06}"`.
 #[derive(Clone)]
 pub(crate) struct Template {
-    /// The literal it was written as.
+    /// The literal as written.
     pub(crate) text: LitStr,
     pub(crate) segments: Vec<Segment>,
 }
@@ -17,17 +17,17 @@ pub(crate) enum Segment {
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) field: Ident,
-    /// Whether the field is a list, with a key for each element.
+    /// Whether the field is a list, with a key per element.
     pub(crate) each: bool,
-    /// What is done to the value before it is written, in this order.
+    /// The transforms of the value, in order.
     pub(crate) transforms: Vec<Transform>,
-    /// The width that the template chose.
+    /// The width set by the template.
     pub(crate) width: Option<usize>,
-    /// The shards that the value is divided among: the part is its shard then.
+    /// The number of shards. If set, the part is the value's shard.
     pub(crate) shards: Option<u16>,
 }
 
-/// What is done to a value before it is written.
+/// A transform of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transform {
     Lower,
@@ -50,17 +50,17 @@ impl Transform {
 }
 
 impl Part {
-    /// The value of a field as it is.
+    /// The untransformed value of a field.
     pub(crate) fn of(field: Ident) -> Self {
         Self { field, each: false, transforms: Vec::new(), width: None, shards: None }
     }
 
-    /// Whether the value can be told from the part, whatever the order.
+    /// Whether different values always give different parts, in any order.
     pub(crate) fn tells_value(&self) -> bool {
         self.shards.is_none() && self.transforms.iter().all(|t| *t == Transform::Descending)
     }
 
-    /// The first characters that are written, if not all are.
+    /// Returns the number of first characters that are written; `None` for all.
     pub(crate) fn prefix(&self) -> Option<u32> {
         self.transforms.iter().find_map(|transform| match transform {
             Transform::Prefix(count) => Some(*count),
@@ -69,10 +69,10 @@ impl Part {
     }
 }
 
-/// The most shards, as the library has them.
+/// Maximum number of shards; the library has the same limit.
 const MOST_SHARDS: u16 = 1000;
 
-/// The digits of the largest `u64`.
+/// Number of digits of the largest `u64`.
 const MOST_DIGITS: usize = 20;
 
 impl Template {
@@ -89,7 +89,7 @@ impl Template {
         })
     }
 
-    /// Parses the format of one field, whose part has no name: `"empid_{:06}"`.
+    /// Parses the format of one field, in which the part has no name: `"empid_{:06}"`.
     pub(crate) fn parse_format(text: &LitStr, field: &Ident) -> Result<Self, String> {
         let template = Self::with(text, |name| match name {
             "" => Ok(field.clone()),
@@ -105,7 +105,7 @@ impl Template {
         }
     }
 
-    /// The template of a field without a format: its value alone.
+    /// Returns the template of a field without a format: only its value.
     pub(crate) fn of_field(field: &Ident) -> Self {
         let text = LitStr::new(&format!("{{{}}}", plain(field)), field.span());
         Self { text, segments: vec![Segment::Part(Part::of(field.clone()))] }
@@ -118,12 +118,12 @@ impl Template {
         })
     }
 
-    /// The part that is a shard, if one is.
+    /// Returns the part that is a shard, if any.
     pub(crate) fn shard(&self) -> Option<&Part> {
         self.parts().find(|part| part.shards.is_some())
     }
 
-    /// The literal text that it starts with.
+    /// Returns the literal text at the start.
     pub(crate) fn prefix(&self) -> Option<&str> {
         match self.segments.first() {
             Some(Segment::Literal(text)) => Some(text),
@@ -131,12 +131,12 @@ impl Template {
         }
     }
 
-    /// The template with its fields named, for messages.
+    /// Returns the template with its fields named, for messages.
     pub(crate) fn display(&self) -> String {
         self.segments.iter().map(Self::display_of).collect()
     }
 
-    /// The template without the names and widths of its fields.
+    /// Returns the template without the names and widths of its fields.
     pub(crate) fn outline(&self) -> String {
         let outline = |segment: &Segment| match segment {
             Segment::Literal(_) => Self::display_of(segment),
@@ -145,7 +145,7 @@ impl Template {
         self.segments.iter().map(outline).collect()
     }
 
-    /// One segment as it is written.
+    /// Returns one segment as written.
     pub(crate) fn display_of(segment: &Segment) -> String {
         match segment {
             Segment::Literal(text) => text.replace('{', "{{").replace('}', "}}"),
@@ -182,8 +182,7 @@ impl Template {
         let template = Self { text: text.clone(), segments };
         if template.prefix().is_some_and(|text| text.starts_with('~')) {
             return Err(
-                "a key cannot start with `~`: keys with `~~` are those of the library's own rows, which no \
-                        query of a table shows; start with another character"
+                "a key cannot start with `~`: keys with `~~` are reserved for the library's own rows, which queries do not return; start with another character"
                     .to_owned(),
             );
         }
@@ -191,7 +190,7 @@ impl Template {
     }
 }
 
-/// The name of a field without `r#`.
+/// Returns the name of a field without `r#`.
 pub(crate) fn plain(ident: &Ident) -> String {
     let name = ident.to_string();
     name.strip_prefix("r#").unwrap_or(&name).to_owned()
@@ -226,7 +225,7 @@ fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Par
             }
             (Some(transform), _) => part.transforms.push(transform),
             (None, _) if part.width.is_some() || shards.is_some() => {
-                return Err(format!("`:{word}` is one width too many; remove it"));
+                return Err(format!("`:{word}` is a second width; remove it"));
             }
             (None, _) => part.width = Some(width(word)?),
         }
@@ -237,7 +236,7 @@ fn part(text: &str, field: impl Fn(&str) -> Result<Ident, String>) -> Result<Par
     Ok(part)
 }
 
-/// The transform that a word names; `None` for a width.
+/// Returns the transform with this name; `None` for a width.
 fn transform(word: &str) -> Result<Option<Transform>, String> {
     Ok(Some(match word {
         "lower" => Transform::Lower,
@@ -248,12 +247,12 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
             Some(count) => {
                 let known = count.parse().ok().filter(|count| *count > 0);
                 Transform::Prefix(known.ok_or_else(|| {
-                    format!("`:{word}` is no prefix; write `:prefix(3)` for the first three characters")
+                    format!("`:{word}` is not a prefix; write `:prefix(3)` for the first three characters")
                 })?)
             }
             None if word.starts_with(|c: char| c.is_ascii_alphabetic()) => {
                 return Err(format!(
-                    "`:{word}` is no word of a template; write `:lower`, `:prefix(3)`, `:date`, `:hour`, `:desc`, or `:06` for \
+                    "`:{word}` is not a transform; write `:lower`, `:prefix(3)`, `:date`, `:hour`, `:desc`, or `:06` for \
                      six digits"
                 ));
             }
@@ -264,13 +263,14 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
 
 fn shards(count: &str) -> Result<u16, String> {
     let known = count.parse().ok().filter(|count| (1..=MOST_SHARDS).contains(count));
-    known.ok_or_else(|| format!("`#{count}` is no number of shards; write `#16`, at most `#{MOST_SHARDS}`"))
+    known
+        .ok_or_else(|| format!("`#{count}` is not a number of shards; write `#16`, at most `#{MOST_SHARDS}`"))
 }
 
 fn width(format: &str) -> Result<usize, String> {
     let digits = format.strip_prefix('0').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
     let width = digits.and_then(|d| d.parse().ok()).filter(|n| (1..=MOST_DIGITS).contains(n));
     width.ok_or_else(|| {
-        format!("`:{format}` is no width; write `:06` for six digits, at most `:0{MOST_DIGITS}`")
+        format!("`:{format}` is not a width; write `:06` for six digits, at most `:0{MOST_DIGITS}`")
     })
 }

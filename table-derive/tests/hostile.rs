@@ -1,4 +1,4 @@
-//! Generated code must not rely on what is in scope where it is put.
+//! Generated code must not depend on the names in scope.
 
 #![no_implicit_prelude]
 #![allow(dead_code, non_camel_case_types)]
@@ -102,7 +102,7 @@ enum Row {
 }
 
 #[test]
-fn generated_code_stands_on_its_own() {
+fn generated_code_depends_on_no_imports() {
     let key = std::result::Result::unwrap(Thing::key(Kind::Err, 7, "x_y"));
     assert_eq!(key.key().row(), "0007_x_y");
     let row = std::result::Result::unwrap(::table_core::model::Entity::new("Ok", "other"));

@@ -1,4 +1,4 @@
-//! Derived code says nothing that the author did not write, and means the same wherever names and types come from.
+//! Derived code causes no warnings, and is correct if names and types come from macros.
 
 #![deny(warnings)]
 #![allow(dead_code)]
@@ -70,7 +70,7 @@ enum Row {
     Company(Company),
 }
 
-/// Everything but the keywords is handed in.
+/// All identifiers are macro parameters.
 macro_rules! entity {
     ($(#[$attr:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $ty:ty,)* }) => {
         #[derive(TableEntity)]
@@ -105,7 +105,7 @@ entity! {
     }
 }
 
-/// The templates are handed in, the fields are here.
+/// The templates are macro parameters, the fields are not.
 macro_rules! city {
     ($name:ident, $row:literal, $entry:literal, $partition:literal) => {
         #[derive(TableEntity)]
@@ -122,7 +122,7 @@ macro_rules! city {
 
 city!(City, "city_{city}", "{city}_{country}", "{city#4}_{mayor}");
 
-/// The template is here, a field and the types are handed in.
+/// The template is written here; a field and the types are macro parameters.
 macro_rules! kept {
     ($name:ident, $patch:ident, $field:ident, $key:ty, $value:ty, $codec:ty) => {
         #[derive(TableEntity)]
@@ -141,7 +141,7 @@ macro_rules! kept {
 
 kept!(Kept, KeptPatch, city_of, String, i64, table_core::typed::Plain);
 
-/// A later version, a projection and a resolver of types that are handed in.
+/// A later version, a projection and a resolver of types that are macro parameters.
 macro_rules! related {
     ($new:ident, $old:ty, $part:ident, $row:ident) => {
         #[derive(TableEntity)]
@@ -192,7 +192,7 @@ struct Old {
 related!(New, Old, Part, AnyRow);
 
 #[test]
-fn keys_and_entries_are_those_of_the_fields() {
+fn keys_and_entries_come_from_the_fields() {
     let oslo = City { country: "no".into(), city: "oslo".into(), mayor: Some("anne".into()) };
     assert_eq!(oslo.entity_key().unwrap().key().row(), "city_oslo");
     assert_eq!(oslo.index_keys(0).unwrap()[0].row(), "oslo_no");

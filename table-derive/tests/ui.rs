@@ -1,8 +1,8 @@
-//! What the macros say of mistakes, by category; each file has several, reported in one pass.
+//! The error messages of the macros, by category. Each file has several errors, which are reported together.
 //!
 //! After an intended change of the messages: `TRYBUILD=overwrite cargo test -p table-derive`.
 
 #[test]
-fn mistakes_are_explained() {
+fn errors_are_explained() {
     trybuild::TestCases::new().compile_fail("tests/ui/*/*.rs");
 }

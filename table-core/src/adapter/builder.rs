@@ -12,13 +12,11 @@ use crate::store::TableStore;
 ///
 /// | adapter | reason for its place |
 /// |---|---|
-/// | [`trace`](Self::trace) | a span covers an operation as the caller sees it, with its attempts and
-/// refusals |
+/// | [`trace`](Self::trace) | a span covers an operation as the caller sees it, with its attempts and refusals |
 /// | [`scan_guard`](Self::scan_guard) | a refused query uses no permit and is not retried |
 /// | [`limit`](Self::limit) | an operation keeps its permit while it backs off; see [`Limited`] |
 /// | [`retry`](Self::retry) | every attempt passes the adapters below |
-/// | [`meter`](Self::meter) | counts the requests that the service bills: each attempt, and each read that
-/// resolves one |
+/// | [`meter`](Self::meter) | counts the requests that the service bills: each attempt, and each read that resolves one |
 /// | [`fault`](Self::fault) | injected faults are retried and counted like real faults |
 /// | the store | |
 ///

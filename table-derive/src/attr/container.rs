@@ -4,7 +4,7 @@ use super::item::{Item, Value, items, set};
 use crate::case::Case;
 use crate::errors::Errors;
 
-/// `#[entity(…)]` on a type.
+/// The attribute `#[entity(…)]` of a type.
 #[derive(Default)]
 pub(crate) struct Container {
     krate: Option<Path>,
@@ -21,7 +21,7 @@ pub(crate) struct Container {
     pub(crate) wide: Option<Ident>,
 }
 
-/// How rows of the type are told from others, as written.
+/// How rows of the type are distinguished from others, as written.
 pub(crate) enum DiscriminatorAttr {
     None,
     Property(LitStr),
@@ -29,7 +29,7 @@ pub(crate) enum DiscriminatorAttr {
     PartitionPrefix,
 }
 
-/// What a struct of properties with keys may say.
+/// The settings of an entity.
 pub(crate) const ENTITY: &[&str] = &[
     "type",
     "version",
@@ -44,10 +44,10 @@ pub(crate) const ENTITY: &[&str] = &[
     "wide",
     "crate",
 ];
-/// What a group of properties, an enum or a newtype may say.
+/// The settings of a group of properties, an enum or a newtype.
 pub(crate) const SIMPLE: &[&str] = &["rename_all", "crate"];
 
-/// What a resolver may say.
+/// The settings of a resolver.
 pub(crate) const RESOLVER: &[&str] = &["crate"];
 
 impl Container {
@@ -65,7 +65,7 @@ impl Container {
         out
     }
 
-    /// The path of the crate that the generated code calls.
+    /// Returns the path of the crate that the generated code calls.
     pub(crate) fn krate(&self) -> Path {
         self.krate.clone().unwrap_or_else(|| parse_quote!(::table_core))
     }

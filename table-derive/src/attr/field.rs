@@ -25,16 +25,16 @@ pub(crate) struct FieldAttrs {
 pub(crate) struct KeyAttr {
     pub(crate) at: Path,
     pub(crate) format: Option<LitStr>,
-    /// The buckets that partitions are spread over.
+    /// The number of buckets that partitions are spread over.
     pub(crate) spread: Option<LitInt>,
-    /// What is hashed with a row key to find its bucket.
+    /// The salt that is hashed with the RowKey to find the bucket.
     pub(crate) salt: Option<LitStr>,
 }
 
 /// `#[large]` or `#[large(over = 4096)]`.
 pub(crate) struct LargeAttr {
     pub(crate) at: Path,
-    /// The bytes over which a value leaves the row.
+    /// Values with more bytes than this are moved to a blob.
     pub(crate) over: usize,
 }
 
@@ -108,7 +108,7 @@ fn key(attr: &Attribute, errors: &Errors) -> Option<KeyAttr> {
     Some(KeyAttr { at: attr.path().clone(), format, spread, salt })
 }
 
-/// What a large field keeps in the row unless it says otherwise.
+/// Default of `over` for a large field.
 const LARGE_OVER: usize = 32_768;
 
 fn large(attr: &Attribute, errors: &Errors) -> Option<LargeAttr> {

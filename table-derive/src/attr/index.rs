@@ -6,7 +6,7 @@ use super::item::{Item, Value, items, set};
 use super::shape::shape;
 use crate::errors::Errors;
 
-/// `#[index(name, …)]`, as written.
+/// The attribute `#[index(name, …)]`, as written.
 pub(crate) struct IndexAttr {
     pub(crate) name: Ident,
     pub(crate) row_key: Option<LitStr>,
@@ -46,10 +46,10 @@ pub(crate) enum ScopeAttr {
 }
 
 const KNOWN: &[&str] = &["row_key", "partition_key", "table", "payload", "shape", "unique", "where"];
-const NAME: &str = "an index has a name first: `#[index(by_what, row_key = \"…\")]`";
+const NAME: &str = "an index needs a name first: `#[index(by_name, row_key = \"…\")]`";
 
 impl IndexAttr {
-    /// Every index of a type.
+    /// Parses all indexes of a type.
     pub(crate) fn parse_all(attrs: &[Attribute], errors: &Errors) -> Vec<Self> {
         let own = attrs.iter().filter(|a| a.path().is_ident("index"));
         own.filter_map(|attr| Self::parse(attr, errors)).collect()
@@ -69,7 +69,10 @@ impl IndexAttr {
             return None;
         }
         if KNOWN.contains(&first.name().as_str()) {
-            errors.push(first, format!("`{}` cannot name an index, it is one of its settings", first.name()));
+            errors.push(
+                first,
+                format!("`{}` cannot be the name of an index, because it is a setting", first.name()),
+            );
             return None;
         }
         let mut out = Self {
@@ -148,7 +151,7 @@ fn unique(item: &Item, errors: &Errors) -> Option<(TokenStream, ScopeAttr)> {
     if scope.is_none() {
         errors.push(
             item,
-            "say where it is unique: `unique = \"partition\"`, the entity's, or `unique = \"table\"`",
+            "set the scope of uniqueness: `unique = \"partition\"` (the entity's partition) or `unique = \"table\"`",
         );
     }
     Some((item.to_token_stream(), scope?))

@@ -56,7 +56,7 @@ impl ToTokens for Item {
     }
 }
 
-/// The entries of `#[name(…)]`; none for `#[name]`.
+/// Returns the entries of `#[name(…)]`; none for `#[name]`.
 pub(crate) fn items(attr: &Attribute, errors: &Errors) -> Vec<Item> {
     if matches!(attr.meta, Meta::Path(_)) {
         return Vec::new();
@@ -75,12 +75,12 @@ impl Item {
         self.key.unraw().to_string()
     }
 
-    /// The word, if it is a bare one.
+    /// Returns the word, if the entry is a single word.
     pub(crate) fn word(&self) -> Option<Ident> {
         matches!(self.value, Value::None).then(|| self.key.clone())
     }
 
-    /// Whether it is a bare word; reports it otherwise.
+    /// Returns the word, if the entry is a single word; reports an error otherwise.
     pub(crate) fn flag(&self, errors: &Errors) -> Option<Ident> {
         if matches!(self.value, Value::None) {
             return Some(self.key.clone());
@@ -125,14 +125,14 @@ impl Item {
         None
     }
 
-    /// Reports that no such entry exists.
+    /// Reports an unknown entry.
     pub(crate) fn unknown(&self, known: &[&str], errors: &Errors) {
         let known = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
         errors.push(&self.key, format!("unknown attribute `{}`; known here: {known}", self.name()));
     }
 }
 
-/// Keeps a value, unless there is one already.
+/// Sets a value; reports an error if there is one already.
 pub(super) fn set<T>(slot: &mut Option<T>, value: Option<T>, item: &Item, errors: &Errors) {
     if slot.is_some() && value.is_some() {
         errors.push(item, format!("`{}` is given twice; keep one", item.name()));

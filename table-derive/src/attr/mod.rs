@@ -1,4 +1,4 @@
-//! Attributes as they are written: syntax only, no meaning yet.
+//! Parses attributes: syntax only, without checking their meaning.
 
 mod container;
 mod field;

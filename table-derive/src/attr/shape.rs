@@ -1,11 +1,11 @@
-//! `shape = …` of an index.
+//! Parses `shape = …` of an index.
 
 use super::index::{ListAttr, ShapeAttr, name_of};
 use super::item::{Item, Value, set};
 use crate::errors::Errors;
 
 const KNOWN: &[&str] = &["bytes", "overflow"];
-/// What a list entity may hold, as the library has it.
+/// The allowed bytes of a list entity; the library has the same limits.
 const LEAST_BYTES: usize = 256;
 const MOST_BYTES: usize = 14 * 64 * 1024;
 
@@ -56,7 +56,7 @@ fn bytes(item: &Item, errors: &Errors) -> Option<usize> {
     bytes
 }
 
-/// Whether it goes into blobs.
+/// Returns whether the overflow goes into blobs.
 fn overflow(item: &Item, errors: &Errors) -> Option<bool> {
     let word = match &item.value {
         Value::Type(ty) => name_of(ty).map(|word| word.to_string()),

@@ -1,4 +1,4 @@
-//! What only the compiler knows, because the macro sees tokens: widths of key parts, names of
+//! Checks that only the compiler can do, because the macro sees tokens: widths of key parts, names of
 //! flattened properties, the previous version.
 
 use proc_macro2::TokenStream;
@@ -23,7 +23,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     quote!(#(#partition)* #(#row)* #(#indexes)* #flattened #previous #(#large)*)
 }
 
-/// Only text and bytes leave the row, and what stays must fit a property.
+/// Only text and bytes can move to a blob, and values up to `over` must fit a property.
 fn large(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let check = |field: &Field| {
@@ -57,7 +57,7 @@ pub(crate) fn template(entity: &Entity<'_>, template: &Template, which: &str) ->
     template.segments.iter().enumerate().filter_map(check).collect()
 }
 
-/// A width is for unsigned integers.
+/// Only unsigned integers take a width.
 fn padded(
     entity: &Entity<'_>,
     part: &Part,
@@ -74,7 +74,7 @@ fn padded(
         const _: () = ::core::assert!(<#written as #krate::model::KeyPart>::PADS, "{}", #problem);))
 }
 
-/// A part of no fixed width must end where reading can see it.
+/// A part without a fixed width must be followed by a separator that a reader can find.
 fn ended(
     entity: &Entity<'_>,
     template: &Template,
@@ -92,7 +92,7 @@ fn ended(
         (Segment::Part(next), _) => {
             let next = plain(&next.field);
             format!(
-                "`{name}` has no fixed width, so nothing tells where `{next}` starts; put a separator such as `_` between them"
+                "`{name}` has no fixed width, so the start of `{next}` cannot be found; put a separator such as `_` between them"
             )
         }
         (_, Some(c @ ('0'..='9' | 'A'..='F' | '~'))) => {
@@ -114,14 +114,14 @@ fn ended(
             #problem);))
 }
 
-/// Flattened names are known to the compiler only.
+/// Only the compiler knows the names of flattened properties.
 fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     let krate = &entity.krate;
     let groups: Vec<_> =
         entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
     let first = groups.first()?;
     let name = entity.rust_name();
-    // The first version of a schema is not written.
+    // The first schema version is not stored.
     let unwritten = usize::from(entity.version == 1);
     let twice =
         format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
@@ -140,7 +140,7 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
     })
 }
 
-/// The previous version describes the same rows.
+/// The previous version must describe the same rows.
 fn previous(entity: &Entity<'_>) -> Option<TokenStream> {
     let (krate, previous) = (&entity.krate, entity.previous.as_ref()?);
     if entity.input.generics.type_params().next().is_some() {

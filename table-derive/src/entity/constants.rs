@@ -1,4 +1,4 @@
-//! A constant for every field that a filter or a selection can name.
+//! Generates a constant for every field that a filter or a selection can use.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -22,7 +22,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// `pub const AGE: Field<Self, u32> = Field::new("Age");`
+/// For example `pub const AGE: Field<Self, u32> = Field::new("Age");`.
 pub(crate) fn constants(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     fields.iter().filter_map(|field| constant(krate, field)).collect()
 }

@@ -1,4 +1,4 @@
-//! The quick way to decode: properties in the order in which they are written.
+//! Generates the fast decoder, which expects the properties in the order in which they are written.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{quote, quote_spanned};
@@ -8,8 +8,8 @@ use super::codec::property;
 use super::model::Entity;
 use crate::fields::{Field, Role, codec_for, var};
 
-/// Statements that return the value if the entity is in order; nothing for types whose properties the
-/// macro does not know.
+/// Returns statements that return the value if the properties are in order; `None` for types with properties
+/// that the macro does not know.
 pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
     if entity.fields.iter().any(|f| matches!(f.role, Role::Flatten | Role::Rest)) {
         return None;
@@ -63,7 +63,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
                 #in_order.get::<#ty, #encrypt, _>(#name, #codec::TYPE, #codec::read, #missing)?
             }
         }
-        // `expand` leaves types with such fields alone.
+        // `expand` does nothing for types with such fields.
         Role::Flatten | Role::Rest => TokenStream::new(),
     };
     match field.role {
@@ -73,7 +73,7 @@ fn decode(entity: &Entity<'_>, field: &Field) -> TokenStream {
     }
 }
 
-/// A name after its length, as stored.
+/// Returns a name with its length in front, as stored.
 fn counted(name: &str) -> Literal {
     let mut bytes = (name.len() as u16).to_le_bytes().to_vec();
     bytes.extend_from_slice(name.as_bytes());

@@ -1,4 +1,4 @@
-//! Keys: fields to text and back, and the functions that make typed keys.
+//! Generates keys: fields to text and back, and the functions that create typed keys.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, format_ident, quote, quote_spanned};
@@ -18,7 +18,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     quote!(#partition #row #reader #functions)
 }
 
-/// `fn __row_key(id: &u32) -> Result<String>`.
+/// Generates for example `fn __row_key(id: &u32) -> Result<String>`.
 pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, function: &Ident) -> TokenStream {
     let krate = &entity.krate;
     let params = entity.key_fields_of(template).into_iter().map(|f| {
@@ -35,7 +35,8 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
         }
         Segment::Part(part) => {
             let (name, format) = (plain(&part.field), format(entity, template, i, part));
-            // A type that is no key part is then reported at the type, as it is where the key is read.
+            // Then the compiler reports a type that is not a key part at the type, as it does where the key
+            // is read.
             let value = transformed(krate, part, local(entity, part).to_token_stream());
             quote!(.part(#name, #value, #format)?)
         }
@@ -51,8 +52,8 @@ pub(crate) fn writer(entity: &Entity<'_>, template: &Template, which: &str, func
     }
 }
 
-/// Says that a type must be a key part, in the same words wherever one is used: the compiler then reports one that is
-/// none once, at the type.
+/// Requires that a type is a key part, with the same tokens wherever it is used, so that the compiler reports
+/// a wrong type once, at the type.
 pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
     let root = at(ty.span(), krate);
     quote_spanned! {ty.span()=>
@@ -60,7 +61,7 @@ pub(crate) fn key_part(krate: &Path, ty: &Type) -> TokenStream {
     }
 }
 
-/// A reference to what a part writes, from a reference to the value.
+/// Converts a reference to the value into a reference to the value that the part writes.
 pub(crate) fn transformed(krate: &Path, part: &Part, value: TokenStream) -> TokenStream {
     part.transforms.iter().fold(value, |value, transform| match transform {
         Transform::Lower => quote!(&#krate::__private::lower(#value)),
@@ -73,7 +74,7 @@ pub(crate) fn transformed(krate: &Path, part: &Part, value: TokenStream) -> Toke
     })
 }
 
-/// The type of what a part writes.
+/// Returns the type of the value that a part writes.
 pub(crate) fn written_type(krate: &Path, part: &Part, ty: &Type) -> TokenStream {
     part.transforms.iter().fold(quote!(#ty), |ty, transform| match transform {
         Transform::Lower | Transform::Prefix(_) => quote!(::std::string::String),
@@ -83,12 +84,12 @@ pub(crate) fn written_type(krate: &Path, part: &Part, ty: &Type) -> TokenStream 
     })
 }
 
-/// The variable of a part's field.
+/// Returns the variable of a part's field.
 fn local(entity: &Entity<'_>, part: &Part) -> Option<Ident> {
     entity.fields.iter().find(|field| field.ident == part.field).map(Field::local)
 }
 
-/// `PartFormat { … }` of the part at an index.
+/// Returns `PartFormat { … }` of the part at an index.
 pub(crate) fn format(entity: &Entity<'_>, template: &Template, index: usize, part: &Part) -> TokenStream {
     let krate = &entity.krate;
     let width = option(part.width);
@@ -103,7 +104,7 @@ fn option(value: Option<impl quote::ToTokens>) -> TokenStream {
     }
 }
 
-/// The struct of the key's fields, and how it is read.
+/// Generates the struct of the key's fields, and the code that parses it.
 fn reader(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let name = &entity.input.ident;
@@ -136,7 +137,7 @@ fn reader(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// Statements that read one key into the fields' variables.
+/// Returns statements that parse one key into the fields' variables.
 fn reads<'e>(
     entity: &'e Entity<'_>,
     template: &'e Template,
@@ -177,7 +178,7 @@ fn read<'e>(
     quote!(#needed let #local = __parser.part::<#ty>(#name, #format)?;)
 }
 
-/// `T::key(…)` and `T::partition(…)`.
+/// Generates `T::key(…)` and `T::partition(…)`.
 fn functions(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let name = &entity.input.ident;
@@ -199,7 +200,7 @@ fn functions(entity: &Entity<'_>) -> TokenStream {
             #[doc = #key_doc]
             ///
             /// # Errors
-            /// A part does not fit its width, or a key is too long.
+            /// Fails if a part does not fit its width, or if a key is too long.
             #vis fn key(#all_params) -> #krate::Result<#krate::typed::EntityKey<Self>> {
                 #all_values
                 let __partition = __partition_key(#(&#partition),*)?;
@@ -210,7 +211,7 @@ fn functions(entity: &Entity<'_>) -> TokenStream {
             #[doc = #partition_doc]
             ///
             /// # Errors
-            /// A part does not fit its width, or the key is too long.
+            /// Fails if a part does not fit its width, or if the key is too long.
             #vis fn partition(#partition_params) -> #krate::Result<#krate::typed::PartitionOf<Self>> {
                 #partition_values
                 let __partition = __partition_key(#(&#partition),*)?;
@@ -224,7 +225,8 @@ fn names(fields: &[&Field]) -> Vec<Ident> {
     fields.iter().map(|f| f.local()).collect()
 }
 
-/// Parameters that take what can stand for the fields, and statements that make the fields' variables of them.
+/// Returns parameters that accept the fields' values, and statements that convert them to the fields'
+/// variables.
 pub(crate) fn arguments(krate: &Path, fields: &[&Field]) -> (TokenStream, TokenStream) {
     let params = fields.iter().map(|f| {
         let (ident, ty) = (&f.ident, f.part_type());

@@ -1,4 +1,4 @@
-//! `#[derive(TableEntity)]`: attributes, a validated model, tokens.
+//! `#[derive(TableEntity)]`: parses attributes, validates the model, generates code.
 
 mod checks;
 mod codec;
@@ -34,7 +34,7 @@ use model::Input;
 pub(crate) use model::{DISCRIMINATOR, Entity, SYSTEM, Sources, sources};
 pub(crate) use templates::parsed;
 
-/// Expands the derive: the implementations, or every mistake and what keeps others quiet.
+/// Expands the derive: the implementations, or all errors and code that prevents follow-up errors.
 pub(crate) fn derive(input: &DeriveInput) -> TokenStream {
     let errors = Errors::new();
     let model = Input::build(input, &errors);

@@ -12,17 +12,17 @@ use crate::fields::{self, Field, FieldRules, Owner};
 use crate::index::{self, Index};
 use crate::template::{Template, plain};
 
-/// Why the discriminator's property is taken.
-pub(crate) const DISCRIMINATOR: &str = "it tells this type from others";
-/// The properties that the key and the store set, and the one that tells the schema version.
+/// Why the discriminator's property is reserved.
+pub(crate) const DISCRIMINATOR: &str = "it identifies the type";
+/// The properties that the key and the store set, and the property of the schema version.
 pub(crate) const SYSTEM: [(&str, &str); 4] = [
     ("PartitionKey", "the partition key has that name"),
     ("RowKey", "the row key has that name"),
     ("Timestamp", "the store sets it"),
-    ("EntityVersion", "it tells the schema version"),
+    ("EntityVersion", "it stores the schema version"),
 ];
 
-/// What index entries say of themselves: an entity with such a property would be taken for one.
+/// The reserved properties of index entries. An entity with such a property would be mistaken for an entry.
 pub(crate) const ENTRIES: [(&str, &str); 5] = [
     ("IndexName", ENTRY),
     ("OwnerPartition", ENTRY),
@@ -30,9 +30,9 @@ pub(crate) const ENTRIES: [(&str, &str); 5] = [
     ("OwnerWrite", ENTRY),
     ("OwnerPending", ENTRY),
 ];
-const ENTRY: &str = "the entries of its indexes have it";
+const ENTRY: &str = "index entries reserve it";
 
-/// What the derive was put on.
+/// The input of the derive.
 pub(crate) enum Input<'a> {
     Entity(Box<Entity<'a>>),
     Projection(Box<Projection<'a>>),
@@ -42,13 +42,13 @@ pub(crate) enum Input<'a> {
 pub(crate) struct Entity<'a> {
     pub(crate) input: &'a DeriveInput,
     pub(crate) krate: Path,
-    /// The generics, with what an entity requires of its parameters.
+    /// The generics, with the bounds that an entity requires of its parameters.
     pub(crate) generics: Generics,
     pub(crate) type_name: String,
     pub(crate) discriminator: Discriminator,
     pub(crate) version: u32,
     pub(crate) previous: Option<Type>,
-    /// Whether it says that it has versions.
+    /// Whether the type declares versions.
     pub(crate) has_versions: bool,
     /// The buckets that partitions are spread over.
     pub(crate) spread: Option<Spread>,
@@ -56,7 +56,7 @@ pub(crate) struct Entity<'a> {
     pub(crate) row: Template,
     pub(crate) fields: Vec<Field>,
     pub(crate) indexes: Vec<Index>,
-    /// Whether it may have more properties than an entity, in several rows.
+    /// Whether the entity may have more properties than one row can hold.
     pub(crate) wide: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Projection<'a> {
 pub(crate) type Sources<'a> = Vec<(&'a syn::Field, &'a Ident, FieldAttrs)>;
 
 impl<'a> Input<'a> {
-    /// Validates; what is wrong is in `errors`.
+    /// Validates the input; problems are added to `errors`.
     pub(crate) fn build(input: &'a DeriveInput, errors: &Errors) -> Option<Self> {
         let container = Container::parse(&input.attrs, ENTITY, errors);
         check_lifetimes(&input.generics, errors);
@@ -84,7 +84,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The named fields of a struct, with their attributes.
+/// Returns the named fields of a struct with their attributes.
 pub(crate) fn sources<'a>(input: &'a DeriveInput, derive: &str, errors: &Errors) -> Option<Sources<'a>> {
     let Data::Struct(data) = &input.data else {
         errors.push(
@@ -170,7 +170,7 @@ fn projection<'a>(
 ) -> Projection<'a> {
     let krate = container.krate();
     for index in IndexAttr::parse_all(&input.attrs, errors) {
-        errors.push(&index.name, "an index is the entity's: declare it there, and read a projection by it");
+        errors.push(&index.name, "a projection cannot declare an index; declare the index on the entity");
     }
     for (name, at) in [
         ("type", container.type_name.to_token_stream()),
@@ -183,7 +183,10 @@ fn projection<'a>(
         ("wide", container.wide.to_token_stream()),
     ] {
         if !at.is_empty() {
-            errors.push(at, format!("`{name}` is the entity's; a projection has it from `projection_of`"));
+            errors.push(
+                at,
+                format!("`{name}` is set by the entity; a projection takes it from `projection_of`"),
+            );
         }
     }
     let keys: Vec<Ident> = sources
@@ -203,13 +206,13 @@ impl Entity<'_> {
         plain(&self.input.ident)
     }
 
-    /// The fields of one key, each once, in the order of its template.
+    /// Returns the fields of one key, each once, in the order of its template.
     pub(crate) fn key_fields_of<'s>(&'s self, template: &'s Template) -> Vec<&'s Field> {
         let keys = key_fields([&Some(template.clone()), &None]);
         keys.iter().filter_map(|key| self.fields.iter().find(|f| f.ident == *key)).collect()
     }
 
-    /// The fields of both keys, each once, partition first.
+    /// Returns the fields of both keys, each once, PartitionKey first.
     pub(crate) fn key_fields(&self) -> Vec<&Field> {
         let keys = key_fields([&Some(self.partition.clone()), &Some(self.row.clone())]);
         keys.iter().filter_map(|key| self.fields.iter().find(|f| f.ident == *key)).collect()

@@ -1,4 +1,4 @@
-//! The partial update: the fields beside keys and what the store sets, each optional.
+//! Generates the partial update: the fields that are neither in keys nor set by the store, each optional.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -8,12 +8,12 @@ use syn::{Generics, Ident, Path};
 use super::model::Entity;
 use crate::fields::{Field, Property, Role, codec_for, var};
 
-/// The name of the patch type.
+/// Returns the name of the patch type.
 pub(super) fn name(entity: &Entity<'_>) -> Ident {
     format_ident!("{}Patch", entity.input.ident)
 }
 
-/// The struct, beside the entity.
+/// Generates the struct.
 pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
     let (vis, of, name) = (&entity.input.vis, &entity.input.ident, name(entity));
     let (_, ty_generics, where_clause) = entity.generics.split_for_impl();
@@ -22,9 +22,11 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
         let (ident, ty) = (&f.ident, f.value_type());
         quote!(#ident: ::core::option::Option<#ty>)
     });
-    let doc = format!("A partial update of [`{of}`], for merges: what is not set stays as it is.");
-    let held = if entity.indexes.is_empty() { "" } else { " What an index holds is not among its fields." };
-    let remark = format!("A merge cannot clear an `Option`: for that read the entity and replace it.{held}");
+    let doc = format!("A partial update of [`{of}`], for merges: unset fields stay unchanged.");
+    let held =
+        if entity.indexes.is_empty() { "" } else { " Fields that an index contains cannot be patched." };
+    let remark =
+        format!("A merge cannot clear an `Option`: to clear it, read the entity and replace it.{held}");
     quote! {
         #[doc = #doc]
         #[doc = ""]
@@ -38,7 +40,7 @@ pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// The implementations.
+/// Generates the implementations.
 pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let (of, name, vis) = (&entity.input.ident, name(entity), &entity.input.vis);
@@ -52,7 +54,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
         #[automatically_derived]
         #[allow(dead_code)]
         impl #impl_generics #of #ty_generics #where_clause {
-            /// A partial update without changes yet.
+            /// Creates a partial update without changes.
             #vis fn patch() -> #name #ty_generics {
                 ::core::default::Default::default()
             }
@@ -71,7 +73,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
             }
         }
 
-        /// The names of what is set; no values, which may be secret.
+        /// Shows the names of the set fields, not their values, which may be secret.
         #[automatically_derived]
         impl #impl_generics ::core::fmt::Debug for #name #ty_generics #where_clause {
             fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -94,8 +96,8 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// The fields that a patch has: a merge of one that an index holds would leave its entry stale, and a large
-/// one is written with its blob.
+/// Returns the fields that a patch has. It excludes fields of an index, because a merge would leave the entry
+/// stale, and large fields, which are written with their blobs.
 fn patched<'e>(entity: &'e Entity<'_>) -> impl Iterator<Item = &'e Field> {
     let stored = entity.fields.iter().filter(|f| match &f.role {
         Role::Property(property) => property.large.is_none(),
@@ -132,7 +134,7 @@ fn step(krate: &Path, field: &Field) -> TokenStream {
     })
 }
 
-/// The generic parameters as a struct declares them.
+/// Returns the generic parameters as a struct declares them.
 fn declared(generics: &Generics) -> TokenStream {
     let mut generics = generics.clone();
     generics.where_clause = None;

@@ -1,4 +1,4 @@
-//! `T::row_prefix()`: a step per part of the row key, each usable as a prefix.
+//! Generates `T::row_prefix()`: a step per part of the RowKey. Each step is a prefix.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -13,7 +13,7 @@ fn name(entity: &Entity<'_>) -> Ident {
     format_ident!("{}RowPrefix", entity.input.ident)
 }
 
-/// The struct, beside the entity: one step for each number.
+/// Generates the struct: one step per const number.
 pub(super) fn definition(entity: &Entity<'_>) -> TokenStream {
     let (krate, vis, of, name) = (&entity.krate, &entity.input.vis, &entity.input.ident, name(entity));
     let doc =
@@ -40,7 +40,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
         #[automatically_derived]
         #[allow(dead_code)]
         impl #impl_generics #of #ty_generics #where_clause {
-            /// The start of the row key, to which parts are added.
+            /// Starts a prefix of the RowKey, to which parts are added.
             #vis fn row_prefix() -> #name<0> {
                 #name(#krate::__private::PrefixBuilder::new(#display) #start)
             }
@@ -69,12 +69,12 @@ fn steps(entity: &Entity<'_>) -> Vec<TokenStream> {
     parts.enumerate().map(|(step, (index, part))| one_step(entity, step, index, part, last)).collect()
 }
 
-/// The methods that give the part at an index of the template.
+/// Generates the methods that set the part at an index of the template.
 fn one_step(entity: &Entity<'_>, step: usize, index: usize, part: &Part, last: usize) -> TokenStream {
     let name = name(entity);
     let is_last = index + 1 == entity.row.segments.len();
     let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
-    // Nothing ends a last part of any length: what starts with "ann" may be "anna".
+    // The last part has no end marker if its length varies: a prefix "ann" also matches "anna".
     let whole = (!is_last || is_fixed(&field.ty)).then(|| whole(entity, step, index, part));
     let starting = (!is_fixed(&field.ty)).then(|| starting(entity, index, part, last));
     quote! {
@@ -87,7 +87,7 @@ fn one_step(entity: &Entity<'_>, step: usize, index: usize, part: &Part, last: u
     }
 }
 
-/// Adds the part with the literal text after it.
+/// Generates the method that adds the part and the literal text after it.
 fn whole(entity: &Entity<'_>, step: usize, index: usize, part: &Part) -> TokenStream {
     let (krate, vis, name, field) = (&entity.krate, &entity.input.vis, name(entity), &part.field);
     let Some(ty) = entity.fields.iter().find(|f| f.ident == *field).map(|f| &f.ty) else {
@@ -109,7 +109,7 @@ fn whole(entity: &Entity<'_>, step: usize, index: usize, part: &Part) -> TokenSt
     }
 }
 
-/// Ends the prefix within the part.
+/// Generates the method that ends the prefix within the part.
 fn starting(entity: &Entity<'_>, index: usize, part: &Part, last: usize) -> TokenStream {
     let (krate, vis, name, field) = (&entity.krate, &entity.input.vis, name(entity), &part.field);
     let Some(ty) = entity.fields.iter().find(|f| f.ident == *field).map(|f| &f.ty) else {

@@ -74,7 +74,7 @@ fn from_entity(projection: &Projection<'_>) -> TokenStream {
     }
 }
 
-/// Each field is a property of the entity, of the same stored type.
+/// Each field must be a property of the entity with the same stored type.
 fn checks(projection: &Projection<'_>) -> TokenStream {
     let Projection { krate, of, fields, input, .. } = projection;
     if input.generics.type_params().next().is_some() {

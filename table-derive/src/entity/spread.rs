@@ -1,4 +1,4 @@
-//! How partitions are spread over buckets.
+//! Parses how partitions are spread over buckets.
 
 use quote::ToTokens;
 use syn::LitStr;
@@ -7,29 +7,29 @@ use super::model::Sources;
 use crate::attr::Container;
 use crate::errors::Errors;
 
-/// How partitions are spread over buckets.
+/// The buckets of partitions.
 pub(crate) struct Spread {
     pub(crate) buckets: u32,
-    /// What is hashed with a row key to find its bucket; empty for nothing.
+    /// The salt that is hashed with the RowKey to find the bucket; may be empty.
     pub(crate) salt: String,
 }
 
-/// The buckets and the salt, from the struct's attribute or the key field's.
+/// Parses the buckets and the salt from the struct's or the key field's attribute.
 pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Errors) -> Option<Spread> {
     let of_field = sources.iter().find_map(|(_, _, attrs)| attrs.partition_key.as_ref());
     for row in sources.iter().filter_map(|(_, _, attrs)| attrs.row_key.as_ref()) {
         let both = [row.spread.to_token_stream(), row.salt.to_token_stream()];
         for at in both.into_iter().filter(|at| !at.is_empty()) {
-            errors.push(at, "partitions are spread, not rows: put it on the partition key");
+            errors.push(at, "only partitions can be spread; put it on the partition key");
         }
     }
     let buckets = one("spread", &container.spread, of_field.and_then(|key| key.spread.as_ref()), errors);
     let salt = one("salt", &container.salt, of_field.and_then(|key| key.salt.as_ref()), errors);
     if let (None, Some(salt)) = (buckets, salt) {
-        errors.push(salt, "a salt is hashed to find a bucket: also say how many there are, `spread = 16`");
+        errors.push(salt, "a salt needs a number of buckets; add `spread = 16`");
     }
     if let Some(salt) = salt.filter(|salt| salt.value().is_empty()) {
-        errors.push(salt, "an empty salt is none: leave it out");
+        errors.push(salt, "the salt is empty; remove it");
     }
     let literal = buckets?;
     match literal.base10_parse() {
@@ -41,7 +41,7 @@ pub(super) fn spread(container: &Container, sources: &Sources<'_>, errors: &Erro
     }
 }
 
-/// What is said on the struct or on the key field, not on both.
+/// Returns the setting of the struct or of the key field; both together are an error.
 fn one<'a, T: ToTokens>(
     name: &str,
     of_struct: &'a Option<T>,
@@ -49,7 +49,7 @@ fn one<'a, T: ToTokens>(
     errors: &Errors,
 ) -> Option<&'a T> {
     if let (Some(_), Some(literal)) = (of_struct, of_field) {
-        errors.push(literal, format!("`{name}` is on the struct already; keep one"));
+        errors.push(literal, format!("`{name}` is already set on the struct; keep one"));
     }
     of_struct.as_ref().or(of_field)
 }

@@ -1,4 +1,4 @@
-//! The templates of keys: from attributes of the struct or of a field.
+//! Parses key templates from attributes of the struct or of a field.
 
 use syn::{DeriveInput, Ident, LitStr};
 
@@ -7,7 +7,7 @@ use crate::attr::KeyAttr;
 use crate::errors::Errors;
 use crate::template::{Segment, Template, plain};
 
-/// The template of a key: from the struct's attribute or from the marked field.
+/// Returns the template of a key: from the struct's attribute or from the marked field.
 pub(super) fn template(
     name: &str,
     whole: Option<&LitStr>,
@@ -24,19 +24,17 @@ pub(super) fn template(
         .collect();
     let template = given(name, whole, &marks, input, sources, errors)?;
     if template.parts().any(|part| part.each || !part.transforms.is_empty()) {
-        let problem = "the fields are read back from the key of an entity, so they are written as they are: transforms and lists are \
-                       for the keys of an index; for a descending key use `Reverse`";
+        let problem = "the fields of an entity are parsed from its key, so the key cannot have transforms or lists, which are for the keys of an index; for a descending key use `Reverse`";
         errors.push(&template.text, problem);
     }
     if template.shard().is_some() {
-        let problem = "a shard does not tell its values, so no entity could be read by it: it is for the \
-                       `partition_key` of an index";
+        let problem = "an entity's key cannot have a shard, because the value cannot be parsed from it; a shard is for the `partition_key` of an index";
         errors.push(&template.text, problem);
     }
     Some(template)
 }
 
-/// The template as it is written.
+/// Returns the template as written.
 fn given(
     name: &str,
     whole: Option<&LitStr>,
@@ -95,7 +93,7 @@ pub(crate) fn parsed(
     known.then_some(template)
 }
 
-/// The fields of both keys, each once, in the order of the templates.
+/// Returns the fields of both keys, each once, in the order of the templates.
 pub(super) fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
     let mut keys: Vec<Ident> = Vec::new();
     for part in templates.into_iter().flatten().flat_map(Template::parts) {
@@ -106,7 +104,7 @@ pub(super) fn key_fields(templates: [&Option<Template>; 2]) -> Vec<Ident> {
     keys
 }
 
-/// The first character after a part, if literal text follows it.
+/// Returns the first character after a part, if literal text follows it.
 pub(crate) fn stop(template: &Template, index: usize) -> Option<char> {
     match template.segments.get(index + 1) {
         Some(Segment::Literal(text)) => text.chars().next(),

@@ -1,6 +1,7 @@
-//! The filter of `where = "…"`, as far as it can be checked without the library: its words, in an order that makes a filter.
+//! Checks the filter of `where = "…"` without the library: its tokens, and whether their order forms a
+//! filter.
 
-/// The names of the properties that a filter compares, or what is wrong with it.
+/// Returns the names of the properties that a filter compares, or an error.
 pub(super) fn names(text: &str) -> Result<Vec<String>, String> {
     let words = words(text)?;
     let mut parser = Parser { words: &words, names: Vec::new() };
@@ -58,7 +59,7 @@ fn words(text: &str) -> Result<Vec<Word>, String> {
     Ok(words)
 }
 
-/// The text in quotes that `rest` starts with; two quotes in it stand for one.
+/// Parses the quoted text at the start of `rest`. Two quotes in it stand for one.
 fn quoted(rest: &str) -> Result<(Word, &str), String> {
     let mut at = 1;
     while let Some(end) = rest[at..].find('\'') {
@@ -68,7 +69,7 @@ fn quoted(rest: &str) -> Result<(Word, &str), String> {
         }
         at = end + 2;
     }
-    Err("a text of the filter has no end: close it by `'`".to_owned())
+    Err("unterminated string in the filter; close it with `'`".to_owned())
 }
 
 struct Parser<'w> {
@@ -111,14 +112,14 @@ impl Parser<'_> {
         }
     }
 
-    /// A property, an operator and a literal, the other way round, or a property that is true.
+    /// Parses a property, an operator and a literal, in either order, or a Boolean property.
     fn comparison(&mut self) -> Result<(), String> {
         let left_is_name = self.operand()?;
         let is_operator = |word: &Word| matches!(word, Word::Name(name) if ["eq", "ne", "gt", "ge", "lt", "le"].contains(&&**name));
         match self.words.split_first() {
             Some((word, rest)) if is_operator(word) => self.words = rest,
             _ if left_is_name => return Ok(()),
-            _ => return Err("a value of the filter is compared with nothing".to_owned()),
+            _ => return Err("a value in the filter is not compared with a property".to_owned()),
         }
         match (left_is_name, self.operand()?) {
             (true, true) | (false, false) => Err("a filter compares a property with a value".to_owned()),
@@ -126,10 +127,10 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether it is a property.
+    /// Returns whether the operand is a property.
     fn operand(&mut self) -> Result<bool, String> {
         let Some((word, rest)) = self.words.split_first() else {
-            return Err("the filter ends where a property or a value is to be".to_owned());
+            return Err("the filter ends where a property or a value is expected".to_owned());
         };
         self.words = rest;
         match word {
@@ -138,7 +139,9 @@ impl Parser<'_> {
                 Ok(true)
             }
             Word::Literal(_) => Ok(false),
-            Word::Open | Word::Close => Err(format!("`{}` stands where a property is to be", word.text())),
+            Word::Open | Word::Close => {
+                Err(format!("`{}` is found where a property is expected", word.text()))
+            }
         }
     }
 
@@ -158,7 +161,7 @@ mod tests {
     use super::names;
 
     #[test]
-    fn filters_are_read_as_far_as_words_go() {
+    fn names_of_filters_are_found_and_errors_reported() {
         assert_eq!(
             names("Status eq 'o''pen' and (Age gt 3L or not IsOld)").unwrap(),
             ["Status", "Age", "IsOld"]

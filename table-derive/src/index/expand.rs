@@ -1,4 +1,4 @@
-//! What is generated for indexes: their schemas, the keys of entries, lookups.
+//! Generates the code for indexes: schemas, keys of entries, lookups.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
@@ -11,7 +11,7 @@ use crate::entity::{Entity, check_template, key_writer};
 use crate::fields::{Field, is_option};
 use crate::template::plain;
 
-/// `IndexedEntity`, the writers of keys, and the lookups.
+/// Generates `IndexedEntity`, the functions that write keys, and the lookups.
 pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
     if entity.indexes.is_empty() {
         return TokenStream::new();
@@ -47,7 +47,7 @@ pub(crate) fn expand(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// What the compiler checks of the templates.
+/// Generates the compile-time checks of the templates.
 pub(crate) fn checks(entity: &Entity<'_>) -> Vec<TokenStream> {
     let of = |index: &Index| {
         let name = plain(&index.name);
@@ -67,7 +67,7 @@ fn writers(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     quote!(#partition #row)
 }
 
-/// The function that writes the partition key: the entity's own without a template.
+/// Returns the function that writes the PartitionKey. Without a template it is the entity's own.
 pub(super) fn partition_writer(n: usize, index: &Index) -> Ident {
     match index.partition {
         Some(_) => format_ident!("__index_{n}_partition"),
@@ -79,7 +79,7 @@ fn row_writer(n: usize) -> Ident {
     format_ident!("__index_{n}_row")
 }
 
-/// The keys of the entries in one index.
+/// Generates the keys of the entries in one index.
 fn arm(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let krate = &entity.krate;
     let own_partition = index.partition.as_ref().unwrap_or(&entity.partition);

@@ -1,4 +1,4 @@
-//! `T::by_name(…)`: the entries of an index, a step per part of their row keys.
+//! Generates `T::by_name(…)`: lookups in an index, with a step per part of the RowKey.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -16,7 +16,7 @@ fn name(entity: &Entity<'_>, index: &Index) -> Ident {
     format_ident!("{}By{}", entity.input.ident, Case::Pascal.apply(&plain(&index.name)))
 }
 
-/// The structs, beside the entity.
+/// Generates the structs.
 pub(crate) fn definition(entity: &Entity<'_>) -> TokenStream {
     let one = |index: &Index| {
         let (krate, vis, of, name) =
@@ -43,17 +43,17 @@ pub(super) fn expand(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStrea
     quote!(#start #(#steps)* #(#ends)*)
 }
 
-/// The step of a whole key.
+/// Returns the step of a complete key.
 fn whole(index: &Index) -> usize {
     index.row.parts().count()
 }
 
-/// The step after a range or a prefix of text: nothing can follow.
+/// Returns the step after a range or a prefix of text. No further part can follow.
 fn done(index: &Index) -> usize {
     whole(index) + 1
 }
 
-/// `T::by_name(…)` takes the parts of the partition key.
+/// Generates `T::by_name(…)`, which takes the parts of the PartitionKey.
 fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let krate = &entity.krate;
     let (of, name, vis) = (&entity.input.ident, name(entity, index), &entity.input.vis);
@@ -65,7 +65,7 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     let writer = partition_writer(n, index);
     let (index_name, display) = (plain(&index.name), index.row.display());
     let literal = index.row.prefix().map(|text| quote!(.literal(#text)));
-    // The value of a shard is known, and the row key starts with it.
+    // The value of a shard is known, and the RowKey starts with it.
     let known = index.partition.as_ref().and_then(Template::shard);
     let first = known.map(|part| first(entity, index, &part.field));
     let step = usize::from(known.is_some());
@@ -92,7 +92,7 @@ fn start(entity: &Entity<'_>, n: usize, index: &Index) -> TokenStream {
     }
 }
 
-/// The first part of the row key, and the text after it.
+/// Generates the first part of the RowKey, and the text after it.
 fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
     let at = place(&index.row, 0);
     let Some(Segment::Part(part)) = index.row.segments.get(at) else { return TokenStream::new() };
@@ -103,12 +103,12 @@ fn first(entity: &Entity<'_>, index: &Index, field: &Ident) -> TokenStream {
     quote!(.part(#text, #value, #format) #literal)
 }
 
-/// The variable of a field.
+/// Returns the variable of a field.
 fn local_of(entity: &Entity<'_>, field: &Ident) -> Option<Ident> {
     entity.fields.iter().find(|f| f.ident == *field).map(Field::local)
 }
 
-/// The literal text after a segment.
+/// Returns the literal text after a segment.
 fn text_after(template: &Template, at: usize) -> Option<TokenStream> {
     match template.segments.get(at + 1) {
         Some(Segment::Literal(text)) => Some(quote!(.literal(#text))),
@@ -116,7 +116,7 @@ fn text_after(template: &Template, at: usize) -> Option<TokenStream> {
     }
 }
 
-/// `T::name_shards(…)`: the partitions of all shards.
+/// Generates `T::name_shards(…)`: the partitions of all shards.
 fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStream {
     let (krate, vis) = (&entity.krate, &entity.input.vis);
     let Some(Part { field: sharded, shards: Some(count), .. }) = template.shard() else {
@@ -144,7 +144,7 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
         #[doc = #doc]
         ///
         /// # Errors
-        /// A part does not fit its width.
+        /// Fails if a part does not fit its width.
         #vis fn #function(#params) -> #krate::Result<::std::vec::Vec<::std::string::String>> {
             #values
             let mut __partitions = ::std::vec::Vec::new();
@@ -157,14 +157,14 @@ fn shards(entity: &Entity<'_>, index: &Index, template: &Template) -> TokenStrea
     }
 }
 
-/// The methods that give one part.
+/// Generates the methods that set one part.
 fn one_step(entity: &Entity<'_>, index: &Index, step: usize, part: &Part) -> TokenStream {
     let name = name(entity, index);
     let Some(field) = entity.fields.iter().find(|f| f.ident == part.field) else { return TokenStream::new() };
     let at = place(&index.row, step);
     let is_last = at + 1 == index.row.segments.len();
     let value = value(entity, index, step, at, part, field);
-    // A range of times is no range of days, nor a range of texts one of their first characters.
+    // A range of times is not a range of days, and a range of texts is not a range of their first characters.
     let (has_range, has_starts) = match part.transforms.as_slice() {
         [] => {
             let fixed = part.width.is_some() || is_fixed(field.part_type());
@@ -187,7 +187,7 @@ fn one_step(entity: &Entity<'_>, index: &Index, step: usize, part: &Part) -> Tok
     }
 }
 
-/// Where the part of a step stands in the template.
+/// Returns the position of a step's part in the template.
 fn place(template: &Template, step: usize) -> usize {
     let parts = template.segments.iter().enumerate().filter(|(_, s)| matches!(s, Segment::Part(_)));
     parts.map(|(at, _)| at).nth(step).unwrap_or_default()
@@ -276,7 +276,7 @@ fn starting(entity: &Entity<'_>, index: &Index, at: usize, part: &Part, field: &
     }
 }
 
-/// Each step names entries; the whole key of a unique index names one.
+/// Generates the entries of a step. The complete key of a unique index has at most one entry.
 fn entries_of(entity: &Entity<'_>, index: &Index, step: usize) -> TokenStream {
     let krate = &entity.krate;
     let (of, name) = (&entity.input.ident, name(entity, index));

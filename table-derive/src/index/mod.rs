@@ -1,4 +1,4 @@
-//! `#[index(…)]`: attributes with meaning, their rules, and what is generated for them.
+//! `#[index(…)]`: the meaning of the attributes, their rules, and the generated code.
 
 mod condition;
 mod expand;

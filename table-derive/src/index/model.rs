@@ -12,7 +12,7 @@ use crate::template::{Part, Template, plain};
 pub(crate) struct Index {
     pub(crate) name: Ident,
     pub(crate) table: Option<LitStr>,
-    /// The template of the partition; the entity's own without one.
+    /// The template of the PartitionKey; `None` for the entity's own.
     pub(crate) partition: Option<Template>,
     pub(crate) row: Template,
     pub(crate) payload: PayloadAttr,
@@ -24,7 +24,7 @@ pub(crate) struct Index {
     pub(super) unique_at: TokenStream,
 }
 
-/// Where entries are.
+/// Where the entries are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
     SamePartition,
@@ -32,7 +32,7 @@ pub(crate) enum Placement {
     OtherTable,
 }
 
-/// What the rules know of the entity; its keys only if they are sound.
+/// The entity as the rules see it. Its keys are `None` if they are invalid.
 pub(crate) struct Context<'a> {
     pub(crate) sources: &'a Sources<'a>,
     pub(crate) fields: &'a [Field],
@@ -42,7 +42,7 @@ pub(crate) struct Context<'a> {
     pub(crate) generics: &'a Generics,
 }
 
-/// Gives every index its meaning, and reports what cannot work.
+/// Determines the meaning of every index and reports invalid ones.
 pub(crate) fn build(attrs: &[IndexAttr], cx: &Context<'_>, errors: &Errors) -> Vec<Index> {
     rules::check_names(attrs, errors);
     let built: Vec<Index> = attrs.iter().filter_map(|attr| one(attr, cx, errors)).collect();
@@ -61,7 +61,7 @@ fn one(attr: &IndexAttr, cx: &Context<'_>, errors: &Errors) -> Option<Index> {
     let row = attr.row_key.as_ref().and_then(template);
     let partition = match partition {
         None => None,
-        // Unsound: reported.
+        // Invalid, and reported already.
         Some(template) => Some(template?),
     };
     let (payload_at, payload) = attr.payload.clone().unwrap_or((TokenStream::new(), PayloadAttr::Reference));
@@ -92,7 +92,7 @@ impl Index {
         }
     }
 
-    /// The templates that are its own.
+    /// Returns the index's own templates.
     pub(super) fn templates(&self) -> impl Iterator<Item = &Template> {
         self.partition.iter().chain([&self.row])
     }
@@ -101,12 +101,12 @@ impl Index {
         self.templates().flat_map(Template::parts)
     }
 
-    /// The properties that the condition reads.
+    /// Returns the properties that the condition reads.
     pub(super) fn condition_names(&self) -> Vec<String> {
         self.condition.as_ref().and_then(|filter| condition::names(&filter.value()).ok()).unwrap_or_default()
     }
 
-    /// Whether an entry changes with a field: the field is in its key, in its condition, or in what it holds.
+    /// Whether an entry depends on a field: the field is in its key, its condition or its payload.
     pub(crate) fn holds(&self, field: &Field) -> bool {
         let copied = match &self.payload {
             PayloadAttr::Full => true,

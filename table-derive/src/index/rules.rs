@@ -1,4 +1,4 @@
-//! What indexes may not be, one function per rule.
+//! The rules of indexes, one function per rule.
 
 mod apart;
 
@@ -12,7 +12,7 @@ use crate::errors::Errors;
 use crate::fields::{Field, Role, is_text};
 use crate::template::{Part, Template, plain};
 
-/// Names are what the catalog, the lookups and their types are called by.
+/// The manifest, the lookups and their types are named after an index, so names must be unique.
 pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
     for (n, attr) in attrs.iter().enumerate() {
         if attrs[..n].iter().any(|other| other.name == attr.name) {
@@ -21,13 +21,13 @@ pub(super) fn check_names(attrs: &[IndexAttr], errors: &Errors) {
     }
 }
 
-/// Entries of two indexes at the same keys would overwrite each other. What the fields are called does not matter: a
-/// value of the one may be one of the other.
+/// Entries of two indexes with the same keys would overwrite each other. Field names do not matter, because a
+/// value of one index may also occur in the other.
 pub(super) fn check_places(built: &[Index], errors: &Errors) {
     for (n, index) in built.iter().enumerate() {
         if let Some(other) = built[..n].iter().find(|other| place(other) == place(index)) {
             let message = format!(
-                "the index `{}` can have its entries at the same keys; start the templates with other text",
+                "the index `{}` can have entries with the same keys; start the templates with different text",
                 other.name
             );
             errors.push(&index.row.text, message);
@@ -40,7 +40,7 @@ fn place(index: &Index) -> (Option<String>, Option<String>, String) {
     (table, index.partition.as_ref().map(Template::outline), index.row.outline())
 }
 
-/// The rules of one index.
+/// Checks the rules of one index.
 pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     index.table.iter().for_each(|table| check_table(table, errors));
     index.templates().for_each(|template| check_fields(template, cx, errors));
@@ -64,7 +64,7 @@ fn check_table(table: &LitStr, errors: &Errors) {
     }
 }
 
-/// A key needs a stored value that may be seen.
+/// A key needs a stored value that is not encrypted.
 fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
     for part in template.parts() {
         let Some(field) = field(part, cx) else { continue };
@@ -79,7 +79,7 @@ fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
             Role::Key | Role::Property(_) => "",
             Role::Flatten => "is several properties: index a field of the entity itself",
             Role::Skip(_) => "is not stored, so no entry could follow it: index a stored field",
-            Role::Rest => "is several properties: give the one to index a field of its own",
+            Role::Rest => "is several properties: add a field for the property to index",
             Role::ETag | Role::Timestamp => {
                 "is set by the store after the entry is written: index another field"
             }
@@ -95,10 +95,11 @@ fn check_fields(template: &Template, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
-/// A shard is of text that the row key starts with: what else would tell the values of a shard apart?
+/// A shard must be made of text that the RowKey starts with, because nothing else distinguishes the values of
+/// a shard.
 fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
     if index.row.shard().is_some() {
-        let problem = "a shard divides partitions: write it into the `partition_key`, and the value here";
+        let problem = "a shard belongs into the `partition_key`; write the value here";
         errors.push(&index.row.text, problem);
     }
     let Some((template, shard)) = index.partition.as_ref().and_then(|t| Some((t, t.shard()?))) else {
@@ -106,7 +107,7 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
     };
     let name = plain(&shard.field);
     if template.parts().filter(|part| part.shards.is_some()).count() > 1 {
-        errors.push(&template.text, "one shard is enough: remove the others");
+        errors.push(&template.text, "a template can have one shard; remove the others");
     }
     if field(shard, cx).is_some_and(|f| !is_text(f.part_type())) {
         errors
@@ -114,11 +115,11 @@ fn check_shards(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
     if index.row.parts().next().is_none_or(|first| first.field != shard.field) {
         let remedy = format!("start its fields with `{{{name}}}`");
-        errors.push(&index.row.text, format!("the row key is to tell the values of a shard apart: {remedy}"));
+        errors.push(&index.row.text, format!("the row key must distinguish the values of a shard: {remedy}"));
     }
 }
 
-/// A list gives a key for each of its elements: one list, or there would be one for each pair.
+/// A list gives a key per element. Only one list is allowed; two would give a key per pair of elements.
 fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let mut list: Option<&Part> = None;
     for (template, part) in index.templates().flat_map(|t| t.parts().map(move |part| (t, part))) {
@@ -127,7 +128,7 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
         match (part.each, field.element_type().is_some()) {
             (true, false) => {
                 let problem = format!(
-                    "`{name}` is no list that is stored as JSON: write `{{{name}}}`, or `#[entity(json)]` on a `Vec` of text or integers"
+                    "`{name}` is not a list stored as JSON: write `{{{name}}}`, or `#[entity(json)]` on a `Vec` of text or integers"
                 );
                 errors.push(&template.text, problem);
             }
@@ -140,7 +141,7 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
             (true, true) if list.is_some_and(|list| list.field != part.field) => {
                 errors.push(
                     &template.text,
-                    "an index is of the elements of one list: declare another index for the other",
+                    "an index can cover one list; declare another index for the other list",
                 );
             }
             (true, true) => list = Some(part),
@@ -149,7 +150,7 @@ fn check_lists(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
-/// A condition is a filter over what is stored.
+/// A condition is a filter over stored properties.
 fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let Some(text) = &index.condition else { return };
     let names = match condition::names(&text.value()) {
@@ -159,22 +160,22 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
             return;
         }
     };
-    // What a flattened struct or the rest has is not known here.
+    // The properties of a flattened struct and of the rest are not known here.
     let is_open = cx.fields.iter().any(|f| matches!(f.role, Role::Flatten | Role::Rest));
     for name in names {
         let property = cx.fields.iter().filter_map(Field::property).find(|property| property.name == name);
         let problem = match property {
             Some(property) if property.encrypt => {
-                "is encrypted, and whether there is an entry would show it: ask for another property"
+                "is encrypted, and the existence of an entry would reveal its value: use another property"
             }
             Some(property) if property.large.is_some() => {
-                "is large, and its value may be in a blob: ask for another property"
+                "is large, and its value may be in a blob: use another property"
             }
             None if name == "Timestamp" => {
-                "is set by the store after the entry is written: ask for another property"
+                "is set by the store after the entry is written: use another property"
             }
             None if !is_open && name != "PartitionKey" && name != "RowKey" => {
-                "is no property of the entity; a filter has the names in the store"
+                "is not a property of the entity; use the stored names in a filter"
             }
             _ => continue,
         };
@@ -182,7 +183,8 @@ fn check_condition(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
-/// Which blob holds a large value the entity's row alone decides: an entry that names one would go on naming it when it is gone.
+/// The entity's row alone determines the blob of a large value. An entry with the blob's name would keep it
+/// after the blob is deleted.
 fn check_payload(index: &Index, cx: &Context<'_>, errors: &Errors) {
     if matches!(index.payload, PayloadAttr::Full)
         && let Some(large) = cx.fields.iter().find(|f| f.property().is_some_and(|p| p.large.is_some()))

@@ -1,4 +1,4 @@
-//! The definitions of indexes, as constants.
+//! Generates the definitions of indexes as constants.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -11,7 +11,7 @@ use crate::entity::{Discriminator, Entity};
 use crate::fields::{Field, Form};
 use crate::template::{Part, Segment, Template, Transform, plain};
 
-/// `__INDEXES`: a definition for each index.
+/// Generates `__INDEXES`: a definition per index.
 pub(super) fn definitions(entity: &Entity<'_>) -> TokenStream {
     let krate = &entity.krate;
     let of = entity_type(entity);
@@ -61,7 +61,7 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
             let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
             let names = names.iter().filter_map(of).map(|p| p.name.as_str());
             let names = names.map(|name| quote!(#text(#name)));
-            // A projection checks the schema version, so an entry with fields holds it.
+            // A projection checks the schema version, so an entry with fields stores it.
             let version =
                 (entity.version > 1).then(|| quote!(#text(#krate::typed::Schema::VERSION_PROPERTY)));
             let names = names.chain(version);
@@ -165,7 +165,8 @@ fn part(entity: &Entity<'_>, part: &Part) -> Option<TokenStream> {
     })
 }
 
-/// The encoding of a field in keys; opaque where only the type or the program knows what is stored.
+/// Returns the encoding of a field in keys. It is opaque if only the type or the program knows the stored
+/// form.
 fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenStream) -> TokenStream {
     let krate = &entity.krate;
     let opaque = |name: &str| {
@@ -180,7 +181,7 @@ fn encoding(entity: &Entity<'_>, field: &Field, of: &TokenStream, width: &TokenS
             let element = quote_spanned!(ty.span()=> <#ty as #krate::__private::ListElement>::ELEMENT);
             quote!(#krate::__private::encoding(#of::PART_TYPE, #element, #of::ENCODING, #of::WIDTH, #width))
         }
-        // What stands for an absent property is a function.
+        // The value for an absent property comes from a function.
         Some(property) if property.default.is_some() => opaque("default"),
         Some(property) if property.form != Form::Plain => opaque("codec"),
         Some(_) => {

@@ -24,7 +24,8 @@ fn expand(value: &Value<'_>) -> TokenStream {
         Shape::Enum(variants) => enumeration(value, variants),
         Shape::Newtype(member, ty) => newtype(value, member, ty),
     };
-    // Tokens tell text only by its usual names; prefixes are a convenience that others go without.
+    // The macro recognizes text by its usual type names only. Other types have no prefixes, which are
+    // optional.
     let text = matches!(&value.shape, Shape::Newtype(_, ty) if is_text(ty)).then(|| {
         quote! {
             #[automatically_derived]

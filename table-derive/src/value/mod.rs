@@ -1,4 +1,4 @@
-//! `#[derive(Property)]` and `#[derive(KeyPart)]`: unit enums as text, newtypes as what they hold.
+//! `#[derive(Property)]` and `#[derive(KeyPart)]`: unit enums as text, newtypes like their value.
 
 mod key_part;
 mod property;
@@ -88,7 +88,7 @@ fn check_rename(container: &Container, shape: Option<&Shape<'_>>, errors: &Error
     }
 }
 
-/// What to do with several values instead.
+/// Returns the remedy for several values.
 fn remedy(derive: &str) -> &'static str {
     match derive {
         "KeyPart" => "name each value as a part of the key's template",

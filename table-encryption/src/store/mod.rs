@@ -69,8 +69,7 @@ use crate::{BlobCipher, Keys};
 /// | operation | requests to the wrapped store |
 /// |---|---|
 /// | get, query, delete, insert, replace, insert-or-replace, groups of them | as without encryption |
-/// | single merge or insert-or-merge | 2, and 2 more per conflict with another writer; 1 if the caller's ETag
-/// is refused |
+/// | single merge or insert-or-merge | 2, and 2 more per conflict with another writer; 1 if the caller's ETag is refused |
 /// | a group with `n` merges | `n` + 1, and the same again per conflict with another writer |
 /// | a projection | as without encryption; the header is read too |
 ///

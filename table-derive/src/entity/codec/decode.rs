@@ -1,4 +1,4 @@
-//! `FromEntity`.
+//! Generates `FromEntity`.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::{quote, quote_spanned};
@@ -111,8 +111,8 @@ fn check_version(entity: &Entity<'_>, place: usize) -> TokenStream {
     }
 }
 
-/// `field: expression` for every field, from `__slots` (whose names start at `first`), `__entity`
-/// and `__key`.
+/// Returns `field: expression` for every field. Expressions read from `__slots` (whose names start at
+/// `first`), `__entity` and `__key`.
 pub(crate) fn decode_fields(krate: &Path, fields: &[Field], first: usize) -> Vec<TokenStream> {
     let mut place = first;
     let groups: Vec<_> = fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();

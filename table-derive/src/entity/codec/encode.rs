@@ -1,4 +1,4 @@
-//! `TableEntity`.
+//! Generates `TableEntity`.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -59,7 +59,7 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// Discriminator, version, fields, and what was kept.
+/// Returns statements for discriminator, version, fields and kept unknown properties.
 fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let type_name = &entity.type_name;
@@ -77,7 +77,7 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
     discriminator.into_iter().chain(version).chain(encode_fields(krate, &entity.fields)).chain(rest).collect()
 }
 
-/// Statements that append every stored field of `self` to `__encoder`.
+/// Returns statements that append every stored field of `self` to `__encoder`.
 pub(crate) fn encode_fields(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     let encode = |field: &Field| {
         let (ident, ty, span) = (&field.ident, &field.ty, field.ty.span());

@@ -1,4 +1,4 @@
-//! `FromEntity` and `TableEntity`: fields to properties and back.
+//! Generates `FromEntity` and `TableEntity`: fields to properties and back.
 
 mod decode;
 mod encode;
@@ -28,12 +28,12 @@ pub(super) fn expand(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// The names of the stored fields.
+/// Returns the names of the stored fields.
 pub(crate) fn names(fields: &[Field]) -> Vec<&str> {
     fields.iter().filter_map(Field::property).map(|p| p.name.as_str()).collect()
 }
 
-/// The names in the order they are written: discriminator, version, fields.
+/// Returns the names in the order in which they are written: discriminator, version, fields.
 fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let discriminator = property(entity).map(|name| quote!(#name));
@@ -42,7 +42,7 @@ fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
     discriminator.into_iter().chain([version]).chain(own).collect()
 }
 
-/// The discriminator's property.
+/// Returns the discriminator's property.
 pub(super) fn property<'e>(entity: &'e Entity<'_>) -> Option<&'e str> {
     match &entity.discriminator {
         Discriminator::Property(name) => Some(name),

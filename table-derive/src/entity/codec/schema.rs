@@ -1,4 +1,4 @@
-//! What is known of a type at compile time.
+//! Generates the compile-time description of a type.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -56,7 +56,8 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// Whether the last part of the row key has no width: the compiler knows.
+/// Returns an expression for whether the last part of the RowKey has no fixed width. The compiler evaluates
+/// it.
 fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
     let part = match entity.row.segments.last() {
         Some(Segment::Part(part)) if part.width.is_none() && part.shards.is_none() => part,
@@ -73,7 +74,7 @@ fn row_key_is_open(entity: &Entity<'_>) -> TokenStream {
     )
 }
 
-/// A `PropertySchema` for every field that is one property.
+/// Returns a `PropertySchema` for every field that is one property.
 fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     let schema = |field: &Field| {
         let property = field.property()?;
@@ -96,7 +97,7 @@ fn property_schemas(krate: &Path, fields: &[Field]) -> Vec<TokenStream> {
     fields.iter().filter_map(schema).collect()
 }
 
-/// The properties of all fields, in the order they are written, as a slice.
+/// Returns the properties of all fields as a slice, in the order in which they are written.
 pub(crate) fn properties(krate: &Path, fields: &[Field]) -> TokenStream {
     let groups: Vec<_> = fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
     if groups.is_empty() {

@@ -1,4 +1,4 @@
-//! Every entry has a row of its own, apart from other entries and from entities.
+//! Every entry needs its own row, different from other entries and from entities.
 
 use super::field;
 use crate::attr::ShapeAttr;
@@ -14,7 +14,7 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     check_apart(index, cx, errors);
 }
 
-/// Two entities must not have one row between them: the later would replace the earlier.
+/// Two entities must not share an entry: the second would replace the first.
 fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let missing = missing(index, cx);
     if index.shape != ShapeAttr::Row {
@@ -37,7 +37,7 @@ fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
     }
 }
 
-/// The parts of the entity's key that the entry's key does not tell.
+/// Returns the parts of the entity's key that the entry's key does not contain.
 fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     let own = if index.partition.is_none() { cx.partition } else { None };
     let told = |part: &&Part| {
@@ -53,7 +53,7 @@ fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     missing
 }
 
-/// In the table of the entities, something must tell entries from them.
+/// In the table of the entities, entries must be distinguishable from entities.
 fn check_told(index: &Index, cx: &Context<'_>, errors: &Errors) {
     if index.placement() == Placement::OtherTable {
         return;
@@ -65,20 +65,24 @@ fn check_told(index: &Index, cx: &Context<'_>, errors: &Errors) {
     };
     let problem = match cx.discriminator {
         None | Some(Discriminator::Property(_)) => return,
-        Some(Discriminator::None) => "nothing tells its entries from entities in the same table".to_owned(),
+        Some(Discriminator::None) => {
+            "its entries cannot be distinguished from entities in the same table".to_owned()
+        }
         Some(Discriminator::RowPrefix(prefix)) if starts(Some(&index.row), prefix) => {
-            format!("its row keys may start with {prefix:?}, which tells entities")
+            format!("its RowKeys may start with {prefix:?}, which identifies entities")
         }
         Some(Discriminator::PartitionPrefix(prefix)) if starts(index.partition.as_ref(), prefix) => {
-            format!("its partition keys may start with {prefix:?}, which tells entities")
+            format!("its PartitionKeys may start with {prefix:?}, which identifies entities")
         }
         Some(_) => return,
     };
-    let remedy = "name the type by `#[entity(type = \"…\")]`, or put entries elsewhere by `table = \"…\"`";
+    let remedy =
+        "name the type with `#[entity(type = \"…\")]`, or use another table for entries with `table = \"…\"`";
     errors.push(&index.name, format!("the index `{}`: {problem}; {remedy}", plain(&index.name)));
 }
 
-/// No entry may be where an entity can be. What only the values tell is checked when they are written.
+/// An entry must not have the key of an entity. Cases that depend on values are checked when entries are
+/// written.
 fn check_apart(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let (Some(partition), Some(row)) = (cx.partition, cx.row) else { return };
     let same_partition = index.partition.as_ref().is_none_or(|own| meets(own, partition, cx));
@@ -86,18 +90,18 @@ fn check_apart(index: &Index, cx: &Context<'_>, errors: &Errors) {
         return;
     }
     let problem = if index.row.display() == row.display() {
-        "is that of the entity itself"
+        "is the key of the entity itself"
     } else if meets(&index.row, row, cx) {
-        "may be that of an entity, whose row key can be any text"
+        "may be the key of an entity, because its row key can be any text"
     } else {
         return;
     };
     let remedy =
-        "start the row key of the entity, or of the index, with text of its own, as in `\"email_{email}\"`";
+        "start the row key of the entity or of the index with distinct text, as in `\"email_{email}\"`";
     errors.push(&index.row.text, format!("the key of an entry {problem}: {remedy}"));
 }
 
-/// Whether every key of the first template may be one of the second.
+/// Whether every key of the first template may be a key of the second.
 fn meets(own: &Template, other: &Template, cx: &Context<'_>) -> bool {
     let any_text = matches!(&*other.segments, [Segment::Part(part)] if is_any_text(part, cx));
     any_text || own.display() == other.display()

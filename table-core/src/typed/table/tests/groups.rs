@@ -57,7 +57,7 @@ async fn what_cannot_be_in_the_group_is_told_when_it_is_added() {
         group.replace(&employee(2, "Rob")).map(drop).unwrap_err(),
         group.merge(key(2), &EmployeePatch::default(), IfMatch::Any).map(drop).unwrap_err(),
     ];
-    for (error, says) in refused.iter().zip(["'Sales'", "comes twice", "no ETag", "sets no field"]) {
+    for (error, says) in refused.iter().zip(["'Sales'", "occurs twice", "no ETag", "sets no field"]) {
         assert_eq!(error.failed_index(), Some(1));
         assert!(error.to_string().contains(says), "{error}");
     }
