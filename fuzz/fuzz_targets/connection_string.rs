@@ -1,4 +1,4 @@
-//! Any text is a connection string or an error; neither shows its secret.
+//! Any text is a connection string or an error, and neither shows the secret.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

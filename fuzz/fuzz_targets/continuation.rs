@@ -1,4 +1,4 @@
-//! Any text is a continuation, which prints to the same text, or an error.
+//! Any text is an error or a continuation token that prints to the same text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

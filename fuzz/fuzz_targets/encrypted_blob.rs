@@ -1,4 +1,4 @@
-//! Any bytes in any pieces are a blob of somebody else, and refused.
+//! Any bytes, in pieces of any size, are refused as a blob.
 #![no_main]
 
 use std::sync::Arc;

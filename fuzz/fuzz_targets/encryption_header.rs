@@ -1,4 +1,4 @@
-//! Any bytes are a header, or refused in the one way that readers see: a real one must never be needed to say so.
+//! Any bytes in place of a header give the uniform error that readers see.
 #![no_main]
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fuzz_target!(|input: (&[u8], &[u8])| {
         }
         let kek = AesKeyWrap::new("kek", &vec![1; 32].into()).expect("32 bytes");
         let store = EncryptedStore::new(raw, Keys::new(Arc::new(kek))).expect("keys");
-        let error = store.get(&table, entity.key(), None).await.expect_err("nobody has wrapped a key");
+        let error = store.get(&table, entity.key(), None).await.expect_err("no key was wrapped");
         assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
     });
 });

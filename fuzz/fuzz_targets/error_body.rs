@@ -1,4 +1,4 @@
-//! Any bytes are the body of a refusal, of which an error is made.
+//! Any bytes in the body of a refusal become an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any text is a filter or an error; a filter prints to text that reads back to the same filter, and
-//! can be bounded, planned and evaluated.
+//! Any text is a filter or an error. A filter prints to text that parses to the same filter, and can be
+//! bounded, planned and evaluated.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -10,8 +10,8 @@ use table_core::store::ServiceProfile;
 fuzz_target!(|text: &str| {
     let Ok(filter) = text.parse::<Filter>() else { return };
     let printed = filter.to_string();
-    let read: Filter = printed.parse().expect("what is printed reads back");
-    // The text again, because NaN equals nothing.
+    let read: Filter = printed.parse().expect("a printed filter can be parsed");
+    // Compares the text, because NaN equals nothing.
     assert_eq!(read.to_string(), printed);
     let entity = Entity::new("a", "b").expect("a key").with("A", 1);
     let matches = filter.matches(&entity);

@@ -1,4 +1,4 @@
-//! Any text with any boundary is the answer to a group transaction, or refused.
+//! Any text with any boundary is the answer to a group transaction, or is refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,6 +6,6 @@ use table_azure::fuzzing::group_answer;
 
 fuzz_target!(|input: (&str, &str)| {
     let (boundary, text) = input;
-    // Each part has a line of its own.
+    // Each part has at least one line.
     assert!(group_answer(text, boundary).unwrap_or_default() <= text.lines().count());
 });

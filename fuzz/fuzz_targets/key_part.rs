@@ -1,4 +1,4 @@
-//! Any key is the encoding of parts, which write the same text again, or refused.
+//! Any key is refused, or is the encoding of parts that write the same text again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use table_core::model::{Key, KeyBuilder, KeyParser, KeyPart, PartFormat, Reverse
 const SIX: PartFormat = PartFormat { width: Some(6), ..PartFormat::PLAIN };
 const TO_UNDERSCORE: PartFormat = PartFormat { stop: Some('_'), ..PartFormat::PLAIN };
 
-/// A key of one part.
+/// Checks a key of one part.
 fn one<P: KeyPart>(key: &Key, format: PartFormat) {
     let mut parser = KeyParser::row("Any", "{part}", key);
     let Ok(value) = parser.part::<P>("part", format) else { return };
@@ -17,7 +17,7 @@ fn one<P: KeyPart>(key: &Key, format: PartFormat) {
     }
 }
 
-/// A key of two, with a separator.
+/// Checks a key of two parts with a separator.
 fn two<P: KeyPart>(key: &Key) {
     let mut parser = KeyParser::row("Any", "{text}_{part}", key);
     let Ok(text) = parser.part::<String>("text", TO_UNDERSCORE) else { return };

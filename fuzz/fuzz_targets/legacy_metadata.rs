@@ -1,4 +1,4 @@
-//! Any text and bytes are metadata of the legacy format, or refused in the one way that readers see.
+//! Any text and bytes in place of legacy metadata give the uniform error that readers see.
 #![no_main]
 
 use std::sync::Arc;

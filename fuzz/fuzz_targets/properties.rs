@@ -1,4 +1,4 @@
-//! Any bytes are packed properties, which can be read through, or an error.
+//! Any bytes are an error, or packed properties that can be read completely.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Any bytes are the JSON of an entity, which is written to JSON that reads back the same, or an error.
+//! Any bytes are an error, or the JSON of an entity that is written to JSON with the same meaning.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = decode_entities(bytes);
     let Ok(entity) = decode_entity(bytes) else { return };
     let json = encode_entity(&entity);
-    let read = decode_entity(&json).expect("what is written reads back");
-    // The JSON again, because NaN equals nothing.
+    let read = decode_entity(&json).expect("written JSON can be parsed");
+    // Compares the JSON, because NaN equals nothing.
     assert_eq!(encode_entity(&read), json);
 });

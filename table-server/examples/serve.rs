@@ -1,13 +1,14 @@
-//! Serves tables of memory or of a directory to clients of every language.
+//! Serves tables in memory or in a directory to clients of every language.
 //!
 //! ```text
 //! cargo run --release --example serve -- memory
 //! cargo run --release --example serve -- embedded:DIR [--listen ADDRESS:PORT] [--account NAME:KEY]…
 //! ```
 //!
-//! It prints a line with the connection string of each account, serves until it is interrupted (or its standard input
-//! ends, with `--until-eof`), and then finishes what it was asked. Keys are in base64. Without an account it serves the
-//! emulator's, on loopback addresses alone. Set `RUST_LOG=info` for the access log on standard error.
+//! Prints the connection string of each account, one per line. Serves until it is interrupted (or until the
+//! end of its standard input, with `--until-eof`), then finishes pending requests. Keys are in base64.
+//! Without an account it serves the emulator's account, on loopback addresses only. Set `RUST_LOG=info` for
+//! an access log on standard error.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -88,5 +89,5 @@ async fn main() -> Result<(), Failure> {
     if let Some(store) = embedded {
         store.close().await?;
     }
-    if finished { Ok(()) } else { Err("requests were cut off after the time for a stop".into()) }
+    if finished { Ok(()) } else { Err("requests were cut off after the stop time".into()) }
 }

@@ -1,4 +1,4 @@
-//! The accounts that are served, and their keys.
+//! The served accounts and their keys.
 
 use std::fmt;
 
@@ -7,14 +7,15 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The name of the emulator's public account.
+/// The name of the emulator's well-known account.
 /// <https://learn.microsoft.com/azure/storage/common/storage-use-azurite#well-known-storage-account-and-key>
 pub const EMULATOR_ACCOUNT: &str = "devstoreaccount1";
-/// The key of the emulator's public account. Everybody knows it: a server takes it on loopback addresses alone.
+/// The key of the emulator's well-known account. It is published, so a server accepts it on loopback
+/// addresses only.
 pub const EMULATOR_KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// An account: its name, and the keys that its clients sign with. Keys are never printed.
+/// An account: its name and the keys that its clients sign with. `Debug` does not print keys.
 ///
 /// ```
 /// use table_server::Account;
@@ -35,22 +36,22 @@ struct Key {
     mac: Hmac<Sha256>,
 }
 
-/// Why something is no account. The text holds no key.
+/// Why an account is invalid. The text contains no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAccount {
-    /// The name.
-    #[error("{0:?} is no name of an account: 3 to 24 lower-case ASCII letters and digits")]
+    /// The name is invalid.
+    #[error("{0:?} is not a valid account name; use 3 to 24 lower-case ASCII letters and digits")]
     Name(String),
-    /// A key.
+    /// A key is invalid.
     #[error("a key of the account {0:?} is empty or not base64")]
     Key(String),
 }
 
 impl Account {
-    /// An account with a key in base64.
+    /// Creates an account with a key in base64.
     ///
     /// # Errors
-    /// The name is not 3 to 24 lower-case letters and digits; the key is empty or not base64.
+    /// Fails if the name is not 3 to 24 lower-case letters and digits, or if the key is empty or not base64.
     pub fn new(name: impl Into<String>, key: &str) -> Result<Self, InvalidAccount> {
         let name = name.into();
         let legal = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
@@ -60,17 +61,17 @@ impl Account {
         Self { name, keys: Vec::new() }.with_second_key(key)
     }
 
-    /// The emulator's public account, which every client knows as `UseDevelopmentStorage=true`.
+    /// Returns the emulator's well-known account, which clients select with `UseDevelopmentStorage=true`.
     pub fn emulator() -> Self {
         let key = STANDARD.decode(EMULATOR_KEY).unwrap_or_default();
         let key = Key { base64: EMULATOR_KEY.to_owned(), mac: mac(&key) };
         Self { name: EMULATOR_ACCOUNT.to_owned(), keys: vec![key] }
     }
 
-    /// The same account with one more key that is accepted, for a change of keys without a pause.
+    /// Adds a second accepted key, so that keys can be changed without interruption.
     ///
     /// # Errors
-    /// The key is empty or not base64.
+    /// Fails if the key is empty or not base64.
     pub fn with_second_key(mut self, key: &str) -> Result<Self, InvalidAccount> {
         let bytes = STANDARD.decode(key).ok().filter(|bytes| !bytes.is_empty());
         let bytes = bytes.ok_or_else(|| InvalidAccount::Key(self.name.clone()))?;
@@ -78,25 +79,26 @@ impl Account {
         Ok(self)
     }
 
-    /// Its name.
+    /// Returns the account's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a key is the emulator's.
+    /// Whether one of the keys is the emulator's.
     pub(crate) fn has_public_key(&self) -> bool {
         let public = STANDARD.decode(EMULATOR_KEY).unwrap_or_default();
         let is_public = |key: &Key| STANDARD.decode(&key.base64).is_ok_and(|key| key == public);
         self.keys.iter().any(is_public)
     }
 
-    /// The settings of a connection string that name the account and its first key.
+    /// Returns the settings of a connection string that contain the account name and the first key.
     pub(crate) fn credential(&self) -> String {
         let key = self.keys.first().map_or("", |key| &key.base64);
         format!("AccountName={};AccountKey={key}", self.name)
     }
 
-    /// Whether a key of the account made this signature of a text. Takes as long for a wrong one as for a right one.
+    /// Whether a key of the account created this signature of a text. Takes the same time for valid and
+    /// invalid signatures.
     pub(crate) fn has_signed(&self, text: &str, signature: &str) -> bool {
         let Ok(signature) = STANDARD.decode(signature) else { return false };
         self.keys.iter().fold(false, |signed, key| {
@@ -111,7 +113,7 @@ fn mac(key: &[u8]) -> Hmac<Sha256> {
     // HMAC takes keys of every length: <https://www.rfc-editor.org/rfc/rfc2104#section-3>.
     #[expect(
         clippy::expect_used,
-        reason = "the type of the error is shared with ciphers, which have key lengths"
+        reason = "the error type is shared with ciphers, which have fixed key lengths"
     )]
     Hmac::new_from_slice(key).expect("a key of any length")
 }
@@ -126,9 +128,9 @@ impl fmt::Debug for Account {
 mod tests {
     use super::*;
 
-    /// The signature was made by Python's `hmac` with the key `key`.
+    /// Python's `hmac` computed the signature with the key `key`.
     #[test]
-    fn a_signature_of_either_key_is_recognized_and_no_other() {
+    fn signatures_of_both_keys_are_accepted_and_others_refused() {
         let text = "GET\n\n\nSun, 11 Oct 2009 19:52:39 GMT\n/testaccount1/Tables";
         let signature = "0XNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs=";
         let other = Account::new("testaccount1", "b3RoZXI=").unwrap();
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_keys_are_checked_and_no_key_is_shown() {
+    fn names_and_keys_are_checked_without_showing_keys() {
         for name in ["", "ab", "Account", "an-account", "a2345678901234567890123456"] {
             assert_eq!(Account::new(name, "a2V5").unwrap_err(), InvalidAccount::Name(name.to_owned()));
         }

@@ -18,7 +18,7 @@ use crate::xml;
 const POLICIES: usize = 5;
 const ID_CHARS: usize = 64;
 
-/// Rights under a name, for signatures to refer to. What is empty, the signature says.
+/// A named set of permissions that signatures refer to. A signature sets the values that are empty here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredPolicy {
     pub(crate) id: String,
@@ -87,7 +87,7 @@ fn invalid(node: &str, text: &str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "InvalidXmlNodeValue", message)
 }
 
-/// The policies of a table. None for a table that is not there.
+/// Returns the policies of a table. Empty if the table does not exist.
 pub(crate) async fn stored_policies(tenant: &Tenant, table: &TableName) -> Result<Vec<StoredPolicy>> {
     Ok(tenant.settings.get(Setting::Policies(table)).await?)
 }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_refused() {
+    fn invalid_policies_are_refused() {
         let with = |id: &str, fields: &str| {
             format!("<SignedIdentifier><Id>{id}</Id><AccessPolicy>{fields}</AccessPolicy></SignedIdentifier>")
         };

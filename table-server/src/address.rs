@@ -1,33 +1,33 @@
-//! What a request's address names: account, resource and parameters.
+//! Parses a request's URL: account, resource and parameters.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use table_core::model::{Key, TableName};
 
 use crate::errors::{Failure, Result};
 
-/// Everything but RFC 3986's unreserved characters.
+/// All characters except RFC 3986's unreserved ones.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 const SECONDARY: &str = "-secondary";
 
-/// Where a request goes.
+/// The parsed URL of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub(crate) account: String,
-    /// Whether it goes to the read-only endpoint.
+    /// Whether the request goes to the read-only secondary endpoint.
     pub(crate) secondary: bool,
-    /// The path as it was sent: what is signed.
+    /// The path as sent, which is part of the string to sign.
     pub(crate) raw_path: String,
-    /// The account's address as the client wrote it, with a slash at its end.
+    /// The account's URL as the client wrote it, with a slash at the end.
     pub(crate) root: String,
-    /// The path after the account, as it was sent.
+    /// The path below the account, as sent.
     pub(crate) path: String,
     pub(crate) parameters: Parameters,
 }
 
 impl Address {
-    /// Reads an address. The account is the first label of the host, if an account that is served has that name, and
-    /// otherwise the first segment of the path.
+    /// Parses a URL. The account is the first label of the host name if an account with that name is served;
+    /// otherwise it is the first segment of the path.
     pub(crate) fn parse(
         scheme: &str,
         host: &str,
@@ -58,7 +58,8 @@ impl Address {
         Ok(Self { account, secondary, raw_path, root, path: rest.to_owned(), parameters })
     }
 
-    /// The path after the account of an address inside a group: absolute, or from the server's root.
+    /// Returns the path below the account of a URL inside a group. The URL is absolute or relative to the
+    /// server's root.
     pub(crate) fn inner_path<'a>(&self, address: &'a str) -> Result<(&'a str, Parameters)> {
         let (address, query) = address.split_once('?').unwrap_or((address, ""));
         let path = match address.split_once("://") {
@@ -83,11 +84,11 @@ fn primary(name: &str) -> (&str, bool) {
     name.strip_suffix(SECONDARY).map_or((name, false), |account| (account, true))
 }
 
-/// The parameters of an address, decoded.
+/// The decoded parameters of a URL.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
-/// More than any request has.
+/// Maximum number of parameters; no valid request has that many.
 const MOST_PARAMETERS: usize = 64;
 
 impl Parameters {
@@ -103,19 +104,19 @@ impl Parameters {
         Ok(Self(all))
     }
 
-    /// The value of a parameter; `None` if it is missing or empty.
+    /// Returns the value of a parameter; `None` if it is missing or empty.
     ///
     /// # Errors
-    /// It comes twice: one reader would take the first, another one the last.
+    /// Fails if the parameter occurs twice, because readers could disagree about which one counts.
     pub(crate) fn get(&self, name: &str) -> Result<Option<&str>> {
         let mut found = self.0.iter().filter(|(n, _)| n == name).map(|(_, value)| value.as_str());
         match (found.next(), found.next()) {
-            (_, Some(_)) => Err(Failure::invalid_parameter(name, "it comes twice")),
+            (_, Some(_)) => Err(Failure::invalid_parameter(name, "the parameter occurs twice")),
             (first, None) => Ok(first.filter(|value| !value.is_empty())),
         }
     }
 
-    /// Whether a parameter is there, empty or not.
+    /// Whether a parameter exists, empty or not.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(n, _)| n == name)
     }
@@ -130,7 +131,7 @@ fn decoded(text: &str) -> Result<String> {
     percent_decode_str(&spaced).decode_utf8().map(Into::into).map_err(|_| Failure::invalid_uri())
 }
 
-/// What a path names.
+/// The resource of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resource {
     Service,
@@ -168,7 +169,7 @@ impl Resource {
     }
 }
 
-/// `PartitionKey='…',RowKey='…'`, in either order.
+/// Parses `PartitionKey='…',RowKey='…'`, in either order.
 fn entity_keys(mut text: &str) -> Option<(String, String)> {
     let (mut partition, mut row) = (None, None);
     loop {
@@ -190,7 +191,7 @@ fn entity_keys(mut text: &str) -> Option<(String, String)> {
     }
 }
 
-/// A text in quotes, in which quotes are doubled, and what comes behind it.
+/// Parses a text in quotes, with inner quotes doubled. Returns the text and the rest.
 fn literal(text: &str) -> Option<(String, &str)> {
     let mut rest = text.strip_prefix('\'')?;
     let mut value = String::new();
@@ -207,7 +208,7 @@ fn literal(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// `Table(PartitionKey='…',RowKey='…')`, encoded.
+/// Returns `Table(PartitionKey='…',RowKey='…')`, encoded.
 pub(crate) fn entity_path(table: &TableName, key: &Key) -> String {
     let encoded = |text: &str| utf8_percent_encode(&text.replace('\'', "''"), ENCODED).to_string();
     format!("{table}(PartitionKey='{}',RowKey='{}')", encoded(key.partition()), encoded(key.row()))
@@ -242,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_comes_twice_is_refused() {
+    fn a_parameter_that_occurs_twice_is_refused() {
         let parameters = Parameters::parse("sig=a&sig=b").unwrap();
         assert!(parameters.get("sig").is_err());
     }
 
     #[test]
-    fn addresses_inside_a_group_are_absolute_or_from_the_root() {
+    fn urls_inside_a_group_are_absolute_or_relative_to_the_root() {
         let in_path = parse("h:1", "/orders/$batch");
         for inner in ["http://h:1/orders/T", "https://elsewhere/orders/T", "/orders/T", "T", "/T"] {
             assert_eq!(in_path.inner_path(inner).unwrap().0, "T", "{inner}");
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_resources() {
+    fn paths_are_parsed_to_resources() {
         let entity = |t: &str, p: &str, r: &str| Resource::Entity(t.to_owned(), p.to_owned(), r.to_owned());
         for (path, expected) in [
             ("", Resource::Service),
@@ -301,7 +302,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_reads_back(partition in "[^/\\\\#?\\p{Cc}]{0,9}", row in "[^/\\\\#?\\p{Cc}]{0,9}") {
+        fn entity_paths_survive_a_round_trip(partition in "[^/\\\\#?\\p{Cc}]{0,9}", row in "[^/\\\\#?\\p{Cc}]{0,9}") {
             let path = entity_path(&TableName::new("abc").unwrap(), &Key::new(&partition, &row).unwrap());
             prop_assert_eq!(Resource::parse(&path).unwrap(), Resource::Entity("abc".to_owned(), partition, row));
         }

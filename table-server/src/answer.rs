@@ -1,11 +1,11 @@
-//! Answers.
+//! Responses.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-/// An answer, to a request or to an operation of a group.
+/// The response to a request or to an operation of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -22,8 +22,8 @@ impl Answer {
         Self::new(StatusCode::NO_CONTENT)
     }
 
-    /// The same with a header. A value that no header can have is left out: those of this server are ASCII, and what
-    /// clients send is checked where it is read.
+    /// Adds a header. An invalid header value is omitted; this cannot happen, because the server's own values
+    /// are ASCII and values from clients are checked when they are read.
     pub(crate) fn with(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
         self.set(name, value.as_ref());
         self
@@ -54,7 +54,7 @@ impl Answer {
         response
     }
 
-    /// Appends the answer as a part of a group's answer.
+    /// Appends the response as a part of a group's response.
     pub(crate) fn push_part(&self, out: &mut Vec<u8>) {
         let reason = self.status.canonical_reason().unwrap_or("Unknown");
         out.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", self.status.as_u16()).as_bytes());
@@ -70,8 +70,8 @@ impl Answer {
     }
 }
 
-/// The service's spelling of a header inside a group's answer: some clients look for it by a pattern that tells case
-/// (`@azure/data-tables` for `ETag: `), although names of headers have none.
+/// Returns the service's spelling of a header inside a group's response. Header names ignore case, but some
+/// clients search with a case-sensitive pattern (`@azure/data-tables` for `ETag: `).
 fn spelled(name: &str) -> &str {
     const SPELLED: [&str; 9] = [
         "ETag",

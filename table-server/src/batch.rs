@@ -15,7 +15,7 @@ use crate::request::{self, Asked, Verb, header};
 use crate::tenant::Tenant;
 use crate::wire::Metadata;
 
-/// An operation of a group: its request, and what it was read as.
+/// An operation of a group: its request, and the parsed write.
 struct Member<'a> {
     part: Part<'a>,
     address: Address,
@@ -41,7 +41,8 @@ fn level(headers: &HeaderMap, format: Option<&str>) -> Result<Metadata> {
     Metadata::asked(format, header(headers, "accept"))
 }
 
-/// Answers a group. What its operations come to is in the inner answers; the outer one says that it was read.
+/// Executes a group and returns its response. The inner responses contain the results; the outer response
+/// only says that the group was read.
 pub(crate) async fn transact(
     tenant: &Tenant,
     permit: &Permit,
@@ -50,7 +51,7 @@ pub(crate) async fn transact(
     id: &str,
 ) -> Result<Answer> {
     let content_type = header(asked.headers, "content-type").unwrap_or_default();
-    let text = std::str::from_utf8(body).map_err(|_| malformed("it is not UTF-8"))?;
+    let text = std::str::from_utf8(body).map_err(|_| malformed("the body is not UTF-8"))?;
     match multipart::read(content_type, text)? {
         Group::Read(part) => {
             let content_id = part.content_id.clone();
@@ -66,7 +67,7 @@ pub(crate) async fn transact(
                         answers.into_iter().zip(ids).map(|(answer, id)| inner(answer, id)).collect();
                     Ok(envelope(&answers, None))
                 }
-                // Without an operation that it is about, it is the whole request that is refused.
+                // The error concerns no single operation, so the whole request is refused.
                 Err(failure) if failure.status == StatusCode::PAYLOAD_TOO_LARGE => Err(failure),
                 Err(failure) => {
                     let failure = failure.of_operation(0);
@@ -89,7 +90,7 @@ async fn read(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, part: Part<'_
             queries::entity(tenant, permit, &member.asked(), &table, &key).await
         }
         (Verb::Get, _) => Err(Failure::not_implemented("queries of tables in a batch")),
-        _ => Err(malformed("its changes are in no set of changes")),
+        _ => Err(malformed("its changes are not in a change set")),
     }
 }
 
@@ -125,7 +126,7 @@ async fn change(
 }
 
 async fn apply(tenant: &Tenant, writes: &[Write]) -> Result<Vec<Written>> {
-    let Some(first) = writes.first() else { return Err(malformed("its set of changes is empty")) };
+    let Some(first) = writes.first() else { return Err(malformed("its change set is empty")) };
     let partition = first.operation.key().partition_key();
     let mut group = GroupTransaction::new(partition, tenant.store.profile());
     for (index, write) in writes.iter().enumerate() {
@@ -135,12 +136,12 @@ async fn apply(tenant: &Tenant, writes: &[Write]) -> Result<Vec<Written>> {
     Ok(tenant.store.transact(&first.table, group).await?)
 }
 
-/// The rules of a group, with the service's codes.
+/// Checks the rules of a group and returns the service's error codes.
 fn check_member(first: &Write, write: &Write, before: &[Write]) -> Result<()> {
     let bad = |code, message| Err(Failure::new(StatusCode::BAD_REQUEST, code, message));
     let key = write.operation.key();
     if write.table.to_lowercase() != first.table.to_lowercase() {
-        return Err(malformed("its operations are on several tables"));
+        return Err(malformed("its operations address several tables"));
     }
     if key.partition() != first.operation.key().partition() {
         let message = "All commands in a batch must operate on same entity group.".to_owned();
@@ -156,7 +157,7 @@ fn check_member(first: &Write, write: &Write, before: &[Write]) -> Result<()> {
     Ok(())
 }
 
-/// An inner answer with what each has.
+/// Adds the headers that every inner response has.
 fn inner(mut answer: Answer, content_id: Option<HeaderValue>) -> Answer {
     answer.set("x-content-type-options", "nosniff");
     answer.set("cache-control", "no-cache");
@@ -167,9 +168,9 @@ fn inner(mut answer: Answer, content_id: Option<HeaderValue>) -> Answer {
     answer
 }
 
-/// The outer answer, with the answers of a set of changes or that of a query.
+/// Returns the outer response, with the responses of a change set or of a query.
 fn envelope(changes: &[Answer], query: Option<&Answer>) -> Answer {
-    // Random, so that no text of an entity can be taken for one.
+    // Random, so that no property value can contain the boundary.
     let batch = format!("batchresponse_{}", Uuid::new_v4());
     let set = format!("changesetresponse_{}", Uuid::new_v4());
     let mut out = Vec::with_capacity(512 * (changes.len() + 1));

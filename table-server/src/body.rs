@@ -1,4 +1,4 @@
-//! Bodies of requests, bounded in bytes, in time, and in all of them together.
+//! Reads request bodies, with limits on bytes, time, and the total memory of all bodies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::errors::{Failure, Result};
 use crate::limits::Limits;
 
-/// Room for bodies.
+/// The limits of bodies and the memory that is left.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     room: Arc<Semaphore>,
@@ -20,14 +20,15 @@ pub(crate) struct Bodies {
     time: Duration,
 }
 
-/// A body in memory. Its room is free again once it is dropped.
+/// A body in memory. Dropping it releases its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) bytes: Vec<u8>,
     room: Option<OwnedSemaphorePermit>,
 }
 
-/// How much more than is allowed is read and dropped: a client that still writes would not read why it is refused.
+/// How many times the limit is read and discarded before the connection closes. A client that is still
+/// writing would not read the error otherwise.
 const DRAINED: usize = 4;
 
 impl Bodies {
@@ -36,7 +37,7 @@ impl Bodies {
         Self { room: Arc::new(Semaphore::new(room)), bytes: limits.body_bytes, time: limits.body_time }
     }
 
-    /// Reads a body to its end.
+    /// Reads a complete body.
     pub(crate) async fn read<B>(&self, body: B) -> Result<Received>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -63,7 +64,7 @@ impl Bodies {
         }
         while let Some(frame) = body.frame().await {
             let frame =
-                frame.map_err(|e| Failure::invalid_input(format!("The request body broke off: {e}.")))?;
+                frame.map_err(|e| Failure::invalid_input(format!("The request body is incomplete: {e}.")))?;
             let Ok(data) = frame.into_data() else { continue };
             total += data.remaining();
             if total <= self.bytes {
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_are_bounded_one_by_one_and_together() {
+    async fn each_body_and_all_bodies_together_are_bounded() {
         let bodies = bodies(100, 150);
         assert_eq!(code(&bodies, 100).await, Ok(100));
         for length in [101, 400, 401, 100_000] {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_come_is_given_up() {
+    async fn a_body_that_does_not_arrive_times_out() {
         let bodies = bodies(100, 100);
         let never = futures_util::stream::pending::<Result<Frame<Bytes>, std::io::Error>>();
         let failure = bodies.read(StreamBody::new(never)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! One connection: its requests one after another, with times for everything a client can be slow at.
+//! Serves the requests of one connection, with a timeout for each step at which a client can be slow.
 
 use std::convert::Infallible;
 use std::future::Future as _;
@@ -18,17 +18,17 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::limits::Limits;
 use crate::service::{Peer, Service};
 
-/// What connections are told.
+/// The state that the server signals to its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Serve,
-    /// Answer what was asked, then close.
+    /// Answer pending requests, then close.
     Finish,
-    /// Close.
+    /// Close immediately.
     Abort,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(crate) async fn serve<S>(
     stream: S,
     peer: Peer,
@@ -68,12 +68,12 @@ pub(crate) async fn serve<S>(
     }
 }
 
-/// A stream whose writes end in an error if the other side takes nothing for a while.
+/// A stream whose writes fail if the client reads nothing for some time.
 struct Timed<S> {
     stream: S,
     time: Duration,
     deadline: Pin<Box<Sleep>>,
-    /// Whether a write waits for the other side.
+    /// Whether a write waits for the client.
     waits: bool,
 }
 
@@ -82,7 +82,7 @@ impl<S> Timed<S> {
         Self { stream, time, deadline: Box::pin(sleep(time)), waits: false }
     }
 
-    /// Bounds a step of writing.
+    /// Applies the timeout to a step of writing.
     fn bounded<T>(&mut self, step: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if step.is_ready() {
             self.waits = false;

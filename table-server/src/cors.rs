@@ -1,4 +1,4 @@
-//! Web pages of other origins: the account's rules, and what they allow.
+//! Cross-origin requests: the account's rules and their evaluation.
 //!
 //! <https://learn.microsoft.com/rest/api/storageservices/cross-origin-resource-sharing--cors--support-for-the-azure-storage-services>
 
@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::errors::{Failure, Result};
 use crate::request::header;
 
-/// A rule. Lists are of values separated by commas, or `*`.
+/// A rule. Lists are separated by commas, or are `*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct CorsRule {
@@ -59,7 +59,7 @@ impl CorsRule {
         list(asked).all(|header| list(&self.allowed_headers).any(|allowed| names(allowed, header)))
     }
 
-    /// Every origin may ask: then answers do not depend on it.
+    /// Whether every origin is allowed. Then responses do not depend on the origin.
     fn is_for_all(&self) -> bool {
         list(&self.allowed_origins).any(|allowed| allowed == "*")
     }
@@ -75,7 +75,7 @@ impl CorsRule {
     }
 }
 
-/// Whether an item of a list of headers means this one: itself, or by the start before a star.
+/// Whether an item of a header list matches this header: by name, or by the prefix before a star.
 fn names(item: &str, header: &str) -> bool {
     match item.strip_suffix('*') {
         Some(start) => header.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start)),
@@ -83,7 +83,7 @@ fn names(item: &str, header: &str) -> bool {
     }
 }
 
-/// The answer to a preflight request.
+/// Returns the response to a preflight request.
 pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answer> {
     let origin = header(headers, "origin").ok_or_else(|| Failure::missing_header("Origin"))?;
     let method = header(headers, "access-control-request-method")
@@ -107,7 +107,7 @@ pub(crate) fn preflight(rules: &[CorsRule], headers: &HeaderMap) -> Result<Answe
     Ok(answer)
 }
 
-/// Adds what a page of another origin needs to read the answer.
+/// Adds the headers that a page of another origin needs to read the response.
 pub(crate) fn expose(rules: &[CorsRule], origin: &str, method: &str, answer: &mut Answer) {
     let Some(rule) = rules.iter().find(|rule| rule.allows(origin, method)) else {
         if rules.iter().any(|rule| !rule.is_for_all()) {
@@ -148,7 +148,7 @@ mod tests {
         map
     }
 
-    /// The example of the documentation.
+    /// The example in the documentation.
     #[test]
     fn the_first_rule_that_matches_counts() {
         let rules = [
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_name_the_headers_that_they_have() {
+    fn responses_list_the_exposed_headers_that_they_have() {
         let rules = [rule("http://a", "GET", "")];
         let mut answer =
             Answer::no_content().with("x-ms-version", "1").with("etag", "2").with("location", "3");

@@ -1,4 +1,4 @@
-//! Writes of entities, as requests say them, alone or in a group.
+//! Writes of entities, alone or in a group.
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Operation, Written};
@@ -12,7 +12,7 @@ use crate::tables::created;
 use crate::tenant::Tenant;
 use crate::wire::{self, Fields, check_content_type};
 
-/// A write that was read and is allowed.
+/// A parsed and authorized write.
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) table: TableName,
@@ -20,7 +20,7 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Reads a request of Insert, Update, Merge, Insert Or Replace, Insert Or Merge or Delete Entity.
+    /// Parses a request of Insert, Update, Merge, Insert Or Replace, Insert Or Merge or Delete Entity.
     pub(crate) fn read(permit: &Permit, asked: &Asked<'_>, resource: &Resource, body: &[u8]) -> Result<Self> {
         let (table, operation) = match (asked.verb, resource) {
             (Verb::Post, Resource::Entities(name)) => (request::table(name)?, insert(asked, body)?),
@@ -41,7 +41,7 @@ impl Write {
         Ok(Self { table, operation })
     }
 
-    /// The answer to the write.
+    /// Returns the response to the write.
     pub(crate) async fn answer(&self, tenant: &Tenant, asked: &Asked<'_>, written: &Written) -> Answer {
         let answer = match &self.operation {
             Operation::Insert(entity) => {
@@ -62,8 +62,8 @@ impl Write {
     }
 }
 
-/// What was inserted, with the time that the store gave it. That is not known if another writer has changed the entity
-/// since, or it cannot be read now: the insert is done whatever a read says.
+/// Returns the inserted entity with the store's Timestamp. The Timestamp is missing if another writer has
+/// changed the entity since or if it cannot be read now; the insert has succeeded in any case.
 async fn stored(tenant: &Tenant, table: &TableName, entity: &Entity, written: &Written) -> Entity {
     match tenant.store.get(table, entity.key(), None).await {
         Ok(Some(found)) if found.etag() == written.etag.as_ref() => found,
@@ -108,7 +108,7 @@ const fn action(operation: &Operation) -> Action {
     }
 }
 
-/// One write as a request of its own.
+/// Executes a single write.
 pub(crate) async fn write(
     tenant: &Tenant,
     permit: &Permit,
@@ -149,7 +149,7 @@ mod tests {
     const PATH: &str = "abc(PartitionKey='p',RowKey='r')";
 
     #[test]
-    fn verb_and_condition_make_the_operation() {
+    fn verb_and_condition_determine_the_operation() {
         let entity = || Entity::new("p", "r").unwrap().with("A", 1);
         let body = r#"{"PartitionKey":"p","RowKey":"r","A":1}"#;
         let any = [("if-match", "*")];
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_its_code() {
+    fn invalid_requests_have_their_error_codes() {
         for (verb, path, headers, body, code) in [
             (Verb::Post, "abc", vec![], r#"{"PartitionKey":"p"}"#, "PropertiesNeedValue"),
             (Verb::Post, "abc", vec![], r#"{"PartitionKey":"a/b","RowKey":""}"#, "OutOfRangeInput"),

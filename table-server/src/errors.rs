@@ -1,4 +1,4 @@
-//! Refusals: status, code and message as the service gives them.
+//! Error responses: status, code and message as in the service.
 //!
 //! <https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes>,
 //! <https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>
@@ -21,12 +21,12 @@ pub(crate) struct Failure {
     pub(crate) status: StatusCode,
     pub(crate) code: &'static str,
     pub(crate) message: Cow<'static, str>,
-    /// The operation of a group that failed.
+    /// The index of the failed operation in a group.
     pub(crate) index: Option<usize>,
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// How a refusal is written.
+/// The format of an error response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ErrorFormat {
     #[default]
@@ -39,7 +39,7 @@ impl Failure {
         Self { status, code, message: message.into(), index: None, retry_after: None }
     }
 
-    /// The same refusal of an operation of a group.
+    /// Returns the error as that of an operation of a group.
     pub(crate) fn of_operation(mut self, index: usize) -> Self {
         self.index = self.index.or(Some(index));
         self
@@ -126,7 +126,7 @@ impl Failure {
         Self { retry_after, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message) }
     }
 
-    /// A failure of the store, which is not the client's to know.
+    /// An error of the store. Its cause is logged and not sent to the client.
     pub(crate) fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(target: "table_server", %cause, "the store failed");
         let message = "The server encountered an internal error. Please retry the request.";
@@ -138,7 +138,7 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "OperationTimedOut", message)
     }
 
-    /// The answer to a request that was refused as a whole.
+    /// Returns the response to a request that was refused as a whole.
     pub(crate) fn into_answer(self, format: ErrorFormat, request: &str) -> Answer {
         let message =
             format!("{}\nRequestId:{request}\nTime:{}", self.message, table_core::model::Ticks::now());
@@ -170,7 +170,7 @@ fn xml(code: &str, message: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What an error of the store is on the wire. A write whose outcome is unknown must never look refused.
+/// Converts an error of the store to a response. A write with an unknown outcome must never look refused.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error.outcome() {
@@ -226,7 +226,7 @@ impl Failure {
         }
     }
 
-    /// Limits are told apart by their numbers, which `store::limits` has once.
+    /// Limits are identified by their values, which are defined once in `store::limits`.
     fn limit(allowed: usize, text: String) -> Self {
         let code = match allowed {
             limits::CUSTOM_PROPERTIES => "TooManyProperties",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_store_have_the_documented_codes() {
+    fn store_errors_have_the_documented_codes() {
         let (table, key) = (|| "T".to_owned(), || "('p', 'r')".to_owned());
         assert_eq!(of(ErrorKind::TableNotFound { table: table() }), (404, "TableNotFound"));
         assert_eq!(of(ErrorKind::TableBeingDeleted { table: table() }), (409, "TableBeingDeleted"));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_outcome_never_looks_refused() {
+    fn an_unknown_outcome_is_never_reported_as_refused() {
         let gone = ErrorKind::EntityNotFound { table: "T".to_owned(), key: String::new() };
         for kind in [gone, ErrorKind::Throttled { retry_after: None }] {
             let failure = Failure::from(Error::new(kind.clone()).with_outcome(Outcome::Ambiguous));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_written_in_json_and_xml() {
+    fn errors_are_written_in_json_and_xml() {
         let failure = || Failure::invalid_input("a <b> & \"c\"").of_operation(3);
         let json = failure().into_answer(ErrorFormat::Json, "id");
         let read: serde_json::Value = serde_json::from_slice(&json.body).unwrap();

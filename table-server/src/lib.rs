@@ -1,5 +1,5 @@
-//! The Table service's REST protocol in front of any [`TableStore`](table_core::store::TableStore): clients of every
-//! language use a store of this library as they use Azure Table Storage.
+//! The Table service's REST protocol for any [`TableStore`](table_core::store::TableStore). Clients of every
+//! language can use a store of this library like Azure Table Storage.
 //!
 //! ```
 //! use table_core::memory::MemoryStore;
@@ -17,13 +17,14 @@
 //! # }
 //! ```
 //!
-//! Tests start [`TestServer`]. `docs/server.md` says how other languages use a server, what is not served, and how it
-//! differs from the emulator.
+//! For tests, use [`TestServer`]. `docs/server.md` describes how other languages use a server, what is not
+//! supported, and the differences from the emulator.
 //!
-//! # What it promises
-//! Every request is authorized by an account's key or by a signature made with it. An answer with a status below 300 was
-//! given by the store: with a durable store it is on disk. A request whose outcome the store does not know is answered with
-//! a status of 500, as the service answers it. Connections, headers, bodies and times are bounded ([`Limits`]).
+//! # Guarantees
+//! Every request is authorized by an account key or by a signature made with it. A response with a status
+//! below 300 means that the store has executed the request; with a durable store, a write is on disk. If the
+//! store does not know the outcome of a request, the response has status 500, as in the service. Connections,
+//! headers, bodies and times are limited ([`Limits`]).
 
 mod account;
 mod acl;

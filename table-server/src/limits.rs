@@ -1,28 +1,28 @@
-//! What bounds the work that clients can make.
+//! Limits on the resources that clients can use.
 
 use std::time::Duration;
 
 use table_core::store::limits;
 
-/// Bounds on connections, sizes and times.
+/// Limits on connections, sizes and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once; further ones wait in the operating system's queue.
+    /// Maximum number of connections. Further connections wait in the operating system's queue.
     pub connections: usize,
-    /// Bytes of a request's first line and headers. A request with more is answered with status 431.
+    /// Maximum bytes of a request line with headers. A larger request gets status 431.
     pub header_bytes: usize,
-    /// Bytes of a request's body: what the service allows, 4 MiB. A larger one is answered with status 413.
+    /// Maximum bytes of a request body; default 4 MiB, as in the service. A larger body gets status 413.
     pub body_bytes: usize,
-    /// Bytes of all bodies that are read at once. A request for which there is no room is answered with status 503.
+    /// Maximum bytes of all request bodies in memory. A request that would exceed it gets status 503.
     pub body_memory: usize,
-    /// How long a connection may wait for the whole first line and headers of its next request.
+    /// Maximum time that a connection waits for the complete request line and headers.
     pub header_time: Duration,
-    /// How long a request's body may take to arrive. A slower one is answered with status 408.
+    /// Maximum time in which a request body must arrive. A slower body gets status 408.
     pub body_time: Duration,
-    /// How long a client may leave a part of an answer unread before its connection is closed.
+    /// Maximum time for which a client may leave a response unread before its connection is closed.
     pub write_time: Duration,
-    /// How long a stop waits for requests that are being answered.
+    /// Maximum time that a stop waits for pending requests.
     pub stop_time: Duration,
 }
 

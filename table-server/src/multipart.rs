@@ -1,4 +1,4 @@
-//! Bodies of groups: `multipart/mixed`, as every client sends it.
+//! Parses bodies of groups: `multipart/mixed`, in the forms that clients send.
 //!
 //! <https://learn.microsoft.com/rest/api/storageservices/performing-entity-group-transactions>,
 //! <https://www.rfc-editor.org/rfc/rfc2046#section-5.1>
@@ -14,29 +14,29 @@ pub(crate) struct Part<'a> {
     pub(crate) address: &'a str,
     pub(crate) headers: HeaderMap,
     pub(crate) body: &'a str,
-    /// What the client calls it, to be given back.
+    /// The client's name for the request, which the response repeats.
     pub(crate) content_id: Option<HeaderValue>,
 }
 
-/// What a group has: writes in one set, or one read.
+/// The contents of a group: writes in one change set, or one read.
 #[derive(Debug)]
 pub(crate) enum Group<'a> {
     Changes(Vec<Part<'a>>),
     Read(Part<'a>),
 }
 
-/// One more than a group may have, so that one that has more is told so.
+/// One more than a group may have, so that an excess is detected and reported.
 pub(crate) const MOST_PARTS: usize = table_core::store::limits::GROUP_OPERATIONS + 1;
-/// Headers of a part: several times those that clients send.
+/// Maximum number of headers of a part: several times those that clients send.
 const MOST_HEADERS: usize = 64;
 
-/// Reads a group.
+/// Parses a group.
 pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
     let boundary = boundary(content_type).ok_or_else(|| malformed("its content type has no boundary"))?;
     let mut parts = parts(body, boundary)?.into_iter();
     let first = parts.next().ok_or_else(|| malformed("it has no parts"))?;
     if parts.next().is_some() {
-        return Err(malformed("it has more than one set of changes, or a query beside changes"));
+        return Err(malformed("it has more than one change set, or a query together with changes"));
     }
     let (headers, content) = head(first)?;
     let of_set =
@@ -44,7 +44,7 @@ pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
     if !is_mixed(&of_set) {
         return Ok(Group::Read(part(first)?));
     }
-    let inner = self::boundary(&of_set).ok_or_else(|| malformed("its set of changes has no boundary"))?;
+    let inner = self::boundary(&of_set).ok_or_else(|| malformed("its change set has no boundary"))?;
     let changes = self::parts(content, inner)?;
     changes.into_iter().map(part).collect::<Result<_>>().map(Group::Changes)
 }
@@ -53,7 +53,7 @@ fn is_mixed(content_type: &str) -> bool {
     content_type.trim_start().get(..15).is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/mixed"))
 }
 
-/// The boundary that a content type names.
+/// Returns the boundary that a content type declares.
 fn boundary(content_type: &str) -> Option<&str> {
     if !is_mixed(content_type) {
         return None;
@@ -65,7 +65,7 @@ fn boundary(content_type: &str) -> Option<&str> {
     (1..=128).contains(&value.len()).then_some(value)
 }
 
-/// The texts between the delimiters of a boundary, up to the one that ends them.
+/// Returns the texts between the delimiters of a boundary, up to the closing delimiter.
 fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
     let (mut found, mut start, mut at) = (Vec::new(), None, 0);
     while at < text.len() {
@@ -85,10 +85,10 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
         }
         at = next;
     }
-    Err(malformed("it is cut off"))
+    Err(malformed("the body is truncated"))
 }
 
-/// Whether a line is the boundary's delimiter, and then whether it is the last one.
+/// Whether a line is the boundary's delimiter, and if so, whether it is the closing one.
 fn delimiter(line: &str, boundary: &str) -> Option<bool> {
     match line.strip_prefix("--")?.strip_prefix(boundary)?.trim_end() {
         "" => Some(false),
@@ -97,13 +97,13 @@ fn delimiter(line: &str, boundary: &str) -> Option<bool> {
     }
 }
 
-/// The line end before a delimiter belongs to the delimiter.
+/// Removes the line end before a delimiter, which belongs to the delimiter.
 fn without_line_end(text: &str) -> &str {
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)
 }
 
-/// The headers of a part, and what comes behind the empty line after them.
+/// Returns the headers of a part, and the text after the empty line that follows them.
 fn head(text: &str) -> Result<(HeaderMap, &str)> {
     let (mut headers, mut at) = (HeaderMap::new(), 0);
     for line in text.split_inclusive('\n') {
@@ -124,7 +124,7 @@ fn head(text: &str) -> Result<(HeaderMap, &str)> {
     Ok((headers, ""))
 }
 
-/// A request inside a part of type `application/http`.
+/// Parses a request inside a part of type `application/http`.
 fn part(text: &str) -> Result<Part<'_>> {
     let (outer, request) = head(text)?;
     let request = request.trim_start_matches(['\r', '\n']);
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn one_query_may_stand_alone() {
+    fn a_single_query_is_a_valid_group() {
         let text =
             "--batch_1\r\nContent-Type: application/http\r\n\r\nGET /acc/T() HTTP/1.1\r\n\r\n\r\n--batch_1--";
         assert!(matches!(read(OUTER, text), Ok(Group::Read(part)) if part.address == "/acc/T()"));
     }
 
     #[test]
-    fn what_is_no_group_is_refused() {
+    fn invalid_groups_are_refused() {
         let whole = group("\r\n", &[INSERT]);
         assert!(read("application/json", &whole).is_err());
         assert!(read("multipart/mixed", &whole).is_err());

@@ -1,4 +1,4 @@
-//! The account's properties, and how far its copy is: `?restype=service`.
+//! The account's properties and replication statistics: `?restype=service`.
 //!
 //! <https://learn.microsoft.com/rest/api/storageservices/set-table-service-properties>,
 //! <https://learn.microsoft.com/rest/api/storageservices/get-table-service-stats>
@@ -14,7 +14,7 @@ use crate::settings::Setting;
 use crate::tenant::Tenant;
 use crate::xml;
 
-/// What can be set. What is `None` when set stays as it is.
+/// The properties that can be set. Setting a field to `None` leaves the stored value unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename = "StorageServiceProperties", rename_all = "PascalCase", default)]
 pub(crate) struct Properties {
@@ -63,7 +63,7 @@ struct Retention {
 }
 
 impl Properties {
-    /// Everything off, as a new account has it.
+    /// Replaces missing values by the defaults of a new account: everything is off.
     fn with_defaults(self) -> Self {
         let version = || "1.0".to_owned();
         let off = || Metrics {
@@ -115,7 +115,7 @@ impl Properties {
     }
 }
 
-/// The account's rules for web pages of other origins.
+/// Returns the account's cross-origin rules.
 pub(crate) async fn cors_rules(tenant: &Tenant) -> Result<Vec<CorsRule>> {
     let properties: Properties = tenant.settings.get(Setting::Properties).await?;
     Ok(properties.cors.unwrap_or_default().rules)
@@ -143,7 +143,7 @@ pub(crate) async fn set(tenant: &Tenant, body: &[u8]) -> Result<Answer> {
     Ok(Answer::new(StatusCode::ACCEPTED))
 }
 
-/// Get Table Service Stats. There is one copy of the data, which both addresses read: it is never behind.
+/// Get Table Service Stats. Both endpoints read the same data, so the secondary is never behind.
 pub(crate) fn statistics() -> Answer {
     let now = Utc::now().format("%a, %d %b %Y %H:%M:%S GMT");
     let xml = format!(
@@ -167,7 +167,7 @@ mod tests {
         <RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy></HourMetrics>";
 
     #[test]
-    fn what_is_set_is_written_back() {
+    fn set_properties_are_read_back() {
         let read = read(METRICS).unwrap();
         let xml = xml::write(&read).unwrap();
         assert!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_may_be_taken_away() {
+    fn rules_can_be_removed() {
         for empty in ["<Cors/>", "<Cors></Cors>", "<Cors />"] {
             assert_eq!(read(empty).unwrap().cors, Some(Rules::default()), "{empty}");
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_service_refuses_is_refused() {
+    fn properties_that_the_service_refuses_are_refused() {
         for wrong in [
             METRICS.replace("<Days>7</Days>", ""),
             METRICS.replace(">7<", ">366<"),

@@ -1,4 +1,4 @@
-//! Reads: one entity, pages of entities, pages of tables, and where they go on.
+//! Reads: one entity, pages of entities, pages of tables, and continuation tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ use crate::request::Asked;
 use crate::tenant::Tenant;
 use crate::wire;
 
-/// Get Entity. One that the signature does not cover is not there, as a query would leave it out.
+/// Get Entity. An entity outside the signature's range is reported as missing, because a query would omit it.
 pub(crate) async fn entity(
     tenant: &Tenant,
     permit: &Permit,
@@ -72,8 +72,8 @@ pub(crate) async fn entities(
     Ok(answer)
 }
 
-/// The query within a signature's range, so that the store looks at nothing else. Where the filter leaves no room for
-/// more comparisons, the page is cut afterwards.
+/// Restricts the query to a signature's range, so that the store reads nothing else. If the filter has no
+/// capacity for more comparisons, the page is filtered afterwards.
 fn within(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
     let Some(bounds) = range.filter() else { return query };
     let comparisons = bounds.comparisons() + query.filter.as_ref().map_or(0, Filter::comparisons);
@@ -83,7 +83,7 @@ fn within(tenant: &Tenant, query: Query, range: &KeyRange) -> Query {
     }
 }
 
-/// Query Tables. The server's own table is not shown.
+/// Query Tables. The server's own table is not listed.
 pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) -> Result<Answer> {
     permit.check(Action::QueryTables, None)?;
     let parameters = &asked.address.parameters;
@@ -110,7 +110,7 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
     let mut items: Vec<TableName> = items.into_iter().filter(shown).collect();
     let next = if items.len() > top {
         items.truncate(top);
-        // The same page again, from behind its last table.
+        // The same page again, after its last table.
         items.last().map(|last| (position, Some(identity(last))))
     } else {
         match continuation {
@@ -127,12 +127,12 @@ pub(crate) async fn tables(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>) 
     })
 }
 
-/// A table as the filters of a listing see it.
+/// Returns a table in the form that filters of a listing evaluate.
 fn as_entity(table: &TableName, keyless: &Entity) -> Entity {
     keyless.clone().with("TableName", table.as_str())
 }
 
-/// The name, if a filter is for one table alone.
+/// Returns the table name, if a filter selects exactly one table.
 fn exact_name(filter: &Filter) -> Option<&str> {
     use table_core::model::EdmValue;
     use table_core::query::{Comparison, FilterNode};
@@ -146,12 +146,12 @@ fn exact_name(filter: &Filter) -> Option<&str> {
     }
 }
 
-/// Refuses a table that is not there.
+/// Refuses a table that does not exist.
 pub(crate) async fn require_table(tenant: &Tenant, table: &TableName) -> Result<()> {
     if is_there(tenant, table).await?.is_some() { Ok(()) } else { Err(Failure::table_not_found()) }
 }
 
-/// The table under the name of its creation.
+/// Returns the table under the name with which it was created.
 pub(crate) async fn is_there(tenant: &Tenant, table: &TableName) -> Result<Option<TableName>> {
     let identity = tenant.store.profile().table_identity(table);
     let mut from = None;
@@ -168,7 +168,7 @@ pub(crate) async fn is_there(tenant: &Tenant, table: &TableName) -> Result<Optio
     }
 }
 
-/// Options of OData that this service does not have.
+/// Refuses OData options that the service does not support.
 fn check_options(parameters: &Parameters, known: &[&str]) -> Result<()> {
     match parameters.names().find(|name| name.starts_with('$') && !known.contains(name)) {
         Some(unknown) => Err(Failure::not_implemented(&format!("the query option {unknown}"))),
@@ -180,7 +180,7 @@ fn filter(parameters: &Parameters) -> Result<Option<Filter>> {
     Ok(parameters.get("$filter")?.map(str::parse).transpose()?)
 }
 
-/// Names of a projection, at most: every property that an entity can have.
+/// Maximum number of selected names: every property that an entity can have.
 const SELECTED: usize = limits::CUSTOM_PROPERTIES + 3;
 
 fn select(parameters: &Parameters) -> Result<Option<Select>> {
@@ -204,7 +204,7 @@ fn top(parameters: &Parameters) -> Result<Option<usize>> {
         .ok_or_else(|| Failure::invalid_input("The $top query option is a number from 1 to 1000."))
 }
 
-/// A part of a continuation as it is sent: keys may hold characters that headers do not take.
+/// Encodes a part of a continuation token, because keys may contain characters that headers cannot.
 fn written(text: &str) -> String {
     let encoded = URL_SAFE_NO_PAD.encode(text);
     format!("1!{}!{encoded}", encoded.len())
@@ -221,7 +221,7 @@ fn token(parameters: &Parameters, name: &str) -> Result<Option<String>> {
     read().map(Some).ok_or_else(|| Failure::invalid_parameter(name, "it was not returned by this service"))
 }
 
-/// Where a listing of tables goes on: the store's position of a page, and the last table that was shown of it.
+/// The position of a listing of tables: the store's position of a page, and the last table returned from it.
 type Place = (Option<Position>, Option<String>);
 
 fn placed(position: Option<&Position>, after: Option<&str>) -> String {
@@ -232,7 +232,7 @@ fn placed(position: Option<&Position>, after: Option<&str>) -> String {
 fn place(text: &str) -> Result<Place> {
     let foreign = |_| {
         Failure::from(table_core::Error::new(ErrorKind::InvalidContinuation(
-            "it is of no listing".to_owned(),
+            "it does not belong to a listing".to_owned(),
         )))
     };
     let (position, after): (Option<(String, Option<String>)>, Option<String>) =
@@ -248,7 +248,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn continuations_read_back(text in "\\PC{0,20}") {
+        fn continuations_survive_a_round_trip(text in "\\PC{0,20}") {
             let query = format!("NextPartitionKey={}", written(&text).replace('!', "%21"));
             let parameters = Parameters::parse(&query).unwrap();
             prop_assert_eq!(token(&parameters, "NextPartitionKey").unwrap(), Some(text.clone()));

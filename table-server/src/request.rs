@@ -1,4 +1,4 @@
-//! What is asked for: the verb, the headers that matter, the table.
+//! The parts of a request: verb, relevant headers, table.
 
 use http::{HeaderMap, Method};
 use table_core::model::{ETag, IfMatch, Key, TableName};
@@ -8,7 +8,7 @@ use crate::errors::{Failure, Result};
 use crate::settings::is_hidden;
 use crate::wire::{Links, Metadata};
 
-/// What a request does, whatever verb carries it.
+/// The operation of a request, whatever HTTP verb carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -23,7 +23,7 @@ pub(crate) enum Verb {
 const TUNNELLED: &str = "x-http-method";
 
 impl Verb {
-    /// The verb of a request; `X-HTTP-Method` of a POST counts instead.
+    /// Returns the verb of a request. `X-HTTP-Method` of a POST takes precedence.
     pub(crate) fn of(method: &Method, headers: &HeaderMap) -> Result<Self> {
         let bad =
             |code, message: &'static str| Err(Failure::new(http::StatusCode::BAD_REQUEST, code, message));
@@ -55,7 +55,7 @@ impl Verb {
     }
 }
 
-/// A request whose address and verb are read, alone or in a group.
+/// A request whose URL and verb are parsed, alone or in a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) verb: Verb,
@@ -69,25 +69,25 @@ impl<'a> Asked<'a> {
         Links { account: &self.address.account, root: &self.address.root }
     }
 
-    /// Whether the answer to an insert has the entity: `Prefer`.
+    /// Whether the response to an insert contains the entity: `Prefer`.
     pub(crate) fn wants_echo(&self) -> bool {
         !header(self.headers, "prefer")
             .is_some_and(|prefer| prefer.to_ascii_lowercase().contains("return-no-content"))
     }
 }
 
-/// A header that is a text.
+/// Returns a header that is text.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The table of a name in an address. The server's own table is none.
+/// Parses the table name of a URL. The server's own table is treated as invalid.
 pub(crate) fn table(name: &str) -> Result<TableName> {
     let table = TableName::new(name)?;
     if is_hidden(&table) { Err(Failure::table_not_found()) } else { Ok(table) }
 }
 
-/// The table and key of an entity's address.
+/// Returns the table and key of an entity's URL.
 pub(crate) fn entity(resource: &Resource) -> Result<(TableName, Key)> {
     match resource {
         Resource::Entity(name, partition, row) => Ok((table(name)?, Key::new(partition, row)?)),
@@ -95,10 +95,10 @@ pub(crate) fn entity(resource: &Resource) -> Result<(TableName, Key)> {
     }
 }
 
-/// The condition of a write.
+/// Returns the condition of a write.
 ///
 /// # Errors
-/// It is malformed, or a kind that writes do not have.
+/// Fails if the condition is malformed or of a kind that writes do not support.
 pub(crate) fn condition(headers: &HeaderMap) -> Result<Option<IfMatch>> {
     if headers.contains_key("if-none-match") {
         return Err(Failure::invalid_input(
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn verbs_are_tunnelled_by_post_alone() {
+    fn verbs_are_tunnelled_through_post_only() {
         let of =
             |method: &str, pairs| Verb::of(&method.parse().unwrap(), &headers(pairs)).map_err(|f| f.code);
         assert_eq!(of("MERGE", &[]), Ok(Verb::Merge));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_versions_or_a_star() {
+    fn conditions_are_etags_or_a_star() {
         let of = |value| condition(&headers(&[("if-match", value)])).map_err(|f| f.code);
         assert_eq!(of("*"), Ok(Some(IfMatch::Any)));
         assert_eq!(of("W/\"a\""), Ok(Some(IfMatch::Exactly(ETag::from("W/\"a\"")))));

@@ -1,4 +1,4 @@
-//! A server that listens.
+//! A running server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::limits::Limits;
 use crate::service::{Peer, Service};
 use crate::start::ServerBuilder;
 
-/// A server that listens and answers.
+/// A server that listens and answers requests.
 ///
-/// [`stop`](Self::stop) it to finish what was asked. A dropped server closes its connections at once: what clients have
-/// no answer to may or may not be done.
+/// Call [`stop`](Self::stop) to finish pending requests. A dropped server closes its connections immediately;
+/// requests without a response may or may not have been executed.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     setup: Arc<Setup>,
     phase: watch::Sender<Phase>,
-    /// A permit for each connection.
+    /// A permit per connection.
     connections: Arc<Semaphore>,
     accepts: JoinHandle<()>,
 }
 
-/// What connections are served with.
+/// The shared state of connections.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) service: Arc<Service>,
@@ -37,11 +37,11 @@ pub(crate) struct Setup {
     pub(crate) certificate: Option<crate::tls::Certificate>,
 }
 
-/// How long to wait after the system had no more files or memory for a connection.
+/// Pause after the operating system had no file descriptors or memory for a connection.
 const EXHAUSTED: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// A server to be made.
+    /// Returns a builder.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
@@ -55,18 +55,18 @@ impl Server {
         Self { address, setup, phase, connections, accepts }
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of an account: its tables are below it.
+    /// Returns the URL of an account. The URLs of its tables are below it.
     pub fn endpoint(&self, account: &str) -> String {
         format!("{}://{}/{account}", self.scheme(), self.address)
     }
 
-    /// What clients of every language open the account with; `None` for an account that is not served. It holds the
-    /// account's key.
+    /// Returns the connection string of an account, for clients of every language; `None` if the account is
+    /// not served. It contains the account key.
     pub fn connection_string(&self, account: &str) -> Option<String> {
         let credential = self.setup.service.tenants.of(account)?.account.credential();
         let (scheme, endpoint) = (self.scheme(), self.endpoint(account));
@@ -81,8 +81,9 @@ impl Server {
         "http"
     }
 
-    /// Takes no more connections and requests, answers what was asked, and closes. After
-    /// [`Limits::stop_time`](crate::Limits::stop_time) it closes whatever is left. Whether all was answered.
+    /// Accepts no more connections and requests, answers pending requests, and closes. After
+    /// [`Limits::stop_time`](crate::Limits::stop_time) it closes the remaining connections. Returns whether
+    /// all pending requests were answered.
     pub async fn stop(mut self) -> bool {
         self.phase.send_replace(Phase::Finish);
         let _ = (&mut self.accepts).await;
@@ -110,7 +111,7 @@ async fn accept(
     let stopped = phase.clone();
     let take = async {
         loop {
-            // Closed by nobody.
+            // The semaphore is never closed.
             let Ok(place) = Arc::clone(&connections).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, address)) => {
@@ -136,7 +137,7 @@ async fn serve(
     setup: Arc<Setup>,
     phase: watch::Receiver<Phase>,
 ) {
-    // Answers are written whole: waiting to join them with others only delays them.
+    // Responses are written in one piece, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let (service, limits) = (Arc::clone(&setup.service), setup.limits);
     let peer = Peer { ip: address.ip(), secure: false };

@@ -1,4 +1,4 @@
-//! One request from its head to its answer.
+//! Processes one request, from its head to the response.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -22,19 +22,19 @@ use crate::tenant::{Tenant, Tenants};
 use crate::wire::Metadata;
 use crate::{acl, batch, cors, entities, properties, queries, tables};
 
-/// The address that tells whether the server answers. No account can have this name.
+/// The path of the health check. No account can have this name.
 const HEALTH: &str = "/_health";
-/// The version that answers name where the request named none.
+/// The version in responses to requests without a version.
 const VERSION: &str = "2020-12-06";
 
-/// Everything that requests need.
+/// The state that requests need.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) tenants: Tenants,
     pub(crate) bodies: Bodies,
 }
 
-/// Whom a connection comes from.
+/// The origin of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) ip: IpAddr,
@@ -46,7 +46,7 @@ impl Service {
         Self { tenants, bodies: Bodies::new(limits) }
     }
 
-    /// Answers a request, and logs it.
+    /// Answers a request and logs it.
     pub(crate) async fn respond(&self, request: Request<Incoming>, peer: Peer) -> Response<Full<Bytes>> {
         let started = Instant::now();
         let id = Uuid::new_v4().to_string();
@@ -57,7 +57,7 @@ impl Service {
             _ => self.answer(&head, body, peer, &id).await,
         };
         finish(&mut answer, &head.headers, &id);
-        // The path names entities; the query may hold a signature and is never shown.
+        // The path identifies entities; the query may contain a signature, so it is never logged.
         tracing::info!(
             target: "table_server::access",
             peer = %peer.ip,
@@ -90,7 +90,7 @@ impl Service {
         let mut answer = call.run(body).await.unwrap_or_else(|failure| failure.into_answer(format, id));
         if let Some(origin) = header(&head.headers, "origin").filter(|_| head.method != http::Method::OPTIONS)
         {
-            // Without the rules no page may read the answer; the answer itself stands.
+            // If the rules cannot be read, no page may read the response; the response itself stays valid.
             let rules = properties::cors_rules(tenant).await.unwrap_or_default();
             answer.set("x-ms-request-id", id);
             cors::expose(&rules, origin, head.method.as_str(), &mut answer);
@@ -100,7 +100,7 @@ impl Service {
 
     fn address(&self, head: &Parts, peer: Peer) -> Result<Address> {
         let scheme = if peer.secure { "https" } else { "http" };
-        // An absolute address in the request line counts before the header.
+        // An absolute URL in the request line takes precedence over the header.
         let host = match head.uri.authority() {
             Some(authority) => authority.as_str(),
             None => header(&head.headers, "host").unwrap_or_default(),
@@ -143,7 +143,7 @@ impl Call<'_> {
         };
         let permit = credentials.check(self.tenant).await?;
         let resource = self.address.resource()?;
-        // Whoever may do nothing here makes the server read nothing.
+        // The server reads no body of a client without permission.
         let body = match verb {
             Verb::Post | Verb::Put | Verb::Merge => self.service.bodies.read(body).await?,
             _ => crate::body::Received::default(),
@@ -154,7 +154,7 @@ impl Call<'_> {
         }
     }
 
-    /// What is beside tables: properties, statistics, policies.
+    /// Handles properties, statistics and policies.
     async fn run_component(
         &self,
         verb: Verb,
@@ -199,11 +199,11 @@ impl Call<'_> {
             (Resource::Service, "properties" | "stats", _) | (Resource::Entities(_), "acl", _) => {
                 Err(Failure::method_not_allowed())
             }
-            _ => Err(Failure::invalid_parameter("comp", "it is none of this resource")),
+            _ => Err(Failure::invalid_parameter("comp", "this resource does not have it")),
         }
     }
 
-    /// Tables and entities.
+    /// Handles tables and entities.
     async fn run_data(
         &self,
         verb: Verb,
@@ -213,7 +213,7 @@ impl Call<'_> {
     ) -> Result<Answer> {
         let headers = &self.head.headers;
         let format = self.address.parameters.get("$format")?;
-        // The outer answer of a group is no JSON, whatever is asked for.
+        // The outer response of a group is never JSON, whatever the request asks for.
         let level = match resource {
             Resource::Batch => Metadata::default(),
             _ => Metadata::asked(format, header(headers, "accept"))?,
@@ -243,7 +243,7 @@ impl Call<'_> {
         }
     }
 
-    /// The secondary is read-only.
+    /// Refuses writes to the secondary endpoint.
     fn check_endpoint(&self, reads: bool) -> Result<()> {
         if reads || !self.address.secondary {
             return Ok(());
@@ -252,24 +252,24 @@ impl Call<'_> {
     }
 }
 
-/// A version is a day. Every one is answered by the same rules: those of the current documentation.
+/// Checks the version, which must be a date. All versions follow the current documentation.
 fn check_version(headers: &HeaderMap) -> Result<()> {
     let Some(version) = headers.get("x-ms-version") else { return Ok(()) };
     let day = version.to_str().ok().filter(|version| version.len() == 10);
     match day.and_then(|day| day.parse::<chrono::NaiveDate>().ok()) {
         Some(_) => Ok(()),
-        None => Err(Failure::invalid_header("x-ms-version", "it is no version")),
+        None => Err(Failure::invalid_header("x-ms-version", "it is not a version")),
     }
 }
 
-/// Refusals are XML where answers are, and where nothing else is accepted.
+/// Returns the format of errors: XML if normal responses are XML or if only XML is accepted.
 fn format(headers: &HeaderMap, address: &Address) -> ErrorFormat {
     let accept = header(headers, "accept").unwrap_or_default().to_ascii_lowercase();
     let xml = address.parameters.has("comp") || accept.contains("xml") && !accept.contains("json");
     if xml { ErrorFormat::Xml } else { ErrorFormat::Json }
 }
 
-/// Headers that every answer has.
+/// Adds the headers of every response.
 fn finish(answer: &mut Answer, asked: &HeaderMap, id: &str) {
     answer.set("x-ms-request-id", id);
     let version = header(asked, "x-ms-version").filter(|version| version.len() == 10);
@@ -277,7 +277,7 @@ fn finish(answer: &mut Answer, asked: &HeaderMap, id: &str) {
     answer.set("server", concat!("table-server/", env!("CARGO_PKG_VERSION")));
     answer.set("cache-control", "no-cache");
     answer.set("x-content-type-options", "nosniff");
-    // "Up to 1,024 visible ASCII characters": otherwise it is not given back.
+    // "Up to 1,024 visible ASCII characters"; other values are not returned.
     let client = header(asked, "x-ms-client-request-id");
     let visible = |id: &&str| id.len() <= 1024 && id.bytes().all(|b| b.is_ascii_graphic());
     if let Some(client) = client.filter(visible) {

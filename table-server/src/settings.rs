@@ -1,5 +1,5 @@
-//! What the service keeps beside tables: stored access policies and the account's properties. They are rows of a table
-//! of the account's own store, which clients do not see, and so they last as long as the entities do.
+//! Settings of the service: stored access policies and the account's properties. They are rows of a hidden
+//! table in the account's own store, so they are as durable as the entities.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use table_core::Result;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::store::{Error, Operation, TableStore};
 
-/// The table of the settings. Nobody else can use the name.
+/// The table of the settings. Clients cannot use this name.
 const TABLE: &str = "TableServerSettings";
 const VALUE: &str = "Value";
 
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     store: Arc<dyn TableStore>,
 }
 
-/// A setting: its kind, and what it belongs to.
+/// A setting: its kind and the object that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Setting<'a> {
     Policies(&'a TableName),
@@ -44,7 +44,7 @@ impl Settings {
         Self { store }
     }
 
-    /// A setting, or its default where nothing was set.
+    /// Returns a setting, or its default if it was never set.
     pub(crate) async fn get<T: DeserializeOwned + Default>(&self, setting: Setting<'_>) -> Result<T> {
         let found = match self.store.get(&table()?, &setting.key()?, None).await {
             Err(e) if e.is_table_not_found() => None,

@@ -1,4 +1,4 @@
-//! How a server is made.
+//! Builds and starts a server.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,31 +16,31 @@ use crate::tenant::Tenants;
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing to serve.
+    /// No account was added.
     #[error("no account is served; add one with `account`")]
     NoAccount,
-    /// Everybody knows the emulator's key.
+    /// The emulator's key is published, so it is refused on addresses that others can reach.
     #[error(
-        "the account {account:?} has the emulator's key, which everybody knows: it is served on loopback addresses alone, not \
+        "the account {account:?} has the emulator's key, which is published: it is served on loopback addresses alone, not \
          on {address}; give the account a key of its own"
     )]
     PublicKey {
-        /// The account.
+        /// The account with the key.
         account: String,
-        /// Where the server was to listen.
+        /// The address of the server.
         address: SocketAddr,
     },
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// The address of the server.
         address: SocketAddr,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Makes a [`Server`].
+/// Builds a [`Server`].
 #[derive(Debug)]
 pub struct ServerBuilder {
     tenants: Tenants,
@@ -63,29 +63,30 @@ impl Default for ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Serves a store as an account; another account of the same name is replaced. Accounts that are given one store share
-    /// its tables.
+    /// Serves a store under an account. It replaces another account of the same name. Accounts with the same
+    /// store share its tables.
     #[must_use]
     pub fn account<S: TableStore>(mut self, account: Account, store: S) -> Self {
         self.tenants.add(account, Arc::new(store));
         self
     }
 
-    /// Listens here, and not on `127.0.0.1:10002`. With port 0 the system chooses one: [`Server::address`].
+    /// Sets the address to listen on; default `127.0.0.1:10002`. With port 0 the operating system chooses the
+    /// port: [`Server::address`].
     #[must_use]
     pub const fn listen(mut self, address: SocketAddr) -> Self {
         self.address = address;
         self
     }
 
-    /// With other bounds.
+    /// Sets the limits.
     #[must_use]
     pub const fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Over TLS alone.
+    /// Accepts TLS connections only.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificate(mut self, certificate: crate::tls::Certificate) -> Self {
@@ -93,10 +94,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Listens and serves, on the runtime that this is called on.
+    /// Starts the server on the current runtime.
     ///
     /// # Errors
-    /// No account; the emulator's key on an address that others reach; the address cannot be listened on.
+    /// Fails if there is no account, if the emulator's key is used on an address that others can reach, or if
+    /// the server cannot listen on the address.
     pub async fn start(self) -> Result<Server, StartError> {
         if self.tenants.is_empty() {
             return Err(StartError::NoAccount);

@@ -1,4 +1,4 @@
-//! Tables: create, look up, delete.
+//! Creates, finds and deletes tables.
 
 use http::StatusCode;
 use table_core::model::TableName;
@@ -39,7 +39,7 @@ pub(crate) async fn create(
     Ok(created(asked, body).with("location", &address).with("dataserviceid", &address))
 }
 
-/// The answer to what was made: with its entity or without, as the client prefers.
+/// Returns the response to a creation: with or without the entity, as the client prefers.
 pub(crate) fn created(asked: &Asked<'_>, body: impl FnOnce() -> Vec<u8>) -> Answer {
     let (echo, applied) = match asked.wants_echo() {
         true => (true, "return-content"),
@@ -63,7 +63,8 @@ pub(crate) async fn get(tenant: &Tenant, permit: &Permit, asked: &Asked<'_>, nam
     Ok(Answer::new(StatusCode::OK).with_body(asked.level.content_type(), body))
 }
 
-/// Delete Table. Its policies go before it: should that be all that happens, nobody has rights that were taken away.
+/// Delete Table. Its policies are deleted first: if the operation stops there, no revoked permission becomes
+/// valid again.
 pub(crate) async fn delete(tenant: &Tenant, permit: &Permit, name: &str) -> Result<Answer> {
     let table = request::table(name)?;
     permit.check(Action::DeleteTable, Some(&table))?;

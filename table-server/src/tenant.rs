@@ -1,4 +1,4 @@
-//! An account with what it serves.
+//! An account with its store and settings.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use tokio::sync::Mutex;
 use crate::account::Account;
 use crate::settings::Settings;
 
-/// An account, its store, and what the service keeps beside tables.
+/// An account with its store and settings.
 #[derive(Debug)]
 pub(crate) struct Tenant {
     pub(crate) account: Account,
     pub(crate) store: Arc<dyn TableStore>,
     pub(crate) settings: Settings,
-    /// Excludes what changes tables and what changes their policies from each other: a table that is created never has the
-    /// policies of one that was deleted.
+    /// Serializes changes of tables with changes of their policies, so that a new table never has the
+    /// policies of a deleted one.
     pub(crate) tables: Mutex<()>,
 }
 
 impl Tenant {
     pub(crate) fn new(account: Account, store: Arc<dyn TableStore>) -> Self {
-        // Clients write it from now on, which tell nobody here.
+        // From now on, clients write to the store without informing this process.
         if let Some(writers) = store.local_writers() {
             writers.serve();
         }
@@ -47,7 +47,7 @@ impl Tenants {
         self.0.is_empty()
     }
 
-    /// Whether an account has the emulator's key.
+    /// Returns the name of an account that has the emulator's key.
     pub(crate) fn public_key(&self) -> Option<&str> {
         self.0.iter().map(|tenant| &tenant.account).find(|a| a.has_public_key()).map(Account::name)
     }
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Its clients write it from other processes: changes of indexes' states go by durations from now on.
+    /// Clients write from other processes, so changes of index states must wait for durations from now on.
     #[test]
     fn a_store_with_an_account_is_known_to_be_served() {
         let store = MemoryStore::new();

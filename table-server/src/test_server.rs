@@ -13,7 +13,7 @@ use crate::account::{Account, EMULATOR_ACCOUNT};
 use crate::server::Server;
 use crate::start::StartError;
 
-/// An empty server in memory, on a free port of this machine, with the emulator's public account. It ends when it is
+/// An empty in-memory server on a free port of this machine, with the emulator's account. It stops when
 /// dropped.
 ///
 /// ```
@@ -36,12 +36,12 @@ pub struct TestServer {
     _runs: Runs,
 }
 
-/// What the server lives in.
+/// Where the server runs.
 #[derive(Debug)]
 enum Runs {
-    /// The caller's runtime.
+    /// On the caller's runtime.
     Here(#[expect(dead_code, reason = "held until the test ends")] Server),
-    /// A thread of its own.
+    /// On a separate thread.
     Aside { stop: Option<oneshot::Sender<()>>, thread: Option<JoinHandle<()>> },
 }
 
@@ -49,15 +49,15 @@ impl TestServer {
     /// Starts on the caller's runtime.
     ///
     /// # Panics
-    /// This machine has no free port.
+    /// Panics if this machine has no free port.
     pub async fn start() -> Self {
         Self::serve(MemoryStore::new()).await
     }
 
-    /// Starts in front of a store, for example one with faults, on the caller's runtime.
+    /// Starts with a store, for example one with faults, on the caller's runtime.
     ///
     /// # Panics
-    /// This machine has no free port.
+    /// Panics if this machine has no free port.
     pub async fn serve<S: TableStore>(store: S) -> Self {
         let store: Arc<dyn TableStore> = Arc::new(store);
         let server = listen(Arc::clone(&store)).await.expect("a free port on this machine");
@@ -69,10 +69,10 @@ impl TestServer {
         )
     }
 
-    /// Starts on a thread of its own, for tests without a runtime, or with a runtime for each test.
+    /// Starts on a separate thread, for tests without a runtime or with a runtime per test.
     ///
     /// # Panics
-    /// This machine has no free port or thread.
+    /// Panics if this machine has no free port or thread.
     pub fn start_aside() -> Self {
         let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
         let (served, (started, starts)) = (Arc::clone(&store), mpsc::channel());
@@ -102,17 +102,17 @@ impl TestServer {
         Self { store, endpoint: endpoint.to_owned(), connection_string, _runs: runs }
     }
 
-    /// What clients of every language open it with.
+    /// Returns the connection string, for clients of every language.
     pub fn connection_string(&self) -> String {
         self.connection_string.clone()
     }
 
-    /// The address of the account.
+    /// Returns the URL of the account.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The store behind it, to look at what clients did.
+    /// Returns the store, for checking the effects of clients.
     pub fn store(&self) -> &Arc<dyn TableStore> {
         &self.store
     }

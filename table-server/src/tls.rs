@@ -11,20 +11,20 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 
-/// A certificate with its chain and key. The key is never printed.
+/// A certificate with its chain and key. `Debug` does not print the key.
 #[derive(Clone)]
 pub struct Certificate(TlsAcceptor);
 
-/// Why a certificate cannot be used. The text holds no key.
+/// Why a certificate cannot be used. The text contains no key.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate cannot be used: {0}")]
 pub struct InvalidCertificate(String);
 
 impl Certificate {
-    /// Reads a chain, its own certificate first, and its key, both in PEM.
+    /// Reads a certificate chain, leaf first, and its key, both in PEM.
     ///
     /// # Errors
-    /// They are not PEM, or do not belong together.
+    /// Fails if they are not PEM or do not match.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, InvalidCertificate> {
         let invalid = |what: &str| InvalidCertificate(what.to_owned());
         let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();

@@ -5,10 +5,10 @@ use serde::de::DeserializeOwned;
 
 use crate::errors::Failure;
 
-/// Bytes of a document: several times what the largest legal one has.
+/// Maximum bytes of a document: several times those of the largest valid document.
 const BYTES: usize = 64 * 1024;
 
-/// Reads a document with this outermost element.
+/// Parses a document with this root element.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], root: &str) -> Result<T, Failure> {
     let text = std::str::from_utf8(bytes).map_err(|_| Failure::invalid_xml())?;
     let text = text.trim_start_matches('\u{FEFF}');
@@ -24,16 +24,17 @@ pub(crate) fn write<T: Serialize>(value: &T) -> Result<String, Failure> {
     Ok(format!("<?xml version=\"1.0\" encoding=\"utf-8\"?>{xml}"))
 }
 
-/// The name of the first element. Every field may be missing, so that any other document would read as nothing.
+/// Returns the name of the root element. It must be checked, because every field is optional and any other
+/// document would parse as empty.
 fn outermost(xml: &str) -> Option<&str> {
     let mut tags = xml.split('<').skip(1);
     let first = tags.find(|tag| !tag.starts_with(['?', '!']))?;
     first.split(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/')).next()
 }
 
-/// A text inside an element.
+/// Escapes text in an element.
 pub(crate) fn escaped(text: &str) -> String {
-    // What no document may hold: <https://www.w3.org/TR/xml/#charsets>.
+    // Omits characters that no document may contain: <https://www.w3.org/TR/xml/#charsets>.
     let legal = |c: &char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..);
     let text: String = text.chars().filter(legal).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

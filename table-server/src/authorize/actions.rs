@@ -1,9 +1,9 @@
-//! What requests do, and what a signature must allow for each.
+//! The actions of requests, and the permissions that a SAS needs for each.
 //!
 //! <https://learn.microsoft.com/rest/api/storageservices/create-account-sas#table-service>,
 //! <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#permissions-for-a-table>
 
-/// What is authorized.
+/// An action that needs authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     GetProperties,
@@ -29,7 +29,7 @@ impl Action {
         )
     }
 
-    /// The letter of the kind of resource in an account's signature; `None` where it allows nothing.
+    /// Returns the resource type's letter in an account SAS; `None` if no account SAS allows the action.
     pub(super) const fn resource(self) -> Option<char> {
         match self {
             Self::GetProperties | Self::SetProperties | Self::GetStatistics => Some('s'),
@@ -39,7 +39,7 @@ impl Action {
         }
     }
 
-    /// The letters of an account's signature: all of one of these sets.
+    /// Returns the permission letters of an account SAS. One of these sets must be complete.
     pub(super) const fn account_permissions(self) -> &'static [&'static str] {
         match self {
             Self::GetProperties | Self::GetStatistics => &["r"],
@@ -52,7 +52,7 @@ impl Action {
         }
     }
 
-    /// The letters of a table's signature: all of one of these sets.
+    /// Returns the permission letters of a table SAS. One of these sets must be complete.
     pub(super) const fn table_permissions(self) -> &'static [&'static str] {
         match self {
             Self::Query => &["r"],

@@ -1,4 +1,4 @@
-//! Who may do what: account keys and signatures made with them.
+//! Authorization by account keys and by signatures made with them.
 
 mod actions;
 mod moments;
@@ -21,7 +21,7 @@ use crate::address::Address;
 use crate::errors::{Failure, Result};
 use crate::tenant::Tenant;
 
-/// What authorization looks at.
+/// The parts of a request that authorization uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credentials<'a> {
     pub(crate) method: &'a Method,
@@ -34,7 +34,7 @@ pub(crate) struct Credentials<'a> {
 }
 
 impl Credentials<'_> {
-    /// What the credential of a request allows.
+    /// Returns what the request's credential allows.
     pub(crate) async fn check(&self, tenant: &Tenant) -> Result<Permit> {
         if self.headers.contains_key(http::header::AUTHORIZATION) {
             return shared_key::check(self, &tenant.account).map(|()| Permit::Owner);

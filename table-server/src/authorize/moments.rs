@@ -1,8 +1,8 @@
-//! Moments in signatures and policies.
+//! Times in signatures and policies.
 
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 
-/// A moment in one of the documented forms: a day, with the time to the minute, the second, or below.
+/// Parses the documented forms of a time: a date, optionally with the time to the minute, second or fraction.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/formatting-datetime-values>
 pub(crate) fn parse_time(text: &str) -> Option<DateTime<Utc>> {
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_form_is_read_and_no_other() {
+    fn only_the_documented_forms_are_read() {
         for (text, expected) in [
             ("2025-01-02", "2025-01-02T00:00:00Z"),
             ("2025-01-02T10:30Z", "2025-01-02T10:30:00Z"),

@@ -1,32 +1,29 @@
-//! What a credential allows.
+//! The permissions of a credential.
 
 use table_core::model::{Key, TableName};
 
 use super::{Action, KeyRange};
 use crate::errors::{Failure, Result};
 
-/// What the credential of a request allows.
+/// The permissions of a request's credential.
 #[derive(Clone, Debug)]
 pub(crate) enum Permit {
-    /// Everything: a key of the account.
+    /// Everything: the credential is an account key.
     Owner,
-    /// A signature of the account.
+    /// An account SAS.
     Account { permissions: String, resources: String },
-    /// A signature of a table.
+    /// A table SAS.
     Table { table: String, permissions: String, range: KeyRange },
 }
 
 impl Permit {
-    /// Refuses an action that the credential does not allow, on a table or on the account.
+    /// Refuses an action on a table or on the account that the credential does not allow.
     pub(crate) fn check(&self, action: Action, table: Option<&TableName>) -> Result<()> {
         match self {
             Self::Owner => Ok(()),
             Self::Account { permissions, resources } => {
                 let resource = action.resource().ok_or_else(|| {
-                    Failure::unauthorized(
-                        "AuthorizationFailure",
-                        "a signature of the account never allows it",
-                    )
+                    Failure::unauthorized("AuthorizationFailure", "no account SAS allows this action")
                 })?;
                 if !resources.contains(resource) {
                     let reason = format!("the signature's resource types lack '{resource}'");
@@ -44,23 +41,23 @@ impl Permit {
         }
     }
 
-    /// Refuses a write of an entity that is out of the signature's range.
+    /// Refuses a write of an entity outside the signature's range.
     pub(crate) fn check_key(&self, key: &Key) -> Result<()> {
         if self.covers(key) {
             return Ok(());
         }
         Err(Failure::unauthorized(
             "AuthorizationFailure",
-            "the entity is out of the signature's range of keys",
+            "the entity is outside the signature's range of keys",
         ))
     }
 
-    /// Whether an entity can be seen.
+    /// Whether an entity is visible.
     pub(crate) fn covers(&self, key: &Key) -> bool {
         self.range().is_none_or(|range| range.contains(key))
     }
 
-    /// The range of keys, unless it is all.
+    /// Returns the range of keys; `None` if it is unrestricted.
     pub(crate) fn range(&self) -> Option<&KeyRange> {
         match self {
             Self::Table { range, .. } if !range.is_all() => Some(range),
@@ -87,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tables_signature_is_for_entities_of_its_table() {
+    fn a_table_sas_covers_entities_of_its_table() {
         let permit = |permissions: &str| Permit::Table {
             table: "orders".to_owned(),
             permissions: permissions.to_owned(),
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accounts_signature_names_kinds_of_resources() {
+    fn an_account_sas_covers_its_resource_types() {
         let permit = |permissions: &str, resources: &str| Permit::Account {
             permissions: permissions.to_owned(),
             resources: resources.to_owned(),

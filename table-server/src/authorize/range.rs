@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use table_core::model::{Key, key_order};
 use table_core::query::Filter;
 
-/// The entities that a signature is for: both ends count. An empty bound is none.
+/// The range of entities that a signature covers, with both ends included. An empty bound is unbounded.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas#table-access-ranges>
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct KeyRange {
     pub(crate) end: Option<Edge>,
 }
 
-/// An end of a range: a partition, and a row in it.
+/// An end of a range: a PartitionKey and optionally a RowKey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) partition: String,
@@ -22,7 +22,7 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// An edge from its two fields; `Err` for a row without a partition.
+    /// Creates an edge from its two fields. A RowKey without a PartitionKey is an error.
     pub(crate) fn of(partition: Option<&str>, row: Option<&str>) -> Result<Option<Self>, ()> {
         match (partition, row) {
             (None, None) => Ok(None),
@@ -33,7 +33,7 @@ impl Edge {
         }
     }
 
-    /// How a key compares with the edge; a partition's rows are all at an edge without a row.
+    /// Compares a key with the edge. An edge without a RowKey equals all rows of its partition.
     fn compare(&self, key: &Key) -> Ordering {
         let row = |row: &String| key_order::compare(key.row(), row);
         key_order::compare(key.partition(), &self.partition)
@@ -51,7 +51,7 @@ impl KeyRange {
             && self.end.as_ref().is_none_or(|end| end.compare(key).is_le())
     }
 
-    /// The same as a condition on a query, of at most six comparisons.
+    /// Returns the range as a filter with at most six comparisons.
     pub(crate) fn filter(&self) -> Option<Filter> {
         let (partition, row) = (Filter::PARTITION_KEY, Filter::ROW_KEY);
         if let (Some(start), Some(end)) = (&self.start, &self.end)
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_filter_means_the_range(start in edge(), end in edge(), partition in text(), row in text()) {
+        fn the_filter_is_equivalent_to_the_range(start in edge(), end in edge(), partition in text(), row in text()) {
             let range = KeyRange { start, end };
             let entity = Entity::new(&partition, &row).unwrap();
             let by_filter = range.filter().is_none_or(|filter| filter.matches(&entity));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_belong_to_the_partition_of_their_end() {
+    fn row_bounds_apply_to_the_partition_of_their_end() {
         let edge = |partition: &str, row: &str| Edge::of(Some(partition), Some(row)).unwrap();
         let range = KeyRange { start: edge("a", "5"), end: edge("c", "5") };
         for (partition, row, within) in

@@ -15,12 +15,14 @@ use crate::errors::{Failure, Result};
 use crate::request::table;
 use crate::tenant::Tenant;
 
-/// What the signature in a request's address allows now.
+/// Returns what the SAS in a request's URL allows now.
 pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Result<Permit> {
     let token = Token::read(&credentials.address.parameters)?;
     let text = token.string_to_sign(tenant.account.name())?;
     if !tenant.account.has_signed(&text, token.signature) {
-        return Err(Failure::unauthenticated("the signature is none of this account's keys over its fields"));
+        return Err(Failure::unauthenticated(
+            "the signature does not match its fields with any key of the account",
+        ));
     }
     let policy = match token.policy {
         "" => StoredPolicy::default(),
@@ -30,7 +32,7 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
     token.check_time(credentials, &policy)?;
     token.check_place(credentials)?;
     if permissions.is_empty() {
-        return Err(Failure::unauthenticated("neither the signature nor its policy names permissions"));
+        return Err(Failure::unauthenticated("neither the signature nor its policy has permissions"));
     }
     match token.table {
         Some(signed) => Ok(Permit::Table {
@@ -47,27 +49,28 @@ pub(super) async fn check(credentials: &Credentials<'_>, tenant: &Tenant) -> Res
     }
 }
 
-/// The policy that a signature names.
+/// Returns the stored access policy that a signature refers to.
 async fn stored(token: &Token<'_>, id: &str, tenant: &Tenant) -> Result<StoredPolicy> {
-    let unknown = || Failure::unauthenticated("the table has no stored policy of the signature's name");
+    let unknown =
+        || Failure::unauthenticated("the table has no stored policy with the signature's identifier (si)");
     let name: TableName = table(token.table.ok_or_else(unknown)?).map_err(|_| unknown())?;
     let policies = acl::stored_policies(tenant, &name).await?;
     policies.into_iter().find(|policy| policy.id == id).ok_or_else(unknown)
 }
 
-/// A field that the signature or its policy says, and not both.
+/// Returns a field that either the signature or its policy must set, but not both.
 fn once<'a>(signed: &'a str, stored: &'a str, field: &str) -> Result<&'a str> {
     match (signed, stored) {
         ("", stored) => Ok(stored),
         (signed, "") => Ok(signed),
-        _ => Err(Failure::unauthenticated(&format!("the signature and its policy both say {field}"))),
+        _ => Err(Failure::unauthenticated(&format!("the signature and its policy both set {field}"))),
     }
 }
 
-/// The fields of a signature, decoded; empty where they are missing.
+/// The decoded fields of a signature; empty if missing.
 struct Token<'a> {
     version: &'a str,
-    /// Of a table's signature.
+    /// The table name of a table SAS.
     table: Option<&'a str>,
     services: &'a str,
     resources: &'a str,
@@ -101,7 +104,7 @@ impl<'a> Token<'a> {
             scope: field("ses")?,
             signature: field("sig")?,
         };
-        // Versions are compared as texts below.
+        // Versions are compared as text below, so their format is checked.
         let version = token.version.as_bytes();
         let dated = version.len() == 10 && version.iter().all(|b| b.is_ascii_digit() || *b == b'-');
         if !dated || token.version < "2012-02-12" {
@@ -110,10 +113,10 @@ impl<'a> Token<'a> {
         Ok(token)
     }
 
-    /// The text under the signature, as its version has it.
+    /// Returns the string to sign, in the format of the signature's version.
     ///
     /// # Errors
-    /// A field has a line end: then one signed text could be split in several ways.
+    /// Fails if a field has a line end, because the string could then be split into fields in several ways.
     fn string_to_sign(&self, account: &str) -> Result<String> {
         let Self { version, services, resources, permissions, start, expiry, policy, ip, protocol, .. } =
             *self;
@@ -142,10 +145,10 @@ impl<'a> Token<'a> {
                 lines.push(String::new());
                 lines
             }
-            None => return Err(Failure::unauthenticated("the signature names no table (tn)")),
+            None => return Err(Failure::unauthenticated("the signature has no table name (tn)")),
         };
         if lines.iter().any(|line| line.contains('\n')) {
-            return Err(Failure::unauthenticated("a field of the signature has a line end"));
+            return Err(Failure::unauthenticated("a field of the signature contains a line end"));
         }
         Ok(lines.join("\n"))
     }
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_has_its_text() {
+    fn each_version_has_its_string_to_sign() {
         let table = |version| {
             text(&format!(
                 "sv={version}&tn=Orders&sp=r&st=S&se=E&si=P&sip=I&spr=https&spk=a&srk=1&epk=b&erk=2&sig=x"
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_fields_are_refused() {
         for query in
             ["sv=&sig=x", "sv=2011-08-18&sig=x", "sv=tomorrow..&sig=x", "sv=2019-02-02&sp=r&sp=w&sig=x"]
         {
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_compared_within_their_family() {
+    fn ip_addresses_are_compared_within_their_family() {
         for (range, peer, expected) in [
             ("127.0.0.1", "127.0.0.1", true),
             ("10.0.0.1-10.0.0.9", "10.0.0.5", true),

@@ -9,7 +9,7 @@ use crate::account::Account;
 use crate::errors::{Failure, Result};
 use crate::request::header;
 
-/// How old or early a request may be ("no older than 15 minutes by the time it reaches the service").
+/// Maximum age or earliness of a request ("no older than 15 minutes by the time it reaches the service").
 const SKEW: TimeDelta = TimeDelta::minutes(15);
 
 pub(super) fn check(credentials: &Credentials<'_>, account: &Account) -> Result<()> {
@@ -38,18 +38,20 @@ pub(super) fn check(credentials: &Credentials<'_>, account: &Account) -> Result<
     if name == account.name() && account.has_signed(&text, signature) {
         return Ok(());
     }
-    Err(Failure::unauthenticated("the signature is none of this account's keys over this request"))
+    Err(Failure::unauthenticated("the signature does not match this request with any key of the account"))
 }
 
-/// The date that is signed: of `x-ms-date`, and of `Date` without it.
+/// Returns the signed date: `x-ms-date`, or `Date` if that is missing.
 fn date<'a>(credentials: &Credentials<'a>) -> Result<&'a str> {
     let headers = credentials.headers;
     let date = header(headers, "x-ms-date").or_else(|| header(headers, "date"));
     let date = date.ok_or_else(|| Failure::unauthenticated("neither x-ms-date nor Date is specified"))?;
     let time = DateTime::parse_from_rfc2822(date)
-        .map_err(|_| Failure::unauthenticated("the date is no RFC 1123 date"))?;
+        .map_err(|_| Failure::unauthenticated("the date is not in the RFC 1123 format"))?;
     if (credentials.now - time.to_utc()).abs() > SKEW {
-        return Err(Failure::unauthenticated("the date is more than 15 minutes from the server's clock"));
+        return Err(Failure::unauthenticated(
+            "the date differs by more than 15 minutes from the server's clock",
+        ));
     }
     Ok(date)
 }
@@ -93,12 +95,13 @@ mod tests {
         check(&credentials, &Account::new("testaccount1", "a2V5").unwrap()).map_err(|f| f.code)
     }
 
-    /// The strings of the documentation's example, with a key of our own; the signatures were made by Python's `hmac`.
+    /// The strings to sign are the documentation's example; the key is made up. Python's `hmac` computed the
+    /// signatures.
     const TABLES: &str = "SharedKey testaccount1:0XNddghDhtfA5PA3/C6B3onQP9E/OaX+QqQCcpLyRQs=";
     const POLICIES: &str = "SharedKey testaccount1:YgTNSyEiJTfm9E0zoSCTsV1f/rP6Fu/1UlHX4N5+HB0=";
 
     #[test]
-    fn a_right_signature_is_taken_for_its_request_alone() {
+    fn a_valid_signature_is_accepted_for_its_request_only() {
         let right = [("authorization", TABLES), ("x-ms-date", DATE)];
         assert_eq!(attempt("/Tables", &right, 0), Ok(()));
         assert_eq!(attempt("/Tables", &[("authorization", TABLES), ("date", DATE)], 0), Ok(()));
@@ -127,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn the_lite_form_signs_date_and_resource() {
+    fn shared_key_lite_signs_date_and_resource() {
         let account = Account::new("testaccount1", "a2V5").unwrap();
         let text = format!("{DATE}\n/testaccount1/Tables");
-        // By `printf … | openssl dgst -sha256 -hmac key -binary | base64`.
+        // Computed by `printf … | openssl dgst -sha256 -hmac key -binary | base64`.
         let signature = "g8a+/QhZy6KQ3Bv5y0LnBm+2JoYY2psj2HH2tFPTUI0=";
         assert!(account.has_signed(&text, signature));
         let header = format!("SharedKeyLite testaccount1:{signature}");
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn other_schemes_are_told_apart() {
+    fn other_schemes_have_their_own_errors() {
         let of = |value| attempt("/Tables", &[("authorization", value), ("date", DATE)], 0);
         assert_eq!(of("Bearer abc"), Err("NotImplemented"));
         for wrong in ["", "SharedKey", "SharedKey abc", "Basic a:b"] {

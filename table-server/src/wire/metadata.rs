@@ -2,7 +2,7 @@ use http::StatusCode;
 
 use crate::errors::{Failure, Result};
 
-/// How much an answer says about types and addresses.
+/// How much metadata about types and URLs a response has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Metadata {
     None,
@@ -12,7 +12,7 @@ pub(crate) enum Metadata {
 }
 
 impl Metadata {
-    /// What `$format` or `Accept` ask for; `$format` comes first.
+    /// Returns the level requested by `$format` or `Accept`; `$format` takes precedence.
     pub(crate) fn asked(format: Option<&str>, accept: Option<&str>) -> Result<Self> {
         let Some(asked) = format.or(accept) else { return Ok(Self::Minimal) };
         let asked: String = asked.chars().filter(|c| *c != ' ').collect::<String>().to_ascii_lowercase();
@@ -29,7 +29,7 @@ impl Metadata {
         if json { Ok(Self::Minimal) } else { Err(unsupported("AtomFormatNotSupported", "Atom")) }
     }
 
-    /// The content type of such an answer.
+    /// Returns the content type of this level.
     pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::None => "application/json;odata=nometadata;streaming=true;charset=utf-8",
@@ -39,7 +39,7 @@ impl Metadata {
     }
 }
 
-/// A body must be JSON: Atom went with version 2015-12-11.
+/// Checks that a body is JSON. The service dropped Atom in version 2015-12-11.
 pub(crate) fn check_content_type(content_type: Option<&str>) -> Result<()> {
     match content_type {
         Some(kind) if !kind.to_ascii_lowercase().contains("json") => {

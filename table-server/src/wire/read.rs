@@ -1,4 +1,4 @@
-//! JSON from clients: flat objects, read without a tree of values.
+//! Parses JSON from clients: flat objects, without a tree of values.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,11 +10,12 @@ use table_core::model::{EdmType, Properties};
 use super::value::{self, Scalar};
 use crate::errors::{Failure, Result};
 
-/// Members that are read of one object: several times those of the largest entity, each with an annotation.
+/// Maximum number of members of an object: several times those of the largest entity with an annotation per
+/// property.
 const MEMBERS: usize = 1024;
 const TYPE: &str = "@odata.type";
 
-/// What the body of an insert or update says.
+/// The body of an insert or update.
 #[derive(Debug)]
 pub(crate) struct Fields {
     pub(crate) partition: Option<String>,
@@ -22,7 +23,7 @@ pub(crate) struct Fields {
     pub(crate) properties: Properties,
 }
 
-/// Reads an entity. Nulls are absent properties; `Timestamp` and members of OData itself are ignored.
+/// Parses an entity. Nulls are absent properties; `Timestamp` and OData members are ignored.
 pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
     let members = members(json)?;
     check_names(&members)?;
@@ -43,7 +44,7 @@ pub(crate) fn read_fields(json: &[u8]) -> Result<Fields> {
     Ok(fields)
 }
 
-/// Reads the name in the body of a table's creation.
+/// Parses the name in the body of a table creation.
 pub(crate) fn read_table_name(json: &[u8]) -> Result<String> {
     let members = members(json)?;
     match members.into_iter().find(|(name, _)| name == "TableName") {
@@ -55,7 +56,7 @@ pub(crate) fn read_table_name(json: &[u8]) -> Result<String> {
 type Members<'a> = Vec<(Cow<'a, str>, Scalar<'a>)>;
 
 fn members(json: &[u8]) -> Result<Members<'_>> {
-    let text = std::str::from_utf8(json).map_err(|_| malformed(&"it is not UTF-8"))?;
+    let text = std::str::from_utf8(json).map_err(|_| malformed(&"the body is not UTF-8"))?;
     let Object(members) = serde_json::from_str(text).map_err(|e| malformed(&e))?;
     if members.len() > MEMBERS {
         return Err(Failure::new(
@@ -67,7 +68,7 @@ fn members(json: &[u8]) -> Result<Members<'_>> {
     Ok(members)
 }
 
-/// Refuses a name that comes twice: which of its values counts would depend on the reader.
+/// Refuses a name that occurs twice, because readers could disagree about which value counts.
 fn check_names(members: &Members<'_>) -> Result<()> {
     let mut names: Vec<&str> = members.iter().map(|(name, _)| &**name).collect();
     names.sort_unstable();
@@ -85,11 +86,11 @@ fn key(name: &str, value: &Scalar<'_>) -> Result<Option<String>> {
     match value {
         Scalar::Text(text) => Ok(Some(text.clone().into_owned())),
         Scalar::Null => Err(needs_value(name)),
-        _ => Err(value::invalid(name, "a key is a text")),
+        _ => Err(value::invalid(name, "a key must be a string")),
     }
 }
 
-/// The annotated type of a property, before it or behind it.
+/// Returns the annotated type of a property; the annotation may precede or follow it.
 fn annotated(members: &Members<'_>, name: &str) -> Result<Option<EdmType>> {
     let is_of = |other: &str| other.strip_suffix(TYPE) == Some(name);
     match members.iter().find(|(other, _)| is_of(other)) {
@@ -99,7 +100,7 @@ fn annotated(members: &Members<'_>, name: &str) -> Result<Option<EdmType>> {
             let known = EdmType::from_name(text);
             known.map(Some).ok_or_else(|| value::invalid(name, &format!("the type '{text}' is not known")))
         }
-        Some(_) => Err(value::invalid(name, "its type is not a text")),
+        Some(_) => Err(value::invalid(name, "its type is not a string")),
     }
 }
 
@@ -109,10 +110,10 @@ pub(crate) fn needs_value(name: &str) -> Failure {
 }
 
 fn malformed(reason: &dyn fmt::Display) -> Failure {
-    Failure::invalid_input(format!("The request body is not the JSON of an object: {reason}."))
+    Failure::invalid_input(format!("The request body is not a JSON object: {reason}."))
 }
 
-/// The members of an object in their order, up to one more than allowed.
+/// The members of an object in order, at most one more than allowed.
 struct Object<'a>(Members<'a>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -141,14 +142,14 @@ impl<'de> Deserialize<'de> for Object<'de> {
     }
 }
 
-/// A text that borrows from the document where it has no escapes.
+/// A string that borrows from the document if it has no escapes.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Scalar::deserialize(deserializer)? {
             Scalar::Text(text) => Ok(Self(text)),
-            _ => Err(serde::de::Error::custom("a name is a text")),
+            _ => Err(serde::de::Error::custom("a name must be a string")),
         }
     }
 }
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn errors_name_the_property() {
         for (json, expected) in [
             ("", "InvalidInput"),
             ("[]", "InvalidInput"),
@@ -278,16 +279,16 @@ mod tests {
         }
     }
 
-    /// `JsonReader` of the service's OData library: an Int32 if it fits, else a Double. What a Double cannot hold
-    /// exactly is refused here.
+    /// As `JsonReader` of the service's OData library: an Int32 if it fits, otherwise a Double. A number that
+    /// a Double cannot represent exactly is refused here.
     #[test]
-    fn whole_numbers_beyond_an_int32_are_doubles_if_nothing_is_lost() {
+    fn whole_numbers_beyond_an_int32_are_doubles_if_exact() {
         assert_eq!(read("{\"A\":2147483647}").get("A"), Some(ValueRef::Int32(i32::MAX)));
         assert_eq!(read("{\"A\":5000000000}").get("A"), Some(ValueRef::Double(5e9)));
     }
 
     #[test]
-    fn an_absurd_number_of_members_is_refused_early() {
+    fn an_excessive_number_of_members_is_refused_early() {
         let many: Vec<String> = (0..100_000).map(|n| format!("\"P{n}\":1")).collect();
         assert_eq!(code(&format!("{{{}}}", many.join(","))), "TooManyProperties");
         let deep = "[".repeat(200_000);

@@ -1,4 +1,4 @@
-//! One value, from JSON.
+//! Parses one JSON value.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use crate::errors::{Failure, Result};
 
-/// A value of JSON.
+/// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar<'a> {
     Null,
     Boolean(bool),
     Integer(i64),
-    /// A whole number that no Int64 holds.
+    /// A whole number that does not fit an Int64.
     Large,
     Decimal(f64),
     Text(Cow<'a, str>),
@@ -23,10 +23,10 @@ pub(super) enum Scalar<'a> {
     Nested,
 }
 
-/// Whole numbers up to here are exact as Doubles.
+/// Whole numbers up to this value are exact as Doubles.
 const EXACT: u64 = 1 << 53;
 
-/// A property's value; `None` for null, which is an absent property.
+/// Returns a property's value; `None` for null, which is an absent property.
 pub(super) fn read(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) -> Result<Option<EdmValue>> {
     let of = |wanted, value: EdmValue| edm_type.is_none_or(|found| found == wanted).then_some(value);
     let read = match value {
@@ -38,7 +38,7 @@ pub(super) fn read(name: &str, edm_type: Option<EdmType>, value: &Scalar<'_>) ->
         Scalar::Large | Scalar::Nested => None,
     };
     let expected = edm_type
-        .map_or("a text, a Boolean, or a number that fits its type (annotate Edm.Int64)", EdmType::name);
+        .map_or("a string, a Boolean, or a number that fits its type (annotate Edm.Int64)", EdmType::name);
     read.map(Some).ok_or_else(|| invalid(name, &format!("it is not {expected}")))
 }
 

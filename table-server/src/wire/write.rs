@@ -1,4 +1,4 @@
-//! JSON to clients.
+//! Writes JSON for clients.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,11 +9,11 @@ use table_core::query::{Filter, Select};
 use super::Metadata;
 use crate::address::entity_path;
 
-/// What addresses in answers are made of.
+/// The parts of the URLs in responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links<'a> {
     pub(crate) account: &'a str,
-    /// The account's address, with a slash at its end.
+    /// The account's URL, with a slash at the end.
     pub(crate) root: &'a str,
 }
 
@@ -23,7 +23,7 @@ impl Links<'_> {
     }
 }
 
-/// One entity as a document.
+/// Returns one entity as a document.
 pub(crate) fn entity_document(
     level: Metadata,
     links: Links<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn entity_document(
     out.bytes
 }
 
-/// A page of entities.
+/// Returns a page of entities.
 pub(crate) fn entities_page(
     level: Metadata,
     links: Links<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn entities_page(
     out.bytes
 }
 
-/// One table as a document.
+/// Returns one table as a document.
 pub(crate) fn table_document(level: Metadata, links: Links<'_>, table: &TableName) -> Vec<u8> {
     let mut out = Writer::new(level, links);
     out.open(b'{');
@@ -66,7 +66,7 @@ pub(crate) fn table_document(level: Metadata, links: Links<'_>, table: &TableNam
     out.bytes
 }
 
-/// A page of tables.
+/// Returns a page of tables.
 pub(crate) fn tables_page(level: Metadata, links: Links<'_>, tables: &[TableName]) -> Vec<u8> {
     let mut out = Writer::new(level, links);
     out.page("Tables", tables, Writer::table);
@@ -77,7 +77,7 @@ struct Writer<'a> {
     bytes: Vec<u8>,
     level: Metadata,
     links: Links<'a>,
-    /// Whether the object or array that is written has nothing in it yet.
+    /// Whether the current object or array is still empty.
     empty: bool,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Writer<'a> {
         self.empty = false;
     }
 
-    /// A name, with what comes before its value.
+    /// Writes a name and the separator before it.
     fn name(&mut self, name: &str) {
         self.separate();
         json(&mut self.bytes, name);
@@ -177,7 +177,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What was asked for and is not there is null.
+    /// Writes null for selected properties that the entity does not have.
     /// <https://learn.microsoft.com/rest/api/storageservices/writing-linq-queries-against-the-table-service#server-side-projection>
     fn missing(&mut self, entity: &Entity, select: Option<&Select>) {
         const SYSTEM: [&str; 3] = [Filter::PARTITION_KEY, Filter::ROW_KEY, Filter::TIMESTAMP];
@@ -212,7 +212,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Cannot fail: a `Vec` takes everything, and these values have a JSON form.
+/// Cannot fail: a `Vec` accepts every write, and these values have a JSON form.
 fn json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     let written = serde_json::to_writer(out, value);
     debug_assert!(written.is_ok());
@@ -243,7 +243,7 @@ mod tests {
         String::from_utf8(entity_document(level, LINKS, &table, &entity(), select)).unwrap()
     }
 
-    /// As the documentation's examples of each level.
+    /// The documentation's examples of each level.
     #[test]
     fn every_level_has_its_annotations() {
         let keys = r#""PartitionKey":"p","RowKey":"it's","Timestamp":"2013-01-01T05:15:00.0000000Z""#;
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn a_projection_has_nothing_else_and_null_for_what_is_missing() {
+    fn a_projection_has_only_selected_properties_and_null_for_missing_ones() {
         let select = Select::new(["N", "RowKey", "Gone"]);
         assert_eq!(written(Metadata::None, Some(&select)), r#"{"RowKey":"it's","N":5,"Gone":null}"#);
     }
 
     #[test]
-    fn pages_are_listings() {
+    fn pages_are_written_as_listings() {
         let table = TableName::new("Orders").unwrap();
         let page = entities_page(Metadata::None, LINKS, &table, &[], None);
         assert_eq!(page, br#"{"value":[]}"#);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_entities_are_read_back() {
         let written = written(Metadata::Minimal, None);
         let read = read_fields(written.as_bytes()).unwrap();
         assert_eq!((read.partition.as_deref(), read.row.as_deref()), (Some("p"), Some("it's")));

@@ -1,4 +1,4 @@
-//! Who is let in, and to what.
+//! Authorization: who has access, and to what.
 
 use chrono::{TimeDelta, Utc};
 use serde_json::json;
@@ -12,7 +12,7 @@ fn time(minutes: i64) -> String {
     (Utc::now() + TimeDelta::minutes(minutes)).format("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Fields of a table's signature, by their order in the text that is signed.
+/// The fields of a table SAS, in the order of the string to sign.
 #[derive(Clone)]
 struct TableSas {
     permissions: &'static str,
@@ -89,7 +89,7 @@ async fn filled() -> Client {
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_a_credential() {
+async fn requests_without_a_credential_are_refused() {
     let client = filled().await;
     for ask in [
         get("a", ""),
@@ -106,11 +106,11 @@ async fn nobody_comes_in_without_a_credential() {
 }
 
 #[tokio::test]
-async fn an_old_request_or_a_changed_one_is_refused() {
+async fn old_and_changed_requests_are_refused() {
     let client = filled().await;
     let whole = signed(ACCOUNT, get("a", ""));
     assert_eq!(client.plain(whole.clone()).await.status, 200);
-    // Again within the time that signatures have: the service takes it, and so do we.
+    // Replayed within the validity of the signature: the service accepts it, and so does the server.
     assert_eq!(client.plain(whole.clone()).await.status, 200);
     let other = Ask { path: get("b", "").path, ..whole.clone() };
     assert_eq!(client.plain(other).await.refusal(), (403, "AuthenticationFailed"));
@@ -127,7 +127,7 @@ async fn an_old_request_or_a_changed_one_is_refused() {
 }
 
 #[tokio::test]
-async fn the_lite_form_is_taken() {
+async fn shared_key_lite_is_accepted() {
     let client = filled().await;
     let date = http_date(Utc::now());
     let text = format!("{date}\n/{ACCOUNT}/{ACCOUNT}/abc()");
@@ -138,7 +138,7 @@ async fn the_lite_form_is_taken() {
 }
 
 #[tokio::test]
-async fn a_tables_signature_allows_what_it_says() {
+async fn a_table_sas_allows_its_permissions() {
     let client = filled().await;
     let reader = TableSas::new("r").query();
     assert_eq!(client.plain(get("a", &reader)).await.status, 200);
@@ -161,7 +161,7 @@ async fn a_tables_signature_allows_what_it_says() {
 }
 
 #[tokio::test]
-async fn a_signature_is_for_its_time_its_addresses_and_its_protocol() {
+async fn a_sas_is_valid_for_its_time_addresses_and_protocol() {
     let client = filled().await;
     let sas = || TableSas::new("r");
     for (sas, expected) in [
@@ -198,10 +198,10 @@ async fn ranges_of_keys_are_enforced() {
     };
     assert_eq!(rows(client.plain(list("")).await), ["b", "c"]);
     assert_eq!(rows(client.plain(list("$filter=RowKey%20lt%20'c'&")).await), ["b"]);
-    // As many comparisons as a filter may have: no room for those of the range.
+    // As many comparisons as a filter may have, so that those of the range cannot be added.
     let many = vec!["RowKey%20ge%20'a'"; 15].join("%20and%20");
     assert_eq!(rows(client.plain(list(&format!("$filter={many}&"))).await), ["b", "c"]);
-    // A continuation made up to start before the range.
+    // A forged continuation token that starts before the range.
     assert_eq!(rows(client.plain(list("NextPartitionKey=1!2!cA&NextRowKey=1!2!YQ&")).await), ["b", "c"]);
     assert_eq!(client.plain(get("a", &sas)).await.refusal(), (404, "ResourceNotFound"));
     assert_eq!(client.plain(get("b", &sas)).await.status, 200);
@@ -215,7 +215,7 @@ async fn ranges_of_keys_are_enforced() {
 }
 
 #[tokio::test]
-async fn an_accounts_signature_allows_what_it_says() {
+async fn an_account_sas_allows_its_permissions() {
     let client = filled().await;
     let list = |query: &str| Ask::new("GET", format!("Tables?{query}"));
     assert_eq!(client.plain(list(&account_sas("l", "t", "c"))).await.status, 200);
@@ -246,7 +246,7 @@ async fn the_secondary_is_read_only() {
 }
 
 #[tokio::test]
-async fn the_servers_own_table_is_nobodys() {
+async fn the_servers_own_table_is_not_accessible() {
     let client = filled().await;
     let policy = "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
     let set = Ask { body: policy.to_owned(), ..Ask::new("PUT", "abc?comp=acl") };

@@ -1,4 +1,4 @@
-//! A client that says exactly what a test says, and signs it.
+//! A client that sends exactly what a test specifies, and signs it.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use table_server::{EMULATOR_ACCOUNT, EMULATOR_KEY, TestServer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A server, and how to ask it.
+/// A client of a server.
 pub(crate) struct Client {
     pub(crate) server: TestServer,
     pub(crate) address: String,
 }
 
-/// A request that is being written.
+/// A request under construction.
 #[derive(Clone)]
 pub(crate) struct Ask {
     pub(crate) method: &'static str,
-    /// What comes after the account, encoded.
+    /// The path below the account, encoded.
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
-/// What came back.
+/// A received response.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) status: u16,
@@ -45,7 +45,7 @@ impl Told {
         self.headers.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Status and error code.
+    /// Returns status and error code.
     pub(crate) fn refusal(&self) -> (u16, &str) {
         (self.status, self.header("x-ms-error-code"))
     }
@@ -90,19 +90,19 @@ impl Client {
         Self { server, address }
     }
 
-    /// With a table `abc`.
+    /// Starts a server with a table `abc`.
     pub(crate) async fn with_table() -> Self {
         let client = Self::new().await;
         client.server.store().create_table(&"abc".parse().unwrap()).await.unwrap();
         client
     }
 
-    /// Sends a request as it is, without a credential.
+    /// Sends a request unchanged, without a credential.
     pub(crate) async fn plain(&self, ask: Ask) -> Told {
         self.send(EMULATOR_ACCOUNT, ask).await
     }
 
-    /// Sends a request to an address of the account, as it is.
+    /// Sends a request to an account's URL, unchanged.
     pub(crate) async fn send(&self, account: &str, ask: Ask) -> Told {
         let mut text =
             format!("{} /{account}/{} HTTP/1.1\r\nHost: {}\r\n", ask.method, ask.path, self.address);
@@ -118,21 +118,21 @@ impl Client {
         read(&answer).unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&answer)))
     }
 
-    /// Sends a request with the account's key.
+    /// Sends a request signed with the account key.
     pub(crate) async fn owner(&self, ask: Ask) -> Told {
         self.send(EMULATOR_ACCOUNT, signed(EMULATOR_ACCOUNT, ask)).await
     }
 
-    /// Sends a request to the secondary with the account's key.
+    /// Sends a request to the secondary endpoint, signed with the account key.
     pub(crate) async fn secondary(&self, ask: Ask) -> Told {
         let account = format!("{EMULATOR_ACCOUNT}-secondary");
         self.send(&account, signed(&account, ask)).await
     }
 
-    /// Sends bytes, and reads what comes until the server closes.
+    /// Sends bytes, and reads until the server closes the connection.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        // The server may have closed before everything is written.
+        // The server may have closed before everything was written.
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
@@ -147,7 +147,7 @@ impl Client {
     }
 }
 
-/// The request with a signature by the account's key.
+/// Signs a request with the account key.
 pub(crate) fn signed(segment: &str, ask: Ask) -> Ask {
     let date = http_date(Utc::now());
     let content_type =
@@ -161,7 +161,7 @@ pub(crate) fn signed(segment: &str, ask: Ask) -> Ask {
     ask.with("x-ms-date", date).with("Authorization", authorization)
 }
 
-/// The first answer in what came.
+/// Parses the first response in the bytes.
 pub(crate) fn read(answer: &[u8]) -> Option<Told> {
     let text = String::from_utf8_lossy(answer).into_owned();
     let (head, body) = text.split_once("\r\n\r\n")?;

@@ -29,7 +29,7 @@ fn insert(row: &str) -> String {
     part("POST", "abc", "Prefer: return-no-content\r\n", &body)
 }
 
-/// The inner answers: status and what follows the status line.
+/// Returns the inner responses: status and the text after the status line.
 fn inner(told: &Told) -> Vec<(u16, String)> {
     assert_eq!(told.status, 202, "{told:?}");
     let parts = told.body.split("HTTP/1.1 ").skip(1);
@@ -42,7 +42,7 @@ async fn rows(client: &Client) -> usize {
     page.unwrap().items.len()
 }
 
-/// One inner refusal with this status, code and index; nothing was written.
+/// Asserts that one inner response refuses with this status, code and index, and that nothing was written.
 async fn refuses(client: &Client, ask: Ask, status: u16, code: &str, index: usize) {
     let before = rows(client).await;
     let told = client.owner(ask).await;
@@ -55,7 +55,7 @@ async fn refuses(client: &Client, ask: Ask, status: u16, code: &str, index: usiz
 }
 
 #[tokio::test]
-async fn a_group_answers_each_operation() {
+async fn a_group_has_a_response_per_operation() {
     let client = Client::with_table().await;
     client.insert(r#"{"PartitionKey":"p","RowKey":"old","A":1}"#).await;
     let path = |row: &str| format!("abc(PartitionKey='p',RowKey='{row}')");
@@ -82,7 +82,7 @@ async fn a_group_answers_each_operation() {
 }
 
 #[tokio::test]
-async fn a_group_fails_as_a_whole_and_says_where() {
+async fn a_failed_group_changes_nothing_and_names_the_operation() {
     let client = Client::with_table().await;
     client.insert(r#"{"PartitionKey":"p","RowKey":"r"}"#).await;
     let other = part("POST", "abc", "", r#"{"PartitionKey":"q","RowKey":"x"}"#);
@@ -116,7 +116,7 @@ async fn one_query_may_be_a_batch() {
 }
 
 #[tokio::test]
-async fn what_is_no_group_is_refused() {
+async fn invalid_groups_are_refused() {
     let client = Client::with_table().await;
     for body in ["", "--b--", "--b\r\n\r\n--b--", "nonsense"] {
         assert_eq!(client.owner(batch(body.to_owned())).await.refusal(), (400, "InvalidInput"), "{body}");

@@ -1,4 +1,5 @@
-//! Clients that mean no good: the server answers or closes, keeps what it has, and goes on.
+//! Malicious and broken clients: the server answers or closes the connection, keeps its data and stays
+//! available.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ fn status(answer: &[u8]) -> Option<u16> {
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_and_the_server_goes_on() {
+async fn invalid_requests_are_refused_and_the_server_stays_available() {
     let client = Client::with_table().await;
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
     let mut next = || {
@@ -67,7 +68,7 @@ async fn nonsense_is_refused_and_the_server_goes_on() {
     still_answers(&client.address).await;
 }
 
-/// A request with two lengths, or a length and chunks, is where servers and proxies disagree about its end.
+/// With two lengths, or a length and chunks, servers and proxies may disagree about the end of a request.
 #[tokio::test]
 async fn requests_with_two_ends_do_not_smuggle_another() {
     let client = Client::with_table().await;
@@ -83,7 +84,7 @@ async fn requests_with_two_ends_do_not_smuggle_another() {
         let answer = String::from_utf8_lossy(&client.raw(request.as_bytes()).await).into_owned();
         assert!(!answer.contains("200 OK"), "{head}: {answer}");
     }
-    // Chunks count where both are given, and the connection ends with the answer.
+    // Chunks take precedence if both are given, and the connection ends with the response.
     let both = format!(
         "POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
     );
@@ -98,7 +99,7 @@ async fn requests_with_two_ends_do_not_smuggle_another() {
 }
 
 #[tokio::test]
-async fn heads_are_bounded() {
+async fn request_heads_are_bounded() {
     let client = Client::with_table().await;
     let long = "x".repeat(100_000);
     let line = format!("GET /{long} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -126,7 +127,7 @@ async fn large_bodies_are_refused_with_and_without_a_length() {
             client.address
         )
     };
-    // A hundred megabytes that never come.
+    // A hundred megabytes that are never sent.
     let answer = client.raw(head("Content-Length: 104857600").as_bytes()).await;
     assert_eq!(status(&answer), Some(413));
     let mut stream = TcpStream::connect(&client.address).await.unwrap();
@@ -137,7 +138,7 @@ async fn large_bodies_are_refused_with_and_without_a_length() {
         sent += chunk.len();
     }
     assert!(sent < 100 << 20, "{sent} bytes were taken");
-    // Whoever may do nothing here makes the server read nothing.
+    // The server reads no body of a client without permission.
     let answer = client
         .raw(b"POST /devstoreaccount1/abc HTTP/1.1\r\nHost: h\r\nContent-Length: 4000000\r\n\r\n")
         .await;
@@ -146,7 +147,7 @@ async fn large_bodies_are_refused_with_and_without_a_length() {
 }
 
 #[tokio::test]
-async fn slow_heads_and_bodies_are_given_up() {
+async fn slow_heads_and_bodies_time_out() {
     let mut limits = Limits::default();
     limits.header_time = Duration::from_millis(300);
     limits.body_time = Duration::from_millis(300);
@@ -181,9 +182,9 @@ async fn slow_heads_and_bodies_are_given_up() {
     still_answers(&address).await;
 }
 
-/// A client that asks for much and reads nothing does not keep its connection.
+/// A client that requests much and reads nothing loses its connection.
 #[tokio::test]
-async fn answers_that_nobody_reads_are_given_up() {
+async fn unread_responses_time_out() {
     let mut limits = Limits::default();
     limits.write_time = Duration::from_millis(300);
     limits.connections = 1;
@@ -202,7 +203,7 @@ async fn answers_that_nobody_reads_are_given_up() {
     let request = format!("GET /devstoreaccount1/abc() HTTP/1.1\r\nHost: {address}\r\n{headers}\r\n");
     let mut deaf = TcpStream::connect(&address).await.unwrap();
     deaf.write_all(request.repeat(20).as_bytes()).await.unwrap();
-    // The only place is free again once the server has given up.
+    // The only permit is free again once the server has closed the connection.
     tokio::time::timeout(Duration::from_secs(20), still_answers(&address)).await.unwrap();
     drop(deaf);
 }
@@ -227,7 +228,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn connections_are_bounded_and_idle_ones_go() {
+async fn connections_are_bounded_and_idle_ones_are_closed() {
     let mut limits = Limits::default();
     limits.connections = 20;
     limits.header_time = Duration::from_millis(500);
@@ -241,7 +242,7 @@ async fn connections_are_bounded_and_idle_ones_go() {
 }
 
 #[tokio::test]
-async fn absurd_json_and_batches_are_refused() {
+async fn excessive_json_and_batches_are_refused() {
     let client = Client::with_table().await;
     let deep = format!("{{\"A\":{}", "[".repeat(1_000_000));
     let many: String = (0..200_000).map(|n| format!("\"P{n}\":1,")).collect();

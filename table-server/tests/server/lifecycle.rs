@@ -1,4 +1,4 @@
-//! Starts and stops.
+//! Starting and stopping.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ fn free() -> std::net::SocketAddr {
 }
 
 #[tokio::test]
-async fn the_public_key_is_served_on_loopback_alone() {
+async fn the_emulators_key_is_served_on_loopback_only() {
     let everywhere = "0.0.0.0:0".parse().unwrap();
     for account in [Account::emulator(), Account::new("mine", EMULATOR_KEY).unwrap()] {
         let started = Server::builder().account(account, MemoryStore::new()).listen(everywhere).start().await;
@@ -40,7 +40,7 @@ async fn the_public_key_is_served_on_loopback_alone() {
 }
 
 #[tokio::test]
-async fn accounts_have_stores_and_keys_of_their_own() {
+async fn accounts_have_separate_stores_and_keys() {
     use table_azure::AzureTableStore;
     use table_core::store::TableStore;
     let first = Account::new("first", "Zmlyc3Q=").unwrap();
@@ -64,7 +64,7 @@ async fn accounts_have_stores_and_keys_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_stop_answers_what_was_asked_and_closes_the_rest() {
+async fn a_stop_answers_pending_requests_and_closes_other_connections() {
     let faults = FaultInjector::new(1);
     let store: Arc<dyn table_core::store::TableStore> =
         StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).build();
@@ -78,7 +78,7 @@ async fn a_stop_answers_what_was_asked_and_closes_the_rest() {
         "POST /devstoreaccount1/Tables HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n"
     );
     let mut busy = TcpStream::connect(&address).await.unwrap();
-    // Half of the request is there when the server stops; the rest comes later.
+    // Half of the request has arrived when the server stops; the rest arrives later.
     busy.write_all(head.as_bytes()).await.unwrap();
     let mut idle = TcpStream::connect(&address).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -95,7 +95,7 @@ async fn a_stop_answers_what_was_asked_and_closes_the_rest() {
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_ever() {
+async fn a_stop_does_not_wait_forever() {
     let mut limits = Limits::default();
     limits.stop_time = Duration::from_millis(100);
     let builder =
@@ -111,7 +111,7 @@ async fn a_stop_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn faults_of_the_store_are_told_as_the_service_tells_them() {
+async fn store_faults_are_reported_as_in_the_service() {
     let faults = FaultInjector::new(1);
     let store: Arc<dyn table_core::store::TableStore> =
         StoreBuilder::new(MemoryStore::new()).fault(faults.clone()).build();

@@ -1,4 +1,4 @@
-//! The server over real connections: the protocol, authorization, and hostile input.
+//! Tests of the server over real connections: protocol, authorization, and hostile input.
 
 mod authorization;
 mod client;

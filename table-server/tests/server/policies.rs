@@ -1,4 +1,4 @@
-//! Stored access policies, properties, and pages of other origins.
+//! Stored access policies, service properties, and cross-origin requests.
 
 use chrono::{TimeDelta, Utc};
 use serde_json::json;
@@ -15,7 +15,7 @@ fn set_policies(body: String) -> Ask {
     Ask { body, ..Ask::new("PUT", "abc?comp=acl") }
 }
 
-/// The query of a signature by a policy.
+/// Returns the query of a SAS with a policy.
 fn by_policy(id: &str, permissions: &str) -> String {
     let text = format!("{permissions}\n\n\n/table/devstoreaccount1/abc\n{id}\n\n\n2019-02-02\n\n\n\n");
     let permissions = if permissions.is_empty() { String::new() } else { format!("&sp={permissions}") };
@@ -27,7 +27,7 @@ fn later() -> String {
 }
 
 #[tokio::test]
-async fn policies_are_kept_and_signatures_follow_them() {
+async fn policies_are_stored_and_signatures_use_them() {
     let client = Client::with_table().await;
     let list = |query: &str| Ask::new("GET", format!("abc()?{query}"));
     assert_eq!(client.plain(list(&by_policy("readers", ""))).await.refusal(), (403, "AuthenticationFailed"));
@@ -37,7 +37,7 @@ async fn policies_are_kept_and_signatures_follow_them() {
     assert!(told.body.ends_with(&policy("readers", &fields)), "{}", told.body);
     assert_eq!(client.plain(list(&by_policy("readers", ""))).await.status, 200);
     assert_eq!(client.plain(list(&by_policy("writers", ""))).await.refusal(), (403, "AuthenticationFailed"));
-    // Said twice.
+    // Set by both the policy and the signature.
     assert_eq!(client.plain(list(&by_policy("readers", "r"))).await.refusal(), (403, "AuthenticationFailed"));
     let expired = "<Expiry>2020-01-01</Expiry><Permission>r</Permission>";
     client.owner(set_policies(policy("readers", expired))).await;
@@ -54,7 +54,7 @@ async fn policies_are_kept_and_signatures_follow_them() {
 }
 
 #[tokio::test]
-async fn a_new_table_has_not_the_policies_of_a_deleted_one() {
+async fn a_new_table_does_not_have_the_policies_of_a_deleted_one() {
     let client = Client::with_table().await;
     let fields = format!("<Expiry>{}</Expiry><Permission>r</Permission>", later());
     client.owner(set_policies(policy("readers", &fields))).await;
@@ -74,7 +74,7 @@ const RULE: &str = "<Cors><CorsRule><AllowedOrigins>https://a.example</AllowedOr
     <MaxAgeInSeconds>60</MaxAgeInSeconds><ExposedHeaders>x-ms-*,etag</ExposedHeaders><AllowedHeaders>x-ms-*</AllowedHeaders></CorsRule></Cors>";
 
 #[tokio::test]
-async fn properties_are_kept_and_what_is_not_said_stays() {
+async fn properties_are_stored_and_omitted_ones_stay_unchanged() {
     let client = Client::with_table().await;
     let get = Ask::new("GET", "?restype=service&comp=properties");
     let told = client.owner(get.clone()).await;
@@ -96,7 +96,7 @@ async fn properties_are_kept_and_what_is_not_said_stays() {
 }
 
 #[tokio::test]
-async fn rules_for_other_origins_are_enforced() {
+async fn cross_origin_rules_are_enforced() {
     let client = Client::with_table().await;
     let preflight = |origin: &str, method: &str, headers: &str| {
         let ask =

@@ -1,4 +1,4 @@
-//! What each operation answers.
+//! The responses to each operation.
 
 use serde_json::json;
 
@@ -37,7 +37,7 @@ async fn tables_are_created_listed_looked_up_and_deleted() {
 }
 
 #[tokio::test]
-async fn inserts_answer_as_preferred() {
+async fn inserts_respect_the_preferred_response() {
     let client = Client::with_table().await;
     let insert = |row: &str| {
         Ask::new("POST", "abc").json(json!({ "PartitionKey": "p", "RowKey": row, "A": 1 }).to_string())
@@ -137,7 +137,7 @@ async fn queries_are_filtered_projected_and_paged() {
 }
 
 #[tokio::test]
-async fn metadata_is_as_asked() {
+async fn metadata_has_the_requested_level() {
     let client = Client::with_table().await;
     client.insert(r#"{"PartitionKey":"p","RowKey":"r","L@odata.type":"Edm.Int64","L":"5"}"#).await;
     let read = |accept: &str| Ask::new("GET", PATH).with("Accept", accept);
@@ -164,7 +164,7 @@ async fn metadata_is_as_asked() {
 }
 
 #[tokio::test]
-async fn errors_are_json_or_xml_and_ids_come_back() {
+async fn errors_are_json_or_xml_and_request_ids_are_returned() {
     let client = Client::with_table().await;
     let ask = Ask::new("GET", PATH).with("x-ms-client-request-id", "mine").with("x-ms-version", "2019-02-02");
     let told = client.owner(ask.clone().with("Accept", "application/json")).await;

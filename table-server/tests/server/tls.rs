@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// A certificate of `localhost` for tests, until 2126.
+/// A certificate of `localhost` for tests, valid until 2126.
 fn pem(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/tls").join(name)).unwrap()
 }
@@ -30,7 +30,7 @@ fn connector() -> TlsConnector {
 }
 
 #[tokio::test]
-async fn requests_come_over_tls_alone() {
+async fn only_tls_connections_are_accepted() {
     let certificate = Certificate::from_pem(&pem("localhost.pem"), &pem("localhost.key")).unwrap();
     let builder = Server::builder().account(Account::emulator(), MemoryStore::new()).certificate(certificate);
     let server = builder.listen("127.0.0.1:0".parse().unwrap()).start().await.unwrap();
@@ -52,7 +52,7 @@ async fn requests_come_over_tls_alone() {
 }
 
 #[test]
-fn what_is_no_certificate_is_refused_and_no_key_is_shown() {
+fn invalid_certificates_are_refused_without_showing_keys() {
     let key = pem("localhost.key");
     for (chain, key) in
         [(&b"nothing"[..], &key[..]), (&pem("localhost.pem")[..], b"nothing"), (&key[..], &key[..])]
