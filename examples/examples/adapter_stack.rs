@@ -1,4 +1,4 @@
-//! Adapters around a store: spans, a guard, a limit, retry and a meter, stacked in the right order.
+//! Stacks adapters on a store in the right order: spans, a guard, a limit, retry and a meter.
 
 use std::time::Duration;
 
@@ -32,12 +32,12 @@ async fn main() -> table_core::Result<()> {
     let readings = Table::<Reading>::new(store, "Readings")?;
     readings.create_if_missing().await?;
 
-    // The service is busy once: the retry is below the limit and above the meter, which counts both attempts.
+    // The service is busy once. Retry is below the limit and above the meter, which counts both attempts.
     faults.script([Some(Fault::Throttle { retry_after: None })]);
     readings.insert(&Reading { sensor: "roof".to_owned(), minute: 1, celsius: 3.5 }).await?;
     assert_eq!(meter.total(), 3);
 
-    // The guard is above them all: what it refuses costs nothing.
+    // The guard is above the other adapters, so a refused query costs no request.
     let everywhere = readings.query().filter(Reading::CELSIUS.gt(3.0));
     assert_eq!(everywhere.access_path()?, AccessPath::TableScan);
     assert!(everywhere.all().await.is_err());

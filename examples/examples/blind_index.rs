@@ -1,4 +1,4 @@
-//! Finding an entity by an encrypted value: a keyed hash in the key of an index entry.
+//! Finds an entity by an encrypted value, with a keyed hash in the key of an index entry.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn main() -> table_core::Result<()> {
     let people = TableName::new("People")?;
     store.create_table(&people).await?;
 
-    // A key of its own for the index, kept where the key-encryption key is.
+    // The index has its own key. Store it with the key-encryption key.
     let blind = BlindIndex::new("email", &KeyBytes::random(32)?)?;
     let of_entity = blind.clone();
     let by_email = Index::new("email", Placement::SamePartition, "1", move |person: &Entity| {
@@ -34,13 +34,14 @@ async fn main() -> table_core::Result<()> {
     indexed.insert(person("2", "rob@contoso.com")?).await?;
     assert!(indexed.insert(person("3", "ken@contoso.com")?).await.unwrap_err().is_unique_violation());
 
-    // The token of the wanted value leads to the entry, the entry to the entity; the decrypted value decides.
+    // The token of the wanted value finds the entry, and the entry finds the entity. The decrypted value
+    // decides.
     let wanted = ValueRef::String("ken@contoso.com");
     let entry = blind.unique_key("Sales", wanted)?;
     let found = indexed.find("email", &entry, Trust::Entity).await?.expect("Ken");
     assert!(blind.confirms(&found, "Email", wanted) && found.key().row() == "1");
 
-    // Nobody who sees the table sees an address.
+    // The stored table shows no address.
     let stored = raw.query_all(&people, &Query::new()).await?;
     assert!(stored.len() > 3 && !format!("{stored:?}").contains("contoso"));
     Ok(())

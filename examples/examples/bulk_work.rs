@@ -1,4 +1,5 @@
-//! Bulk work: thousands of entities in few requests, an outcome for each, and a table copied between stores.
+//! Bulk work: writes thousands of entities in few requests with an outcome per entity, and copies a table
+//! between stores.
 
 use std::sync::Arc;
 
@@ -32,20 +33,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let table = TableName::new("Readings")?;
     store.create_table(&table).await?;
 
-    // 10,000 entities of four partitions: 100 group transactions, and one look for indexes.
+    // 10,000 entities in four partitions: 100 group transactions, and one check for indexes.
     let writer = BulkWriter::new(Arc::clone(&store));
     let readings = operations(&table, stream::iter((0..10_000).map(reading)), Operation::Insert);
     let (summary, cost) = meter.measure(writer.write(readings)).await;
     assert_eq!((summary?.written, cost.total()), (10_000, 101));
 
-    // One that is there already does not keep its group from being written.
+    // An existing entity fails alone; the other entities of its group are written.
     let again =
         operations(&table, stream::iter([9_998, 9_999, 10_000, 10_001].map(reading)), Operation::Insert);
     let summary = writer.write(again).await?;
     assert_eq!((summary.written, summary.failed), (2, 2));
     assert!(summary.failures[0].result.as_ref().is_err_and(|error| error.is_already_exists()));
 
-    // Four ranges of partitions, read at the same time.
+    // Four ranges of partitions are read concurrently.
     let ranges = split_partitions(["sensor1", "sensor2", "sensor3"]);
     let scan = scan_partitions(Arc::clone(&store), &table, &Query::new(), ranges, 4);
     assert_eq!(scan.try_fold(0, |count, _| async move { Ok(count + 1) }).await?, 10_002);
@@ -55,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         delete_partition(Arc::clone(&store), &table, sensor.partition_key(), BulkOptions::default()).await?;
     assert_eq!(deleted.written, 2_500);
 
-    // To disk, and compared.
+    // Copies the table to disk and compares both tables.
     let directory = tempfile::tempdir()?;
     let disk = EmbeddedStore::open(directory.path().join("readings")).await?;
     let job = CopyJob::new((store, table.clone()), (Arc::new(disk.clone()), table)).resumable("memory");

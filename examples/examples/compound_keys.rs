@@ -1,4 +1,4 @@
-//! An employee and the reviews of each year under one prefix: one range query reads them all.
+//! An employee and the yearly reviews share a partition and a key prefix; one range query reads them all.
 
 use table_core::prelude::*;
 use table_patterns::compound::Compound;
@@ -40,7 +40,7 @@ async fn main() -> table_core::Result<()> {
     let ken = Compound::<Row>::new(&employees, Employee::key("Sales", 123)?)?;
     let review = |year| Review { department: "Sales".to_owned(), id: 123, year, rating: 4 };
 
-    // They share a partition: written together, all or none.
+    // They share a partition, so one group transaction writes all or none.
     let mut group = ken.group();
     group.insert(&Employee { department: "Sales".to_owned(), id: 123, name: "Ken".to_owned() })?;
     for year in 2010..=2013 {
@@ -48,16 +48,16 @@ async fn main() -> table_core::Result<()> {
     }
     group.commit().await?;
 
-    // One request for the employee and all reviews, each as what it is.
+    // One request reads the employee and all reviews, each as its own type.
     let rows = ken.all().await?;
     assert!(matches!(&rows[0], Row::Employee(ken) if ken.name == "Ken"));
     assert_eq!(rows[4], Row::Review(review(2013)));
 
-    // Or some of them.
+    // A range reads some of them.
     let (from, to) = (Review::key("Sales", 123, 2011)?, Review::key("Sales", 123, 2012)?);
     assert_eq!(ken.between::<Review>(from, to)?.all().await?, [review(2011), review(2012)]);
 
-    // They go together as well.
+    // They are also deleted together.
     assert_eq!(ken.delete().await?, 5);
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! A value per hour in one entity: set without reading, read as a whole, counted without losing any.
+//! A value per hour in one entity: set without reading, read as a whole, and counted without lost updates.
 
 use table_core::Error;
 use table_core::prelude::*;
 use table_patterns::series::{DataSeries, Days, Grouped, Hours};
 
-/// What is known of a day.
+/// The properties of a day.
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
 #[entity(rename_all = "PascalCase")]
 struct Day {
@@ -25,7 +25,7 @@ async fn main() -> table_core::Result<()> {
     let day = messages.get(&today).await?; // one
     assert_eq!((day[9], day[10], day[11]), (Some(13), Some(0), None));
 
-    // A year of small structs does not fit one entity: it goes on in further rows, read by one query.
+    // A year of small structs exceeds one entity, so it continues in further rows, which one query reads.
     let year = Days::of_year(2013)?;
     let flights = DataSeries::<Days, Day, Grouped>::with_codec(store, "Series", year)?;
     let jfk = Key::new("JFK", "2013")?;

@@ -1,4 +1,4 @@
-//! The embedded store: what was acknowledged is there after a restart, and in a backup.
+//! The embedded store: acknowledged writes exist after a restart and in a backup.
 
 use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
@@ -24,11 +24,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     notes.create_if_missing().await?;
     notes.insert(&note).await?; // on disk now
 
-    // One process, and one store in it, at a time.
+    // A directory can be opened by one process at a time, and once in a process.
     let error = EmbeddedStore::open(&original).await.unwrap_err();
     assert!(error.to_string().contains("notes"), "{error}");
 
-    // A backup is taken while the store is in use.
+    // The backup runs while the store is in use.
     store.backup(&copy).await?;
     notes.delete(note.entity_key()?, IfMatch::Any).await?;
     store.close().await?;

@@ -1,4 +1,4 @@
-//! Marked fields: ciphertext in the store, the same program around it; what is moved or changed is refused.
+//! Marked fields: the store has ciphertext only, and moved or changed ciphertext is refused.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ struct Employee {
 
 #[tokio::main]
 async fn main() -> table_core::Result<()> {
-    // A store that does not encrypt refuses the type, before anything is written.
+    // A store that does not encrypt refuses the type before anything is written.
     let raw = Arc::new(MemoryStore::new());
     assert!(Table::<Employee>::new(Arc::clone(&raw), "Employees").is_err());
 
-    // In earnest the key comes from a secret store or a key vault.
+    // In production the key comes from a secret store or a key vault.
     let kek = AesKeyWrap::new("kek-2026", &KeyBytes::random(32)?)?;
     let store = EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::new(kek)))?;
     let employees = Table::<Employee>::new(store, "Employees")?;
@@ -45,19 +45,20 @@ async fn main() -> table_core::Result<()> {
     let key = Employee::key("Sales", 223)?;
     assert_eq!(employees.get_existing(&key).await?, ken);
 
-    // A merge of one encrypted field, and a filter on one in the clear. `Employee::NATIONAL_ID.eq(…)` does not compile.
+    // A merge of one encrypted field, and a filter on a plaintext field. `Employee::NATIONAL_ID.eq(…)` does
+    // not compile.
     let patch = EmployeePatch { salary: Some(130.0), ..EmployeePatch::default() };
     employees.merge(&key, &patch, IfMatch::Any).await?;
     let older = employees.query().filter(Employee::AGE.gt(40)).all().await?;
     assert_eq!(older, [Employee { salary: Some(130.0), ..ken }]);
 
-    // What the service has: names, lengths, and no values.
+    // The service sees names and lengths, but no values.
     let key = Key::new("Sales", "empid_000223")?;
     let stored = raw.get(employees.name(), &key, None).await?.expect("Ken");
     assert!(matches!(stored.get("NationalId"), Some(ValueRef::Binary(bytes)) if bytes.len() == 11));
     assert_eq!(stored.get("Age"), Some(ValueRef::Int32(41)));
 
-    // Copied to another row, it is not readable there.
+    // Copied to another row, the ciphertext cannot be decrypted.
     let moved = stored.with_key(Key::new("Sales", "empid_000224")?);
     raw.write(employees.name(), Operation::Insert(moved)).await?;
     let refused = employees.get(Employee::key("Sales", 224)?).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Another key-encryption key: data keys of rows are wrapped again, blobs are written anew.
+//! Changes the key-encryption key: the data keys of rows are wrapped again, and blobs are rewritten.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ struct Letter {
     body: String,
 }
 
-/// Letters whose long bodies are in blobs, under the keys of a store.
+/// Letters with long bodies in blobs, encrypted with the keys of a store.
 fn letters(
     store: &Arc<EncryptedStore<Arc<MemoryStore>>>,
     blobs: &Arc<InMemory>,
@@ -47,10 +47,10 @@ async fn main() -> table_core::Result<()> {
     let letter = Letter { sender: "Ken".into(), number: 1, body: "a long letter ".repeat(100) };
     letters(&before, &blobs)?.insert(&letter).await?;
 
-    // 1. Everywhere: write with the new key, read with both.
+    // 1. In every program: write with the new key, read with both.
     let both = Arc::new(EncryptedStore::new(Arc::clone(&raw), Keys::new(Arc::clone(&new)).with_key(old))?);
 
-    // 2. Page by page, while others write; the cursor could be kept and the rest be done tomorrow.
+    // 2. Page by page, while others write. The cursor could be stored to continue later.
     let mut rotation = both.rotation(&people).with_page_size(30);
     assert!(rotation.step().await?);
     let cursor = rotation.cursor().expect("three more pages").to_string();
@@ -58,7 +58,7 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(rotation.progress().changed + rest.changed, 100);
     both.rotation(&"Letters".parse()?).run().await?;
 
-    // 3. The blobs, which have data keys of their own; then look what is under which key: rows and blobs.
+    // 3. The blobs, which have their own data keys. Then check which keys rows and blobs use.
     assert_eq!(letters(&both, &blobs)?.rewrite().run().await?.rewritten, 1);
     let mut count = letters(&both, &blobs)?.rewrite().counting();
     let found = count.run().await?;
@@ -66,7 +66,7 @@ async fn main() -> table_core::Result<()> {
     let rows = both.rotation(&people).counting().run().await?;
     assert_eq!((rows.keys.get("kek-2027"), rows.keys.len(), rows.skipped), (Some(&100), 1, 0));
 
-    // 4. The old key is not needed any more.
+    // 4. The old key is no longer needed.
     let after = Arc::new(EncryptedStore::new(raw, Keys::new(new))?);
     for n in 0..100 {
         let key = Key::new("Sales", n.to_string())?;

@@ -1,4 +1,4 @@
-//! From plaintext, and from the format of the first storage libraries, to encrypted properties: online.
+//! Migrates plaintext and the format of the first storage libraries to encrypted properties, online.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ async fn main() -> table_core::Result<()> {
     let key = |id: &str| Ok::<_, table_core::Error>(Arc::new(AesKeyWrap::new(id, &KeyBytes::random(32)?)?));
     let (kek, old): (Arc<dyn KeyWrap>, Arc<dyn KeyWrap>) = (key("kek-2026")?, key("local:key1")?);
 
-    // Fifty rows of a time when the field was not marked, and one that a legacy program wrote.
+    // Fifty rows from before the field was marked, and one that a legacy program wrote.
     for n in 1..=50_u32 {
         let row = Employee::key("Sales", n)?;
         let plain = Entity::from(Key::from(row)).with("NationalId", format!("id{n}"));
@@ -36,7 +36,7 @@ async fn main() -> table_core::Result<()> {
     }
     write_as_the_legacy_libraries(&raw, &table, &old, 51).await?;
 
-    // 1. Everywhere: write encrypted, and read what is not encrypted yet. Without that it is refused.
+    // 1. In every program: write encrypted, and accept unencrypted rows, which are refused otherwise.
     let build = |migrating: bool| -> table_core::Result<EncryptedStore<Memory>> {
         let builder = EncryptedStore::builder(Arc::clone(&raw), Keys::new(Arc::clone(&kek)));
         let builder = builder.encrypt_type::<Employee>(&table);
@@ -52,11 +52,11 @@ async fn main() -> table_core::Result<()> {
     let strict = Table::<Employee>::new(build(false)?, table.clone())?;
     assert!(strict.query().all().await.is_err());
 
-    // 2. The sweep, while writers go on. It can be stopped and resumed, as a rotation can.
+    // 2. The sweep, while writers continue. It can be stopped and resumed, like a rotation.
     let done = migrating.migration(&table).run().await?;
     assert_eq!((done.seen, done.changed, done.skipped), (51, 51, 0));
 
-    // 3. Strict from now on.
+    // 3. From now on, accept encrypted rows only.
     assert_eq!(strict.query().all().await?.len(), 51);
     Ok(())
 }

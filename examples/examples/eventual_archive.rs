@@ -1,5 +1,6 @@
-//! The guide's archive: employees who left go from the table *Current* to the table *Archive*, in another
-//! store. A message says so; a worker does it, and another goes on where the first died.
+//! The archive example of the design guide: former employees move from the table *Current* to the table
+//! *Archive* in another store. A message starts the move; a worker executes it, and a second worker continues
+//! after the first crashed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ struct Employee {
     name: String,
 }
 
-/// A process: what it calls the stores, and the queue that all processes share.
+/// A process: its names for the stores, and the queue that all processes share.
 async fn process(
     current: Arc<dyn TableStore>,
     archive: Arc<dyn TableStore>,
@@ -41,7 +42,7 @@ async fn process(
         .with_store("archive", archive)
         .with_blobs("photos", photos);
     let coordinator = Coordinator::open(current, "Transactions", queue, resources).await?;
-    // No request to a store of this process lives long: a claim need not either.
+    // Requests to these stores are short, so leases can be short too.
     Ok(coordinator.with_timing(Timing::new(
         Duration::from_millis(400),
         Duration::from_millis(100),
@@ -49,7 +50,7 @@ async fn process(
     )?))
 }
 
-/// Ken leaves: his photograph goes, his entity moves.
+/// Ken leaves: his photograph is deleted and his entity moves.
 fn archiving(key: &Key) -> table_core::Result<EventualTransaction> {
     let from = Place::new("current", TableName::new("Current")?, key.clone());
     let to = Place::new("archive", TableName::new("Archive")?, key.clone());
@@ -70,13 +71,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     employees.insert(&ken).await?;
     photos.put(&Path::from("sales/456.png"), "a photograph".into()).await?;
 
-    // Once the message is in the queue it will be done: one request.
+    // Once the message is in the queue, the transaction will be executed: 1 request.
     let client = process(current.clone(), archive.clone(), photos.clone()).await?;
     let transaction = archiving(&ken.entity_key()?.into())?;
     let submitted = client.submit(&transaction, Acknowledge::Committed).await?;
     assert_eq!(submitted.progress, Progress::Pending);
 
-    // A worker dies after it has written the archive, before it removes the original.
+    // A worker crashes after it wrote the archive and before it removed the original.
     let faults = FaultInjector::new(0);
     let faulty = Arc::new(Faulty::new(archive.clone(), faults.clone()));
     let dying = process(current.clone(), faulty, photos.clone()).await?;
@@ -85,7 +86,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(half_done.is_err() || faults.is_crashed());
     assert!(employees.get(ken.entity_key()?).await?.is_some());
 
-    // Another takes over, and comes to the same result.
+    // Another worker takes over and reaches the same result.
     let worker = process(current, archive, photos.clone()).await?;
     while worker.status(submitted.id).await? != TransactionStatus::Applied {
         worker.run_once(1).await?;

@@ -1,4 +1,4 @@
-//! A lost answer, with and without a retry that can prove what happened.
+//! A lost answer, with and without a retry that can prove the outcome.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn main() -> table_core::Result<()> {
     let memory = MemoryStore::new();
     let order = Order { customer: "alice".to_owned(), number: 1, cents: 4_200 };
 
-    // Without a retry the caller is told that nobody knows: the order may be there. It is.
+    // Without a retry, the error is ambiguous: the order may exist. It does.
     let orders = Table::<Order>::new(Faulty::new(memory.clone(), faults.clone()), "Orders")?;
     orders.create_if_missing().await?;
     faults.script([Some(Fault::LoseAnswer)]);
@@ -30,19 +30,19 @@ async fn main() -> table_core::Result<()> {
     assert!(error.is_ambiguous());
     assert!(orders.get(order.entity_key()?).await?.is_some());
 
-    // A retry that repeats the insert blindly would meet its own order and call it a conflict. With
-    // write ids it reads which write the entity came from, and reports success.
+    // A blind repetition of the insert would find its own order and report a conflict. With write ids, the
+    // retry reads which write created the entity, and reports success.
     let policy = RetryPolicy::default().with_delays(Duration::ZERO, Duration::ZERO).with_write_ids();
     let retrying = Retrying::new(Faulty::new(memory, faults.clone()), policy);
     let orders = Table::<Order>::new(retrying, "Orders")?;
     faults.script([Some(Fault::LoseAnswer)]);
     orders.insert(&Order { number: 2, ..order.clone() }).await?;
 
-    // An insert that truly conflicts is still a conflict.
+    // A real conflict is still a conflict.
     let error = orders.insert(&order).await.unwrap_err();
     assert!(error.is_already_exists());
 
-    // A busy service is waited for, three times here.
+    // The retry waits for a busy service, three times here.
     faults.script([Some(Fault::Throttle { retry_after: None }); 3]);
     orders.insert(&Order { number: 3, ..order }).await?;
     assert_eq!(faults.injected().len(), 5);

@@ -1,4 +1,4 @@
-//! Filters from typed fields, names or text; what they will cost; what would be cheaper.
+//! Filters from typed fields, names or text; their cost; and cheaper alternatives.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -30,31 +30,32 @@ async fn main() -> table_core::Result<()> {
         employees.insert(&Employee { department, id, last_name, age, salary }).await?;
     }
 
-    // A typed condition can only compare a field with what it holds.
+    // A typed condition can compare a field only with a value of its type.
     let older = Employee::AGE.gt(40).and(Employee::LAST_NAME.starts_with("J"));
     let query = employees.query().partition(Employee::partition("Sales")?).filter(older);
     assert_eq!(query.access_path()?, AccessPath::PartitionScan);
     let names: Vec<_> = query.all().await?.into_iter().map(|employee| employee.last_name).collect();
     assert_eq!(names, ["Jones"]);
 
-    // Without a partition, every entity of the table is read.
+    // Without a PartitionKey, the service reads every entity of the table.
     let query = employees.query().filter(Employee::AGE.gt(40));
     assert_eq!(query.access_path()?, AccessPath::TableScan);
     assert_eq!(query.all().await?.len(), 2);
 
-    // An `i64` reads an Int32 as well, which Node or Python store for a small number: the filter finds both.
+    // An `i64` field also reads an Int32, which Node or Python store for a small number. The filter finds
+    // both.
     let paid = Employee::SALARY.gt(70_000);
     assert_eq!(format!("{paid:?}"), "Condition(Salary gt 70000L or Salary gt 70000)");
     assert_eq!(employees.query().filter(paid).count().await?, 2);
 
-    // The service's text parses to the same, and prints back.
+    // The service's filter text parses to the same filter and prints back.
     let parsed: Filter = "PartitionKey eq 'Sales' and Age gt 40".parse()?;
     assert_eq!(parsed, Filter::eq("PartitionKey", "Sales").and(Filter::gt("Age", 40)));
     assert_eq!(parsed.to_string(), "PartitionKey eq 'Sales' and Age gt 40");
     let error = "Age gt".parse::<Filter>().unwrap_err().to_string();
     assert!(error.contains("character 6"), "{error}");
 
-    // An `or` of keys makes the service read the partition: asked one by one, they are point reads.
+    // For an `or` of keys, the service reads the whole partition. As separate point reads it is cheaper.
     let either = "PartitionKey eq 'Sales' and (RowKey eq '0000000001' or RowKey eq '0000000002')".parse()?;
     let explanation = Query::new().with_filter(either).explain(&ServiceProfile::AZURE_TABLES);
     assert_eq!(explanation.path, AccessPath::PartitionScan);

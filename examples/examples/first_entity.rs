@@ -1,4 +1,4 @@
-//! A struct, a table, a row: insert, read, change, query.
+//! A struct as a row: insert, read, change, query.
 
 use table_core::prelude::*;
 use table_embedded::EmbeddedStore;
@@ -32,13 +32,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         nickname: None,
         etag: None,
     };
-    employees.insert(&ken).await?; // 1 request; an error if there is one already
+    employees.insert(&ken).await?; // 1 request; an error if it exists
 
     let key = Employee::key("Sales", 223)?;
     assert_eq!(key.key().row(), "empid_000223");
     let mut read = employees.get_existing(&key).await?; // 1 request, a point query
     read.age += 1;
-    employees.replace(&read).await?; // refused if somebody else changed Ken meanwhile
+    employees.replace(&read).await?; // fails if another writer changed Ken in between
 
     let sales = employees.query().partition(Employee::partition("Sales")?);
     let older = sales.filter(Employee::AGE.gt(41)).all().await?;

@@ -1,4 +1,4 @@
-//! Several entities of one partition, written all or not at all, in one request.
+//! Writes several entities of one partition in one request, all or none.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -29,7 +29,7 @@ async fn main() -> table_core::Result<()> {
     let line =
         |line| OrderLine { customer: "alice".to_owned(), order: 1, line, product: format!("product {line}") };
 
-    // The order and its lines, types of their own, are there together.
+    // The order and its lines have different types and are written together.
     let mut group = orders.group(Order::partition("alice")?);
     group.insert(&order)?.insert(&line(1))?.insert(&line(2))?;
     let written = group.commit().await?; // 1 request
@@ -38,14 +38,14 @@ async fn main() -> table_core::Result<()> {
         lines.query().partition(OrderLine::partition("alice")?).rows(OrderLine::row_prefix().order(1));
     assert_eq!(of_order.all().await?.len(), 2);
 
-    // One conflict, and nothing of the group is written. The error names the operation.
+    // After one conflict, nothing of the group is written. The error names the operation.
     let mut group = orders.group(Order::partition("alice")?);
     group.insert(&line(3))?.insert(&order)?;
     let error = group.commit().await.unwrap_err();
     assert!(error.to_string().starts_with("operation 1 of the group transaction failed"), "{error}");
     assert!(lines.get(line(3).entity_key()?).await?.is_none());
 
-    // What cannot be in the group is refused while it is built.
+    // An operation that the group cannot contain is refused when it is added.
     let mut group = orders.group(Order::partition("alice")?);
     let stranger = Order { customer: "bob".to_owned(), ..order };
     assert!(group.insert(&stranger).is_err());

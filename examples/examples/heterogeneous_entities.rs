@@ -1,10 +1,10 @@
-//! Several types in one table: each is read as itself, all of them as an enum.
+//! Several types in one table: each is read as its own type, and all of them as an enum.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_patterns::heterogeneous::{Resolver, modify};
 
-/// A department: the head of its partition.
+/// A department: the first row of its partition.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Department", partition_key = "{name}", row_key = "department", rename_all = "PascalCase")]
 struct Department {
@@ -44,20 +44,20 @@ async fn main() -> table_core::Result<()> {
     let note = Entity::new("Sales", "note_1")?.with("EntityType", "Note").with("Text", "by another program");
     employees.store().write(employees.name(), Operation::Insert(note.clone())).await?;
 
-    // One request reads the whole partition, each row as what it is.
+    // One request reads the whole partition, each row as its own type.
     let rows = employees.view::<SalesRow>()?.query().partition(PartitionKey::new("Sales")?).all().await?;
     assert_eq!(rows[0], SalesRow::Department(sales));
     assert_eq!(rows[1], SalesRow::Employee(ken.clone()));
     assert!(matches!(&rows[2], SalesRow::Other(other) if other.key() == note.key()));
 
-    // A query of one type leaves the others out.
+    // A query of one type omits the others.
     assert_eq!(employees.query().all().await?, std::slice::from_ref(&ken));
 
-    // A row of another type is an error that says so, not a struct of defaults.
+    // Reading a row of another type is an error, not a struct of default values.
     let error = employees.get(note.key()).await.unwrap_err();
     assert!(error.to_string().contains("Note"), "{error}");
 
-    // A property is changed without knowing the type; everything else stays.
+    // Changes a property without knowing the type; everything else is kept.
     let name = |name: &str| {
         let mut set = Properties::new();
         set.set("Name", name);
@@ -69,7 +69,7 @@ async fn main() -> table_core::Result<()> {
     })
     .await?;
 
-    // A resolver of closures makes of each type what is wanted of it.
+    // A resolver with closures converts each type to a common result.
     let labels = Resolver::new()
         .on_type(|department: Department| department.name)
         .on_type(|employee: Employee| employee.name)

@@ -1,4 +1,4 @@
-//! A table for each day: old entities go by the table, one request for any number of them.
+//! A table per day: deleting old entities drops their table with 1 request.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn main() -> table_core::Result<()> {
     let store = Arc::new(MemoryStore::new());
     let logins = TimeSlices::new(store, "Logins", Every::Day, |login: &Login| login.at.0)?;
 
-    // Each goes to the table of its day, which is made when it is needed.
+    // Each entity goes to the table of its day, which is created on first use.
     let start: Ticks = "2013-01-01T08:00:00Z".parse()?;
     for hours in (0..24 * 10).step_by(6) {
         logins
@@ -28,13 +28,13 @@ async fn main() -> table_core::Result<()> {
     }
     assert_eq!(logins.slices().await?.len(), 11);
 
-    // Queries cross the tables in the order of time.
+    // Queries read the tables in time order.
     let ken = Login::partition("ken")?;
     let latest =
         logins.query().narrow(move |query| query.partition(&ken)).newest_first().limit(5).all().await?;
     assert!(latest.len() == 5 && latest.is_sorted_by(|a, b| a.at.0 > b.at.0));
 
-    // What a policy would drop, then dropping it: one request for each day.
+    // First lists the tables that the policy would drop, then drops them: 1 request per day.
     let now: Ticks = "2013-01-11T12:00:00Z".parse()?;
     let keep = Keep::Younger(TimeDelta::days(3));
     let plan = logins.expired(keep, now).await?;

@@ -1,5 +1,5 @@
-//! Index entities, option 1 of the guide: a blob for each surname. Blobs are never changed; a row names the
-//! one that counts.
+//! Index entities, option 1 of the design guide: a blob per surname. Blobs never change; a row names the
+//! current blob.
 
 use std::sync::Arc;
 
@@ -38,9 +38,10 @@ async fn main() -> Result<()> {
     }
     let jones = Key::new("surname", "Jones")?;
     assert_eq!(employees.list("surname", &jones).await?.len(), 10);
-    assert_eq!(count(&blobs).await, 1, "the blobs before it are gone");
+    assert_eq!(count(&blobs).await, 1, "the earlier blobs are deleted");
 
-    // A program dies when it has written a new blob and not yet named it: group, row read, row written.
+    // A program crashes after it wrote a new blob and before it named the blob in the row: group, row read,
+    // row written.
     let faults = FaultInjector::new(0);
     let dying = open(Faulty::new(store, faults.clone()), blobs.clone()).await?;
     faults.crash_at(3, CrashPoint::Before);
@@ -49,7 +50,7 @@ async fn main() -> Result<()> {
     assert_eq!(employees.journal().sweep(&[], Default::default()).await?.applied, 1);
     assert_eq!(employees.list("surname", &jones).await?.len(), 11);
 
-    // The blob that no row names is collected.
+    // The collection deletes the blob that no row names.
     employees.collect_blobs("surname").await?;
     assert_eq!(count(&blobs).await, 1);
     Ok(())

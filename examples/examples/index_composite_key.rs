@@ -1,5 +1,5 @@
-//! Composite index keys: parts in the order of the questions. Each is asked by giving the first parts, and a
-//! range of the one that follows; parts of another type or order do not compile.
+//! Composite index keys: parts in the order of the queries. A query sets the first parts, and a range of the
+//! next one. Parts of another type or order do not compile.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Order {
     due: u32,
 }
 
-/// A part of the entity's key: entries are enough.
+/// A part of the entity's key, so entries contain it.
 #[derive(Debug, TableEntity)]
 #[entity(projection_of = Order)]
 struct Number {

@@ -1,5 +1,5 @@
-//! Denormalization: the name and e-mail address of a department's manager, copied into the department, so
-//! that one point query gets all.
+//! Denormalization: the manager's name and e-mail address are copied into the department, so that one point
+//! query gets all.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let store = MemoryStore::new();
     let departments = Table::<Department>::new(store.clone(), "Company")?;
     departments.create_if_missing().await?;
-    // Whoever manages is copied into the department of the same partition.
+    // The manager is copied into the department in the same partition.
     let copies = Index::new("manager", Placement::SamePartition, "1", |e| match e.get("Manages") {
         Some(_) => Department::key(e.key().partition()).map(|key| Some(key.into_key())),
         None => Ok(None),
@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
     let read = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!((read.manager_name.as_deref(), read.floor), (Some("Ken"), 1));
 
-    // The copy follows its source, and survives a writer of the department who knows nothing of it.
+    // The copy follows its source, and survives a write of the department by a program that does not know it.
     company.upsert(manager("Kim")?).await?;
     company.upsert(Department { floor: 2, ..sales }.to_entity()?).await?;
     let read = departments.get_existing(Department::key("Sales")?).await?;

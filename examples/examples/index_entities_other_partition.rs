@@ -1,5 +1,5 @@
-//! Index entities in another partition: one entity for each surname of the whole company. It follows the
-//! employee, whatever crashes in between.
+//! Index entities in another partition: one entity per surname of the whole company. It follows the employee,
+//! also after a crash.
 
 use std::sync::Arc;
 
@@ -30,14 +30,14 @@ async fn main() -> Result<()> {
     let found = employees.list("surname", &jones).await?;
     assert_eq!(found.iter().map(|e| e.key().partition()).collect::<Vec<_>>(), ["Marketing", "Sales"]);
 
-    // A program dies after the group that writes the employee, before the list.
+    // A program crashes after the group that writes the employee and before the list.
     let faults = FaultInjector::new(0);
     let dying = open(Faulty::new(store, faults.clone())).await?;
     faults.crash_at(1, CrashPoint::After);
     assert!(dying.insert(employee("Sales", 9)?).await.is_err());
     assert_eq!(employees.references("surname", &jones).await?.len(), 2);
 
-    // The journal row was in the group: another program finds it, and finishes.
+    // The group contained the journal row. Another program finds it and completes the write.
     assert_eq!(employees.journal().sweep(&[], Default::default()).await?.applied, 1);
     assert_eq!(employees.list("surname", &jones).await?.len(), 3);
     Ok(())

@@ -1,4 +1,4 @@
-//! Index entities in another table, built over employees that are there already, while writers go on.
+//! Index entities in another table, built over existing employees while writers continue.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Index entities, in the entities' partition: one entity for each surname of a department lists its
-//! employees. It changes with the employee, in one group transaction.
+//! Index entities in the entities' partition: one entity per surname of a department lists its employees. It
+//! changes in the employee's group transaction.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ async fn main() -> Result<()> {
     let before = meter.total();
     let jones = employees.list("surname", &Key::new("Sales", "surname_Jones")?).await?;
     assert_eq!(jones.iter().map(|e| e.key().row()).collect::<Vec<_>>(), ["empid_000007", "empid_000152"]);
-    assert_eq!(meter.total() - before, 1 + 2, "the list, and each employee, at once");
+    assert_eq!(meter.total() - before, 1 + 2, "the list, and each employee concurrently");
 
-    // A new surname changes three entities: the employee, the old list, the new one. All or none.
+    // A new surname changes three entities: the employee, the old list and the new list. All or none.
     employees.upsert(employee(7, "Kwok")?).await?;
     let of = async |name: &str| {
         let key = Key::new("Sales", format!("surname_{name}"))?;

@@ -1,5 +1,5 @@
-//! An index spread over shards by a hash: no partition is hot. A lookup knows the shard of its value, a range
-//! asks all shards at once and merges them in order.
+//! An index spread over shards by a hash, so that no partition is hot. A lookup knows the shard of its value;
+//! a range reads all shards concurrently and merges them in order.
 
 use std::sync::Arc;
 

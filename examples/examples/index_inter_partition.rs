@@ -1,5 +1,5 @@
-//! The guide's inter-partition secondary index: an entry for each employee in the partition of the surname.
-//! The write is committed with a journal row, and the entry follows; a crash in between is recovered from.
+//! The design guide's inter-partition secondary index: an entry per employee in the partition of the surname.
+//! The write is committed with a journal row, and the entry follows; a crash in between is recovered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn main() -> table_core::Result<()> {
 
     let before = meter.total();
     let done = employees.insert(&jones("Sales", 152)).await?;
-    // The group with the journal row, the entry, the employee once more, the journal row.
+    // The group with the journal row, the entry, the employee again, the journal row.
     assert_eq!((done.entries, meter.total() - before), (Entries::Applied, 4));
     employees.insert(&jones("Marketing", 7)).await?;
 
@@ -45,7 +45,7 @@ async fn main() -> table_core::Result<()> {
     let in_sales = employees.by(Employee::by_surname("Jones").department("Sales"));
     assert_eq!(in_sales.count().await?, 1);
 
-    // A writer that answers as soon as the write is safe: a sweep or a worker brings the entry into step.
+    // A writer that returns when the write is committed. A sweep or a worker applies the entry.
     options.acknowledge = Acknowledge::Committed;
     let quick = IndexedTable::<Employee>::open(store, "Employees", options).await?;
     let before = meter.total();

@@ -1,5 +1,5 @@
-//! The guide's intra-partition secondary index: a copy of each employee under the e-mail address, in the
-//! same partition, declared in the derive. It is written in the employee's group transaction.
+//! The design guide's intra-partition secondary index: a copy of each employee under the e-mail address in
+//! the same partition, declared in the derive. The employee's group transaction writes it.
 
 use std::sync::Arc;
 
@@ -43,11 +43,11 @@ async fn main() -> table_core::Result<()> {
     let contoso = employees.by(Employee::by_email("Sales").email_starting("jo")).all().await?;
     assert_eq!(contoso.len(), 1);
 
-    // Nobody else in the department can have the address.
+    // No other employee of the department can have the address.
     let other = Employee { id: 153, ..jones };
     assert!(employees.insert(&other).await.unwrap_err().is_unique_violation());
 
-    // The entry goes with the address.
+    // Deleting the address deletes the entry.
     let key = Employee::key("Sales", 152)?;
     let no_address = |jones: &mut Employee| {
         jones.email = None;
@@ -56,14 +56,14 @@ async fn main() -> table_core::Result<()> {
     employees.update(&key, no_address).await?;
     assert_eq!(employees.by(by_email()).get().await?, None);
 
-    // Who has read him knows which entries he has: one request, under his ETag.
+    // The entity that was read shows which entries exist: 1 request, under its ETag.
     let jones = employees.get_existing(&key).await?;
     let with_address = Employee { email: Some("jones@contoso.com".to_owned()), ..(*jones).clone() };
     let before = meter.total();
     employees.replace_stored(&jones, &with_address).await?;
     assert_eq!(meter.total() - before, 1);
 
-    // A table that knows nothing of entries does not write.
+    // A plain table, which does not maintain entries, refuses to write.
     let plain = Table::<Employee>::new(employees.table().store().clone(), "Employees")?;
     assert!(plain.delete(&key, IfMatch::Any).await.unwrap_err().to_string().contains("IndexedTable"));
     Ok(())

@@ -1,4 +1,4 @@
-//! A list that grows beyond its entity goes on in others, or in a blob, and comes back when it shrinks.
+//! A list that exceeds its entity continues in further entities or in a blob, and returns when it shrinks.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ fn employee(id: usize) -> Result<Entity> {
     Ok(Entity::new("Sales", format!("empid_{id:06}"))?.with("LastName", "Jones"))
 }
 
-/// The requests of a lookup of many references and of one that is left.
+/// Returns the requests of a lookup with many references and with one reference.
 async fn lookups(overflow: Overflow) -> Result<(u64, u64)> {
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
     let table = TableName::new("Employees")?;
     store.create_table(&table).await?;
     let by_surname = Index::keyed("surname", Placement::SamePartition, "", "surname_{LastName}")?;
-    // 1 KiB instead of nearly 1 MiB, to overflow soon.
+    // 1 KiB instead of nearly 1 MiB, so that the list overflows soon.
     let indexes = vec![by_surname.with_shape(Shape::List { bytes: 1024, overflow })];
     let mut options = IndexOptions::local();
     options.blobs = Some(Arc::new(InMemory::new()));
@@ -51,7 +51,7 @@ async fn main() -> Result<()> {
     let (long, short) = lookups(Overflow::Entities).await?;
     assert!(long > 4, "the list's entity, then its chunks at once: {long}");
     assert_eq!(short, 1);
-    // The blob is not a request to the table.
+    // Reading the blob is not a request to the table.
     assert_eq!(lookups(Overflow::Blob).await?, (1, 1));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Counts and sums of a department's employees, kept in an entity of the same partition: exact, in the
-//! group transaction of every write.
+//! Counts and sums of a department's employees, in an entity of the same partition. They are exact, because
+//! the group transaction of every write updates them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The Index Table pattern, third strategy: entries hold the fields that the query mostly wants. Those cost
-//! one request, the others one more for each customer.
+//! The Index Table pattern, third strategy: entries contain the fields that queries mostly need. A query of
+//! these fields costs 1 request; other fields cost 1 more per customer.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ struct Customer {
     notes: String,
 }
 
-/// What an entry holds.
+/// The fields that an entry contains.
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(projection_of = Customer, rename_all = "PascalCase")]
 struct Contact {
@@ -49,9 +49,13 @@ async fn main() -> table_core::Result<()> {
     assert_eq!(contacts[0], Contact { last_name: "Jones".to_owned(), phone: Some("555-0002".to_owned()) });
     assert_eq!((contacts.len(), meter.total() - before), (2, 1));
     let before = meter.total();
-    assert_eq!((redmond().all().await?.len(), meter.total() - before), (2, 1 + 2), "the notes are elsewhere");
+    assert_eq!(
+        (redmond().all().await?.len(), meter.total() - before),
+        (2, 1 + 2),
+        "the entries do not contain the notes"
+    );
 
-    // The patch has no phone: an entry holds it. An update moves it along.
+    // The patch has no phone, because entries contain it. An update changes the entry too.
     let new_number = |jones: &mut Customer| {
         jones.phone = Some("555-9999".to_owned());
         Ok(())

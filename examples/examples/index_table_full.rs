@@ -1,5 +1,5 @@
-//! The Index Table pattern, first strategy: each customer is there a second time, whole, in a table with
-//! the keys that the other query needs. One request for a page of customers; every write is doubled.
+//! The Index Table pattern, first strategy: a second table has a complete copy of each customer under the
+//! keys of another query. 1 request per page of customers; every write is doubled.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! The Index Table pattern, second strategy: a table of references. Entries are small and change only with
-//! the indexed value; the customers are read one by one, at once.
+//! the indexed value; customers are read one by one, concurrently.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ struct Customer {
     street: String,
 }
 
-/// Nothing but the key, which every entry holds.
+/// Only the key, which every entry contains.
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(projection_of = Customer)]
 struct Id {
@@ -41,8 +41,8 @@ async fn main() -> table_core::Result<()> {
     let ids = redmond.project::<Id>().all().await?;
     assert_eq!((ids.len(), meter.total() - before), (3, 1), "no customer is read");
 
-    // The index does not hold the street, so a merge cannot leave an entry stale: a read, since the entity could be on the move, and
-    // the merge. Under an ETag that was read it is one request.
+    // The index does not contain the street, so a merge cannot make an entry stale. The merge costs 1 read,
+    // because the entity may be moving, and 1 write. Under an ETag that was read it costs 1 request.
     let before = meter.total();
     let moved = Customer::patch().street("9 Oak St");
     customers.merge(Customer::key(2)?, &moved, IfMatch::Any).await?;

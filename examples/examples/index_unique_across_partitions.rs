@@ -1,5 +1,5 @@
-//! A value that is unique in the whole table: a row in a partition of its own is reserved before the write and
-//! settled after it. Of two writers that race for the value, one gets it.
+//! A value that is unique in the whole table: the write reserves a row in another partition first and settles
+//! it afterwards. Of two writers that race for the value, one succeeds.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ async fn main() -> table_core::Result<()> {
     let ken = users.by(User::by_login("ken")).get().await?;
     assert_eq!((ken.is_some(), meter.total() - before), (true, 2), "the row, and its owner");
 
-    // The name is free again once its owner gives it up.
+    // The name is free again after its owner releases it.
     let (tenant, id) = ken.map(|ken| (ken.tenant, ken.id)).unwrap_or_default();
     users.delete(User::key(&tenant, id)?, IfMatch::Any).await?;
     users.insert(&user("adatum", 7, "ken")).await?;

@@ -1,9 +1,9 @@
-//! Inheritance: the concrete types of one hierarchy in one table, read as an enum over their shared base.
+//! Inheritance: the concrete types of a hierarchy in one table, read as an enum with a shared base.
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::prelude::*;
 
-/// The base: its properties stand in the entity of every concrete type.
+/// The base. Its properties are part of the entity of every concrete type.
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
 #[entity(rename_all = "PascalCase")]
 struct Person {
@@ -32,7 +32,7 @@ struct Employee {
     department: String,
 }
 
-/// What the abstract class is elsewhere: one of its concrete types.
+/// The counterpart of an abstract class: one of its concrete types.
 #[derive(Debug, PartialEq, EntityResolver)]
 enum AnyPerson {
     Customer(Customer),
@@ -71,7 +71,7 @@ async fn main() -> table_core::Result<()> {
     customers.insert(&ann).await?;
     employees.insert(&ken).await?;
 
-    // One request for the people of a region, each as what it is, with its base at hand.
+    // One request reads the people of a region, each as its own type, with access to the base.
     meter.reset();
     let west = PartitionKey::new("west")?;
     let all = people.query().partition(west.clone()).all().await?;
@@ -80,11 +80,11 @@ async fn main() -> table_core::Result<()> {
     let names: Vec<_> = all.iter().map(|any| any.person().first_name.as_str()).collect();
     assert_eq!(names, ["Ann", "Ken"]);
 
-    // A property of the base is compared across the hierarchy.
+    // A property of the base can be compared across the hierarchy.
     let kwoks = Filter::eq(Customer::PERSON.field(Person::LAST_NAME).name(), "Kwok");
     assert_eq!(people.query().partition(west.clone()).raw_filter(kwoks).count().await?, 1);
 
-    // A view of one concrete type leaves the others out, and refuses to read them.
+    // A view of one concrete type omits the others and refuses to read them.
     assert_eq!(customers.query().partition(west).all().await?, [ann]);
     assert!(customers.get(ken.entity_key()?.key()).await.is_err());
     assert_eq!(people.get(ken.entity_key()?.key()).await?, Some(AnyPerson::Employee(ken)));

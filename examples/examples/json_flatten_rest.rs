@@ -1,5 +1,4 @@
-//! Nested values as JSON, a group of fields as properties of their own, and properties that belong
-//! to other programs.
+//! Nested values as JSON, a group of fields as separate properties, and properties of other programs.
 
 use serde::{Deserialize, Serialize};
 use table_core::memory::MemoryStore;
@@ -46,16 +45,16 @@ async fn main() -> table_core::Result<()> {
     };
     employees.insert(&ken).await?;
 
-    // The skills are one property, the address two.
+    // The skills are one property, the address is two.
     let stored = employees.view::<Entity>()?.get_existing(ken.entity_key()?.cast::<Entity>()).await?;
     assert_eq!(stored.get("Skills"), Some(ValueRef::String(r#"[{"name":"Rust","years":9}]"#)));
     assert_eq!(stored.get("City"), Some(ValueRef::String("Seattle")));
 
-    // Another program adds a property that this one does not know ...
+    // Another program adds a property that this program does not know ...
     let added = Entity::from(stored.key().clone()).with("Badge", 7);
     employees.store().write(employees.name(), Operation::Merge(added, IfMatch::Any)).await?;
 
-    // ... and a replace by this one keeps it.
+    // ... and a replace by this program keeps it.
     ken = employees.get_existing(ken.entity_key()?).await?;
     ken.address.city = "Tacoma".to_owned();
     employees.upsert(&ken).await?;

@@ -1,4 +1,4 @@
-//! Key spreading: a hot partition is found, spread over buckets, and read as one.
+//! Key spreading: finds a hot partition, spreads it over buckets, and reads it as one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ async fn main() -> table_core::Result<()> {
     let watch = PartitionWatch::new(Duration::from_secs(60));
     let store: Arc<dyn TableStore> = Arc::new(Watched::new(MemoryStore::new(), watch.clone()));
 
-    // Everything of today goes to one partition, as a plain key would have it.
+    // With a plain key, all of today's entities go to one partition.
     let today = TableName::new("Plain")?;
     store.create_table(&today).await?;
     for number in 0..100 {
@@ -30,7 +30,8 @@ async fn main() -> table_core::Result<()> {
     assert_eq!((hot[0].partition.as_str(), hot[0].requests), ("2013-01-01", 100));
     assert!(hot[0].to_string().contains("#[partition_key(spread = 16)]"));
 
-    // Spread, no partition gets much, a key still takes one request, and the day is read in order.
+    // With spread keys, the load is divided, a point read still takes 1 request, and the day is read in
+    // order.
     let watch = PartitionWatch::new(Duration::from_secs(60));
     let store: Arc<dyn TableStore> = Arc::new(Watched::new(MemoryStore::new(), watch.clone()));
     let events = SpreadTable::<Event>::new(store, "Events")?;

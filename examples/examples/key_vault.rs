@@ -1,5 +1,5 @@
-//! A key that stays in a key vault: the official client behind `KeyWrap`. The vault itself is a stand-in in this
-//! process, which answers `wrapkey` and `unwrapkey` as Azure Key Vault (Managed HSM) does; only it is not real.
+//! A key that stays in a key vault: the official client as a `KeyWrap`. The vault in this example is a
+//! stand-in in this process, which answers `wrapkey` and `unwrapkey` like Azure Key Vault (Managed HSM).
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl KeyWrap for VaultKey {
     async fn unwrap_key(&self, wrapped: &[u8]) -> Result<KeyBytes> {
         let content = Self::parameters(wrapped).try_into().map_err(unavailable)?;
         match self.client.unwrap_key(self.name, self.version, content, None).await {
-            // The vault refuses what it did not wrap.
+            // The vault refuses a key that it did not wrap.
             Err(e) if e.http_status() == Some(StatusCode::BadRequest) => {
                 Err(ErrorKind::Encryption("the vault cannot unwrap the key".to_owned()).into())
             }
@@ -82,7 +82,7 @@ fn unavailable(error: azure_core::Error) -> Error {
 }
 
 fn empty() -> Error {
-    ErrorKind::Service("a key vault's answer without a key".to_owned()).into()
+    ErrorKind::Service("the key vault's answer has no key".to_owned()).into()
 }
 
 #[tokio::main]
@@ -114,7 +114,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Not a vault: answers its two requests with a local key.
+/// Simulates the vault: answers its two requests with a local key.
 #[derive(Debug)]
 struct StandIn {
     key: AesKeyWrap,
@@ -151,7 +151,7 @@ impl HttpClient for StandIn {
     }
 }
 
-/// In earnest: a credential of `azure_identity`.
+/// In production: a credential of `azure_identity`.
 #[derive(Debug)]
 struct Nobody;
 

@@ -1,4 +1,4 @@
-//! Composed keys: padding, dates, newest first, escapes, and what does not fit.
+//! Composed keys: padding, dates, descending order, escapes, and values that do not fit.
 
 use std::cmp::Reverse;
 
@@ -6,7 +6,7 @@ use chrono::{NaiveDate, NaiveDateTime};
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 
-/// A reservation: its key starts with the day, so that a day is a range.
+/// A reservation. Its RowKey starts with the day, so a day is a range.
 #[derive(Debug, TableEntity)]
 #[entity(type = "Reservation", partition_key = "hotel_{hotel}", row_key = "{day}_{room:04}")]
 struct Reservation {
@@ -16,7 +16,7 @@ struct Reservation {
     guest: String,
 }
 
-/// A log whose newest entry comes first.
+/// A log in which the newest entry comes first.
 #[derive(Debug, TableEntity)]
 #[entity(type = "LogEntry", partition_key = "{service}", row_key = "{at}")]
 struct LogEntry {
@@ -35,10 +35,10 @@ async fn reservations() -> table_core::Result<()> {
     let key = Reservation::key("Ritz", day(9), 12)?;
     assert_eq!((key.key().partition(), key.key().row()), ("hotel_Ritz", "2013-01-09_0012"));
 
-    // What a key cannot hold is escaped, and comes back as it was.
+    // Characters that a key cannot contain are escaped, and unescaped when read.
     assert_eq!(Reservation::partition("Ritz / Carlton")?.to_string(), "hotel_Ritz ~2F Carlton");
 
-    // A number that does not fit is an error, never a wider key that sorts wrongly.
+    // A number that does not fit is an error, never a wider key that would sort wrongly.
     let error = Reservation::key("Ritz", day(9), 10_000).unwrap_err();
     assert!(error.to_string().contains("10000"), "{error}");
 
@@ -49,7 +49,7 @@ async fn reservations() -> table_core::Result<()> {
         table.insert(&Reservation { hotel, day: day(date), room, guest }).await?;
     }
 
-    // The start of the row key is a typed prefix: one row range, in the order of the rooms.
+    // The start of the RowKey is a typed prefix: one row range, in the order of the rooms.
     let hotel = Reservation::partition("Ritz / Carlton")?;
     let found = table.query().partition(hotel).rows(Reservation::row_prefix().day(day(9))).all().await?;
     assert_eq!(found.iter().map(|r| r.room).collect::<Vec<_>>(), [12, 101]);
@@ -58,7 +58,7 @@ async fn reservations() -> table_core::Result<()> {
 }
 
 async fn log() -> table_core::Result<()> {
-    // The guide's inverted ticks: `DateTime.MaxValue.Ticks - ticks` in 19 digits.
+    // The inverted ticks of the design guide: `DateTime.MaxValue.Ticks - ticks` in 19 digits.
     let key = LogEntry::key("web", Reverse(day(1).and_time(Default::default())))?;
     assert_eq!(key.key().row(), "2520453023999999999");
 

@@ -1,4 +1,4 @@
-//! Large entities: fields that outgrow their row are kept in a blob store, and nobody has to think of it.
+//! Large entities: fields that exceed their row are stored in a blob store automatically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,16 +31,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let photos = LargeTable::<Photo>::new(store.clone(), "Photos", blobs)?;
     photos.create_if_missing().await?;
 
-    // 3 MB: more than an entity holds.
+    // 3 MB, more than an entity can hold.
     let photo =
         Photo { album: "2013".to_owned(), number: 1, title: "JFK".to_owned(), image: vec![7; 3_000_000] };
     photos.insert(&photo).await?;
     assert_eq!(photos.get_existing(Photo::key("2013", 1u32)?).await?.image.len(), 3_000_000);
 
-    // A table that knows nothing of blobs refuses the type.
+    // A plain table, which does not write blobs, refuses the type.
     assert!(Table::<Photo>::new(store, "Photos").is_err());
 
-    // Another image from a stream, of which no more than a part is in memory.
+    // Another image from a stream, of which only a part is in memory.
     let key = Photo::key("2013", 1u32)?;
     let pieces = stream::iter((0..20).map(|n| Ok(Bytes::from(vec![n; 1_000_000]))));
     photos.put_stream(&key, Photo::IMAGE, pieces, IfMatch::Any).await?;
@@ -48,9 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bytes = image.content.try_fold(0, |sum, piece| async move { Ok(sum + piece.len()) }).await?;
     assert_eq!(bytes, 20_000_000);
 
-    // The image before is gone with its row's reference. A collection takes what a crash left, once it is older than any
-    // write can still be under way; with a day's grace, run monthly.
+    // The previous image was deleted after the row's reference to it. A collection deletes the blobs that
+    // crashes left, once they are older than any running write. Run it monthly with a grace period of a day.
     let found = photos.collect(Duration::from_secs(86_400), CollectMode::Remove).await?;
-    assert_eq!((found.young, found.orphans), (1, 0), "the image there is, too young to be asked about");
+    assert_eq!((found.young, found.orphans), (1, 0), "the current image, too young to be checked");
     Ok(())
 }

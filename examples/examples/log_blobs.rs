@@ -1,4 +1,4 @@
-//! Log data in blobs: records gathered, stored by hour, and found by their time.
+//! Log data in blobs: records are collected, stored per hour, and found by their time.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let blobs = Arc::new(LocalFileSystem::new_with_prefix(directory.path())?.with_fsync(true));
     let start = Ticks::now();
 
-    // A crash may lose the last minute, or 4 MiB.
+    // A crash may lose the last minute or 4 MiB.
     let log = LogWriter::new(blobs.clone(), "web", LogOptions::default())?;
     for millis in 0..1000 {
         log.append(&Request { path: "/flights".to_owned(), millis }).await?;
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(entries.len(), 1000);
     assert_eq!(entries[7].json::<Request>()?, Request { path: "/flights".to_owned(), millis: 7 });
 
-    // Here none is lost that was acknowledged, whoever else writes to the same log.
+    // Here no acknowledged record is lost, also if other writers use the same log.
     let options = LogOptions::default().with_format(LogFormat::Delimited('\t')).with_sync(LogSync::Every(1));
     let (one, other) = (
         LogWriter::new(blobs.clone(), "audit", options.clone())?,

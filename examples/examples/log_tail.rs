@@ -1,4 +1,4 @@
-//! The newest entries first: an employee's latest expense claims in one request.
+//! Newest entries first: an employee's latest expense claims in one request.
 
 use futures_util::TryStreamExt;
 use table_core::prelude::*;
@@ -21,16 +21,16 @@ async fn main() -> table_core::Result<()> {
         claims.append(&Claim { amount, purpose: "taxi".to_owned() }).await?;
     }
 
-    // One request, however long the log is.
+    // 1 request, regardless of the length of the log.
     let latest = claims.latest(10).await?;
     assert_eq!((latest[0].value.amount, latest[9].value.amount), (25, 16));
 
-    // A web client keeps the last entry's id and asks for what is older.
+    // A web client keeps the last entry's id and requests older entries.
     let cursor = latest[9].id.to_string();
     let older = claims.page(Some(&cursor.parse::<EntryId>()?), 10).await?;
     assert_eq!((older[0].value.amount, older[9].value.amount), (15, 6));
 
-    // Rows that another program wrote with the guide's formula are part of the log.
+    // The log also reads rows that another program wrote with the guide's formula.
     let moment: Ticks = "2012-01-01T00:00:00Z".parse()?;
     let row = format!("{:019}", moment.inverted());
     let theirs = Entity::new("empid_000223", row)?.with("Amount", 7).with("Purpose", "train");
@@ -38,7 +38,7 @@ async fn main() -> table_core::Result<()> {
     let oldest = claims.get(&EntryId::of_guide(moment)).await?;
     assert_eq!(oldest.map(|entry| entry.value.amount), Some(7));
 
-    // Everything since a moment, newest first.
+    // All entries since a time, newest first.
     let all: Vec<_> = claims.since(moment).try_collect().await?;
     assert_eq!(all.len(), 26);
     Ok(())

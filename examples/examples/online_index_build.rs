@@ -1,5 +1,5 @@
-//! An index built over a table that is in use: writers change, delete and add flights all the while, a bar
-//! shows how far the build is, and the scrub that follows finds nothing.
+//! Builds an index over a table in use. Writers change, delete and add flights during the build, a bar shows
+//! its progress, and the scrub that follows finds no difference.
 //!
 //! ```sh
 //! cargo run --release --example online_index_build -- --data DIR
@@ -30,27 +30,27 @@ use table_patterns::index::{
 const FLIGHTS: &str = "Flights";
 const BY_AIRPORT: &str = "FlightsByAirport";
 
-/// Processes that write while the index is built.
+/// Number of processes that write during the build.
 const WRITERS: usize = 4;
 
-/// Flights that an unoptimized program builds the index over.
+/// Number of flights in a debug build of this program.
 const FEW: usize = 3_000;
 
-/// Builds an index over the flights while others write them.
+/// Builds an index over the flights while other processes write them.
 #[derive(Debug, Parser)]
 struct Args {
     /// The data set, as for the flagship. [default: January 2013, bundled]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The first flights only. [default: all of them, and 3,000 in a debug build]
+    /// Use only this many flights. [default: all, and 3,000 in a debug build]
     #[arg(long, value_name = "FLIGHTS")]
     first: Option<usize>,
-    /// Keep the tables on disk, in a directory that goes away, instead of in memory.
+    /// Keep the tables on disk, in a temporary directory, instead of in memory.
     #[arg(long)]
     disk: bool,
 }
 
-/// Flights by airport and month, in the order of days: what no key of theirs starts with.
+/// Flights by airport and month, ordered by day. Their own keys do not start with these.
 fn by_airport() -> table_core::store::Result<Index> {
     let table = TableName::new(BY_AIRPORT)?;
     let index = Index::new("airport", Placement::OtherTable(table), "1", |flight| {
@@ -108,7 +108,7 @@ async fn show(args: &Args, store: Arc<dyn TableStore>) -> Result<()> {
     compare(&flights, &meter).await
 }
 
-/// Writes the flights of a data set; their keys.
+/// Writes the flights of a data set. Returns their keys.
 async fn load(store: &Arc<dyn TableStore>, args: &Args) -> Result<Vec<Key>> {
     let directory = args.data.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("data"));
     let first = args.first.unwrap_or(if cfg!(debug_assertions) { FEW } else { usize::MAX });
@@ -127,7 +127,7 @@ async fn load(store: &Arc<dyn TableStore>, args: &Args) -> Result<Vec<Key>> {
     Ok(keys)
 }
 
-/// A flight under its carrier, by day: as in the flagship.
+/// Converts a flight, with its carrier as PartitionKey, ordered by day as in the flagship.
 fn flight(row: &Row) -> Result<Entity> {
     let (carrier, origin): (String, String) = (row.required("carrier")?, row.required("origin")?);
     let (date, number): (_, u32) = (row.date()?, row.required("flight")?);
@@ -156,7 +156,7 @@ async fn build(flights: &IndexedEntities, expected: usize) -> Result<BuildProgre
     Ok(built)
 }
 
-/// A process that delays flights, takes some away and adds others, until it is stopped.
+/// A process that delays, removes and adds flights until it is stopped.
 async fn write(
     flights: IndexedEntities,
     keys: Arc<Vec<Key>>,
@@ -194,9 +194,9 @@ fn delay(flight: &Entity) -> Option<i32> {
     }
 }
 
-/// Compares the index with the flights, both ways.
+/// Compares the index with the flights in both directions.
 async fn scrub(flights: &IndexedEntities) -> Result<()> {
-    // A write that was held up for longer than its lease leaves its entries to others.
+    // The sweep applies entries of writes that were delayed longer than their lease.
     flights.journal().sweep(&[], Duration::ZERO).await?;
     let began = Instant::now();
     let scrubbed = flights.scrub("airport", ScrubMode::Report).await?;
@@ -213,7 +213,7 @@ async fn scrub(flights: &IndexedEntities) -> Result<()> {
     Ok(())
 }
 
-/// January's flights from LaGuardia that were more than two hours late, with the index and without.
+/// Finds January's flights from LaGuardia that were more than two hours late, with and without the index.
 async fn compare(flights: &IndexedEntities, meter: &RequestMeter) -> Result<()> {
     let late = |all: Vec<Entity>| all.iter().filter(|flight| delay(flight) > Some(120)).count();
     let january = IndexQuery::partition("LGA_2013-01");

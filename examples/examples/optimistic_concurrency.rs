@@ -1,4 +1,4 @@
-//! Two writers and one entity: the second is refused, reads again, and loses nothing.
+//! Two writers and one entity: the second write is refused, reads again, and no change is lost.
 
 use futures_util::future::try_join_all;
 use table_core::memory::MemoryStore;
@@ -22,7 +22,7 @@ async fn main() -> table_core::Result<()> {
     accounts.create_if_missing().await?;
     accounts.insert(&Account { bank: "main".to_owned(), number: 1, cents: 0, etag: None }).await?;
 
-    // Both have read the same version; the second to write is told.
+    // Both have read the same version. The second write fails.
     let mut mine = accounts.get_existing(Account::key("main", 1)?).await?;
     let mut yours = mine.clone();
     mine.cents += 100;
@@ -31,7 +31,7 @@ async fn main() -> table_core::Result<()> {
     let refused = accounts.replace(&yours).await.unwrap_err();
     assert!(refused.is_precondition_failed());
 
-    // `update` reads, changes and replaces, again if another writer was faster: no deposit is lost.
+    // `update` reads, changes and replaces, and repeats this after a conflict: no deposit is lost.
     let key = Account::key("main", 1)?;
     let deposit = |account: &mut Account| {
         account.cents += 10;

@@ -1,4 +1,4 @@
-//! Pages for a web client, which keeps the cursor: the server remembers nothing.
+//! Pages for a web client, which keeps the cursor. The server keeps no state.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -14,7 +14,7 @@ struct Product {
     name: String,
 }
 
-/// What the server answers: the names on a page, and the cursor of the next.
+/// The server's answer: the names on a page and the cursor of the next page.
 async fn page(
     products: &Table<Product>,
     category: &str,
@@ -43,7 +43,7 @@ async fn main() -> table_core::Result<()> {
     let (third, end) = page(&products, "tea", cursor.as_deref()).await?;
     assert_eq!((third.len(), end), (5, None));
 
-    // A cursor belongs to its query, and is checked as any input.
+    // A cursor belongs to its query, and is validated like any input.
     assert!(page(&products, "coffee", cursor.as_deref()).await.is_err());
     assert!(page(&products, "tea", Some("nonsense")).await.is_err());
     Ok(())

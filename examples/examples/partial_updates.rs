@@ -1,4 +1,4 @@
-//! Merging a derived patch: only what is set is sent, and the rest stays as others left it.
+//! Merges a derived patch: only the set fields are sent, and the others stay unchanged.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -23,7 +23,7 @@ async fn main() -> table_core::Result<()> {
     devices.insert(&device).await?;
     let key = Device::key("roof", 7)?;
 
-    // Two writers change different fields, in any version of the entity: nothing is lost. 1 request each.
+    // Two writers change different fields, in any version of the entity. No change is lost. 1 request each.
     devices.merge(&key, &Device::patch().battery(85).alarm("cover open"), IfMatch::Any).await?;
     devices.merge(&key, &Device::patch().firmware("1.1"), IfMatch::Any).await?;
     let read = devices.get_existing(&key).await?;
@@ -32,7 +32,7 @@ async fn main() -> table_core::Result<()> {
         ("1.1", 85, Some("cover open"))
     );
 
-    // What depends on what was read is bound to the version that was read.
+    // A change that depends on a read value must require the version that was read.
     let before = devices.get_versioned(&key).await?.expect("the device is there");
     devices.merge(&key, &Device::patch().battery(before.battery - 1), before.etag.clone()).await?;
     let again = devices.merge(&key, &Device::patch().battery(before.battery - 1), before.etag).await;

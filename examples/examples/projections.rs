@@ -1,4 +1,4 @@
-//! Reading a few properties into a struct of their own.
+//! Reads a few properties into a separate struct.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -16,8 +16,8 @@ struct Document {
     text: String,
 }
 
-/// What a list of documents shows: the texts stay in the store. Checked against `Document` when it
-/// compiles.
+/// The properties for a list of documents; the texts are not transferred. Checked against `Document` at
+/// compile time.
 #[derive(Debug, PartialEq, TableEntity)]
 #[entity(projection_of = Document, rename_all = "PascalCase")]
 struct Heading {
@@ -42,11 +42,11 @@ async fn main() -> table_core::Result<()> {
     let manual = Heading { name: "manual".to_owned(), title: "The manual".to_owned(), pages: 240 };
     assert_eq!(headings, [manual]);
 
-    // Only the properties that decoding needs are asked for; a key costs nothing.
+    // Only the properties that decoding needs are requested; keys are always included.
     let select = Heading::select().expect("a projection selects");
     assert!(select.contains("Title") && !select.contains("Text"));
 
-    // A point read can project as well.
+    // A point read can use a projection too.
     let intro = documents.get_as::<Heading>(Document::key("docs", "intro")?).await?;
     assert_eq!(intro.map(|heading| heading.pages), Some(3));
     Ok(())

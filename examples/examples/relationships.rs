@@ -1,4 +1,4 @@
-//! Entities that belong together: by convention, by a stored link, joined in the client through a cache.
+//! Related entities: by convention, by a stored link, and joined in the client through a cache.
 
 use std::sync::Arc;
 
@@ -38,18 +38,18 @@ async fn main() -> table_core::Result<()> {
     let manager = Link::from(Employee::key("Sales", 2)?);
     departments.insert(&Department { name: "Sales".to_owned(), manager }).await?;
 
-    // One-to-one, by a stored key: one request to read it, one to follow it.
+    // One-to-one by a stored key: 1 request to read it, 1 to follow it.
     let sales = departments.get_existing(Department::key("Sales")?).await?;
     assert_eq!(sales.manager.follow(&employees).await?.map(|kim| kim.name).as_deref(), Some("Kim"));
 
-    // One-to-many, by a convention that is said once.
+    // One-to-many by a convention that is declared once.
     let staff = Relation::many(employees.clone(), |department: &Department| {
         Ok((Employee::partition(&department.name)?, None))
     });
     let staff = staff.of(&sales)?.all().await?;
     assert_eq!(staff.len(), 3);
 
-    // Many-to-one, joined here: one request for each distinct department, then none.
+    // Many-to-one, joined in the client: 1 request per distinct department.
     let cache = JoinCache::new(departments, JoinOptions::default());
     meter.reset();
     let joined = cache.join(staff, |employee| Department::key(&employee.department)).await?;

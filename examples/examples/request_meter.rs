@@ -1,4 +1,4 @@
-//! What a piece of work costs: requests, by table, operation and access path.
+//! Measures the cost of a block of work: requests by table, operation and access path.
 
 use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
@@ -33,7 +33,7 @@ async fn main() -> table_core::Result<()> {
     written?;
     assert_eq!(cost.of_kind(OperationKind::Insert), 1500);
 
-    // A page has 1000 entities at most, so the partition takes two requests.
+    // A page has at most 1000 entities, so the partition takes 2 requests.
     let roof = readings.query().partition(Reading::partition("roof")?);
     let (all, cost) = meter.measure(roof.all()).await;
     assert_eq!(all?.len(), 1500);

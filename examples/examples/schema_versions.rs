@@ -1,9 +1,9 @@
-//! A type that changed: rows of the old version are read as the new one, and written as such.
+//! A type that changed: old rows are read as the new type, and written as the new type.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 
-/// As it was.
+/// The old version.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Customer", rename_all = "PascalCase")]
 struct CustomerV1 {
@@ -14,7 +14,7 @@ struct CustomerV1 {
     full_name: String,
 }
 
-/// As it is: the name has two parts.
+/// The new version: the name has two parts.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Customer", version = 2, previous = CustomerV1, rename_all = "PascalCase")]
 struct Customer {
@@ -44,11 +44,11 @@ async fn main() -> table_core::Result<()> {
     let stored = CustomerV1 { country: "UK".to_owned(), number: 1, full_name: "Ada Lovelace".to_owned() };
     old_program.insert(&stored).await?;
 
-    // The old row is read as its own type and converted; its ETag comes along.
+    // The old row is read as its own type and converted. Its ETag is kept.
     let mut ada = customers.get_existing(Customer::key("UK", 1)?).await?;
     assert_eq!((ada.first_name.as_str(), ada.last_name.as_str()), ("Ada", "Lovelace"));
 
-    // Written back, it has the new version. An old program that meets it is told, and guesses nothing.
+    // The written row has the new version. An old program that reads it gets an error.
     ada.last_name = "King".to_owned();
     customers.replace(&ada).await?;
     let error = old_program.get(CustomerV1::key("UK", 1)?).await.unwrap_err();

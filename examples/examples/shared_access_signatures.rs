@@ -1,4 +1,4 @@
-//! Signatures that give one tenant its own entities for an hour, and nothing else. Signing sends nothing.
+//! Signatures that give one tenant access to its own entities for an hour. Signing sends no request.
 
 use chrono::{TimeDelta, Utc};
 use table_azure::SharedKey;
@@ -16,7 +16,7 @@ struct Order {
 }
 
 fn main() -> table_core::Result<()> {
-    // The account's key signs; it stays on the server. This one is made up.
+    // The account key signs and stays on the server. This key is made up.
     let key = SharedKey::new("contosodata", "c2VjcmV0")?;
     let orders = TableName::new("Orders")?;
     let hour = Utc::now() + TimeDelta::hours(1);
@@ -28,7 +28,7 @@ fn main() -> table_core::Result<()> {
     assert!(tenant.as_str().contains("spk=contoso"));
     assert!(tenant.as_str().contains("epk=contoso"));
 
-    // Keys given as they are: orders 1 to 99, to be read and added.
+    // Explicit keys: orders 1 to 99, for reading and adding.
     let (first, last) = (Order::key("contoso", 1)?, Order::key("contoso", 99)?);
     let hundred = TableSas::new(&orders, TablePermissions::READ | TablePermissions::ADD, hour)
         .within(SasRange::entities(first.key(), last.key()))
@@ -36,11 +36,11 @@ fn main() -> table_core::Result<()> {
     assert!(hundred.as_str().contains("000001"));
     assert!(hundred.as_str().contains("sp=ra"));
 
-    // The rights of a policy that is stored with the table, so that they can be taken back there.
+    // The permissions of a stored access policy, which can be revoked there.
     let by_policy = TableSas::by_policy(&orders, "readers").sign(&key)?;
     assert!(by_policy.as_str().contains("si=readers"));
 
-    // What a client is given. `AzureTableStore::with_sas` opens it. A token says nothing of itself in logs.
+    // The URL for a client. `AzureTableStore::with_sas` opens it. Logs never show the token.
     let url = tenant.url("https://contosodata.table.core.windows.net");
     assert!(url.starts_with("https://contosodata.table.core.windows.net"));
     assert!(!format!("{tenant:?}").contains("sig="));

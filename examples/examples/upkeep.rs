@@ -1,4 +1,5 @@
-//! What runs beside programs with indexes, until it is stopped: it knows the names of their tables, and the manifests say the rest.
+//! Runs maintenance for programs with indexes until it is stopped. It needs only the names of their tables;
+//! the manifests describe the rest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +33,9 @@ async fn main() -> table_core::Result<()> {
 
     let (department, last_name) = ("Sales".to_owned(), "Jones".to_owned());
     let done = employees.insert(&Employee { department, id: 152, last_name }).await?;
-    assert_eq!(done.entries, Entries::Pending, "it is safe, its entry follows");
+    assert_eq!(done.entries, Entries::Pending, "the write is committed and its entry follows");
 
-    // A program stops for a signal; this one, once the entry is there.
+    // A real program would stop on a signal; this one stops once the entry exists.
     let follows = async {
         while !matches!(employees.by(Employee::by_surname("Jones")).count().await, Ok(1)) {
             tokio::time::sleep(Duration::from_millis(50)).await;

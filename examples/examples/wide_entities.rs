@@ -12,7 +12,7 @@ async fn main() -> table_core::Result<()> {
     let wide = WideEntities::new(store.clone(), table.clone());
     wide.create_if_missing().await?;
 
-    // A count for each day of a year.
+    // A count per day of a year.
     let mut year = Entity::new("Sales", "empid_000223_2013")?;
     for day in 1..=365 {
         year = year.with(&format!("D{day:03}"), day % 7);
@@ -21,18 +21,18 @@ async fn main() -> table_core::Result<()> {
     let written = wide.insert(&year).await?;
     assert_eq!((written.rows(), meter.total()), (3, 1));
 
-    // One range query reads all rows, and sees to it that they belong together.
+    // One range query reads all rows and checks that they belong together.
     let read =
         wide.get(year.key()).await?.ok_or_else(|| table_core::Error::invalid_request("it was deleted"))?;
     assert_eq!((read.properties().len(), meter.total()), (365, 2));
 
-    // One property: its row and the head, in one group transaction, in the version that was read.
+    // Sets one property: its row and the first row, in one group transaction, in the version that was read.
     wide.set(&read, "D100", 42).await?;
     assert_eq!(meter.total(), 3);
     let error = wide.set(&read, "D101", 43).await.err();
     assert!(error.is_some_and(|error| error.is_precondition_failed()));
 
-    // The rows are the pattern's own: typed tables do not show them.
+    // The rows belong to the pattern; typed tables do not return them.
     assert_eq!(Table::<Entity>::new(store, table)?.query().count().await?, 0);
     Ok(())
 }

@@ -27,7 +27,7 @@ impl DataSet {
     /// Reads the files of a directory, each as `.csv` or `.csv.zst`.
     ///
     /// # Errors
-    /// One of them is missing or damaged.
+    /// Fails if a file is missing or damaged.
     pub fn read(dir: &Path) -> Result<Self> {
         Ok(Self {
             flights: DataFile::read(dir, "flights.csv")?,
@@ -37,7 +37,7 @@ impl DataSet {
         })
     }
 
-    /// Tells data sets apart, however they are compressed.
+    /// Identifies the data set, independent of compression.
     pub fn fingerprint(&self) -> String {
         let files = [&self.flights, &self.weather, &self.planes, &self.airlines];
         let hash = files.into_iter().fold(FNV_OFFSET, |hash, file| fnv(fnv(hash, &file.bytes), &[0]));
@@ -45,7 +45,7 @@ impl DataSet {
     }
 }
 
-/// One CSV file with a line of headers.
+/// One CSV file with a header line.
 #[derive(Debug)]
 pub struct DataFile {
     path: PathBuf,
@@ -65,23 +65,23 @@ impl DataFile {
         }
     }
 
-    /// How many rows it has, by its lines.
+    /// Returns the number of rows, by counting lines.
     pub fn row_count(&self) -> usize {
         self.bytes.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1)
     }
 
-    /// Its rows in their order.
+    /// Iterates over the rows in order.
     ///
     /// # Errors
-    /// It has no headers; as items, a row that is damaged.
+    /// Fails if the file has no headers. Damaged rows are errors of the iterator's items.
     pub fn rows(&self) -> Result<impl Iterator<Item = Result<Row>>> {
         Ok(self.raw_rows()?.map(|row| row.map(|(row, _)| row)))
     }
 
-    /// The same with the bytes of each row, its line end included.
+    /// Iterates over the rows with their bytes, including line ends.
     ///
     /// # Errors
-    /// As [`rows`](Self::rows).
+    /// Fails like [`rows`](Self::rows).
     pub fn raw_rows(&self) -> Result<impl Iterator<Item = Result<(Row, &[u8])>>> {
         let mut reader = csv::Reader::from_reader(self.bytes.as_slice());
         let columns = Arc::new(Columns { path: self.path.clone(), names: reader.headers()?.clone() });
@@ -97,7 +97,7 @@ impl DataFile {
     }
 }
 
-/// Where a reader is, in bytes.
+/// Returns the byte position of a reader.
 fn at<R: Read>(reader: &csv::Reader<R>) -> usize {
     reader.position().byte() as usize
 }
@@ -110,7 +110,7 @@ fn decompress(path: &Path) -> io::Result<Vec<u8>> {
 
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a: tells files apart, protects from nobody. <http://www.isthe.com/chongo/tech/comp/fnv/>
+/// FNV-1a: distinguishes files, but is not secure. <http://www.isthe.com/chongo/tech/comp/fnv/>
 fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

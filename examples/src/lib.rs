@@ -1,14 +1,14 @@
-//! Runnable examples, all in `examples/`: the flights flagship, and one program per feature area.
-//! `README.md` lists them. This library has what several of them need.
+//! Runnable examples in `examples/`: the flights flagship, and one program per feature area. `README.md`
+//! lists them. This library has their shared parts.
 
 pub mod data;
 pub mod row;
 pub mod store;
 
-/// The result of programs: errors are for the person who started them.
+/// The result type of programs. Errors are printed for the user.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// The programs of the README, which compile.
+/// The code of the README, which is compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! One row of a CSV file, read by the names of its columns.
+//! A row of a CSV file, read by column names.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use csv::StringRecord;
 
 use crate::Result;
 
-/// How the data write a missing value.
+/// The text of a missing value.
 const MISSING: &str = "NA";
 
-/// What the rows of a file share.
+/// The columns, which the rows of a file share.
 #[derive(Debug)]
 pub(crate) struct Columns {
     pub(crate) path: PathBuf,
@@ -35,21 +35,21 @@ impl Row {
         }
     }
 
-    /// The value of a column that must have one.
+    /// Returns the value of a column that must have one.
     ///
     /// # Errors
-    /// There is no such column; it is missing or malformed.
+    /// Fails if the column does not exist or its value is missing or malformed.
     pub fn required<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T> {
         match self.text(column)? {
-            MISSING => Err(self.error(column, "a value is needed here")),
+            MISSING => Err(self.error(column, "a value is required")),
             text => self.parse(column, text),
         }
     }
 
-    /// The value of a column, unless it is missing.
+    /// Returns the value of a column, or `None` if it is missing.
     ///
     /// # Errors
-    /// There is no such column; it is malformed.
+    /// Fails if the column does not exist or its value is malformed.
     pub fn optional<T: FromStr<Err: Display>>(&self, column: &str) -> Result<Option<T>> {
         match self.text(column)? {
             MISSING => Ok(None),
@@ -57,20 +57,20 @@ impl Row {
         }
     }
 
-    /// The local date in the columns `year`, `month` and `day`.
+    /// Returns the local date in the columns `year`, `month` and `day`.
     ///
     /// # Errors
-    /// As [`required`](Self::required); it is no date.
+    /// Fails like [`required`](Self::required), and if the values are not a date.
     pub fn date(&self) -> Result<NaiveDate> {
         let (year, month, day) = (self.required("year")?, self.required("month")?, self.required("day")?);
         NaiveDate::from_ymd_opt(year, month, day)
             .ok_or_else(|| self.error("day", format!("{year}-{month}-{day} is not a date")))
     }
 
-    /// The local time in the columns of [`date`](Self::date), `hour` and `minute`.
+    /// Returns the local time in the columns of [`date`](Self::date), `hour` and `minute`.
     ///
     /// # Errors
-    /// As [`required`](Self::required); it is no time.
+    /// Fails like [`required`](Self::required), and if the values are not a time.
     pub fn time(&self) -> Result<NaiveDateTime> {
         let (hour, minute) = (self.required("hour")?, self.required("minute")?);
         self.date()?
@@ -78,7 +78,7 @@ impl Row {
             .ok_or_else(|| self.error("hour", format!("{hour}:{minute} is not a time")))
     }
 
-    /// What is wrong with the value of a column.
+    /// Returns an error about the value of a column.
     pub fn error(&self, column: &str, problem: impl Display) -> Box<dyn std::error::Error + Send + Sync> {
         let line = self.record.position().map_or(0, csv::Position::line);
         let value = self.text(column).unwrap_or_default();

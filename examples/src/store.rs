@@ -1,4 +1,4 @@
-//! Which store a command works on, as a person names it.
+//! The store of a command, as the user names it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,23 @@ use table_core::memory::MemoryStore;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
 
-/// Where Azurite is running, if one is not to be started.
+/// The connection string of a running Azurite. Without it, an emulator is started.
 pub const AZURITE_CONNECTION_STRING: &str = "AZURITE_CONNECTION_STRING";
-/// The account of Azure Storage or Cosmos DB.
+/// The connection string of an account of Azure Storage or Cosmos DB.
 pub const AZURE_CONNECTION_STRING: &str = "AZURE_STORAGE_CONNECTION_STRING";
 
-/// The container of an account that holds the blobs.
+/// The container of an account for the blobs.
 pub const CONTAINER: &str = "table-examples";
 
 /// A store by name: `memory`, `embedded:DIR`, `azurite` or `azure`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSpec {
-    /// In memory, empty at the start and gone at the end.
+    /// In memory, empty at the start.
     Memory,
     /// The embedded store in a directory.
     Embedded(PathBuf),
-    /// The emulator: at the connection string in [`AZURITE_CONNECTION_STRING`], or one of its own, empty at the
-    /// start and gone at the end. It is installed the first time, which needs Node.js with npm.
+    /// The emulator: at the connection string in [`AZURITE_CONNECTION_STRING`], or a new one, which is empty
+    /// at the start and stopped at the end. The first use installs it, which needs Node.js with npm.
     Azurite,
     /// Azure, at the connection string in [`AZURE_CONNECTION_STRING`].
     Azure,
@@ -45,23 +45,24 @@ pub enum StoreSpec {
 pub struct OpenStore {
     /// The store.
     pub store: Arc<dyn TableStore>,
-    /// Blobs beside it: in memory, in the directory `blobs` of an embedded store, in a container of the account.
+    /// The blobs: in memory, in the directory `blobs` of an embedded store, or in a container of the account.
     pub blobs: Arc<dyn ObjectStore>,
-    /// What tells it from other stores: the account, the directory. No secret.
+    /// Identifies the store: the account or the directory. Contains no secret.
     pub identity: String,
     embedded: Option<EmbeddedStore>,
     emulator: Option<Azurite>,
 }
 
 impl StoreSpec {
-    /// How the names are written, for help texts.
+    /// The forms of the names, for help texts.
     pub const FORMS: &'static str = "memory | embedded:DIR | azurite | azure";
 
-    /// Opens the store. No request; on an account one, which makes the container of the blobs.
+    /// Opens the store. Sends no request, except for an account: 1 request, which creates the container of
+    /// the blobs.
     ///
     /// # Errors
-    /// The directory is in use or damaged; the connection string is missing or malformed; the emulator cannot
-    /// be started.
+    /// Fails if the directory is in use or damaged, if the connection string is missing or malformed, or if
+    /// the emulator cannot be started.
     pub async fn open(&self) -> table_core::Result<OpenStore> {
         match self {
             Self::Memory => {
@@ -82,7 +83,7 @@ impl StoreSpec {
     }
 }
 
-/// A store on an emulator that goes with it.
+/// Opens a store on a new emulator, which stops with the store.
 async fn emulated() -> table_core::Result<OpenStore> {
     let started = tokio::task::spawn_blocking(Azurite::start).await;
     let started = started.unwrap_or_else(|e| Err(e.to_string()));
@@ -91,7 +92,7 @@ async fn emulated() -> table_core::Result<OpenStore> {
     Ok(OpenStore { emulator: Some(emulator), ..opened })
 }
 
-/// An account's tables and blobs.
+/// Opens an account's tables and blobs.
 async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
     let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
@@ -99,15 +100,15 @@ async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
     Ok(OpenStore::of(store, blobs, account(connection_string)))
 }
 
-/// Which account a connection string is of: the parts of it that are no keys.
+/// Identifies the account of a connection string, without its keys.
 fn account(connection_string: &str) -> String {
     let tells = ["AccountName=", "TableEndpoint=", "EndpointSuffix=", "UseDevelopmentStorage="];
     let parts = connection_string.split(';').map(str::trim);
     parts.filter(|part| tells.iter().any(|name| part.starts_with(name))).collect::<Vec<_>>().join(";")
 }
 
-/// Retries with write ids, for as long as the service may keep the name of a deleted table: 40 seconds at least
-/// (<https://learn.microsoft.com/rest/api/storageservices/delete-table>), and here up to three minutes.
+/// Retries with write ids for up to three minutes. The service may reserve the name of a deleted table for at
+/// least 40 seconds (<https://learn.microsoft.com/rest/api/storageservices/delete-table>).
 fn patience() -> RetryPolicy {
     RetryPolicy::default()
         .with_write_ids()
@@ -115,14 +116,14 @@ fn patience() -> RetryPolicy {
         .with_deadline(Some(Duration::from_secs(180)))
 }
 
-/// A store on disk, with its blobs in files.
+/// Opens a store on disk, with its blobs in files.
 async fn embedded(directory: &Path) -> table_core::Result<OpenStore> {
     let store = EmbeddedStore::open(directory).await?;
     let blobs = directory.join("blobs");
     let failed = |e: String| Error::invalid_request(format!("the directory {}: {e}", blobs.display()));
     std::fs::create_dir_all(&blobs).map_err(|e| failed(e.to_string()))?;
     let files = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| failed(e.to_string()))?;
-    // On disk before its row is.
+    // A blob must be on disk before the row that refers to it.
     let files = files.with_fsync(true);
     let identity = std::fs::canonicalize(directory).map_err(|e| failed(e.to_string()))?;
     let opened = OpenStore::of(Arc::new(store.clone()), Arc::new(files), identity.display().to_string());
@@ -134,10 +135,10 @@ impl OpenStore {
         Self { store, blobs, identity, embedded: None, emulator: None }
     }
 
-    /// Closes what must be closed.
+    /// Closes the store.
     ///
     /// # Errors
-    /// What was written last could not be kept.
+    /// Fails if the last writes could not be stored.
     pub async fn close(self) -> table_core::Result<()> {
         drop((self.store, self.blobs, self.emulator));
         match self.embedded {
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_told_without_its_key() {
+    fn an_account_is_identified_without_its_key() {
         let text = "DefaultEndpointsProtocol=https;AccountName=flights;AccountKey=c2VjcmV0;EndpointSuffix=core.windows.net";
         assert_eq!(account(text), "AccountName=flights;EndpointSuffix=core.windows.net");
         let text =
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_table_is_made_when_its_name_is_free_again() {
+    async fn a_table_is_created_when_its_name_is_free_again() {
         let (store, table) = (busy(12), TableName::new("Flights").unwrap());
         let started = Instant::now();
         store.create_table(&table).await.unwrap();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_that_is_never_free_is_given_up_after_minutes() {
+    async fn creating_a_table_fails_after_minutes_if_the_name_is_never_free() {
         let (store, table) = (busy(u64::MAX), TableName::new("Flights").unwrap());
         let started = Instant::now();
         let error = store.create_table(&table).await.unwrap_err();

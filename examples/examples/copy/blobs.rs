@@ -1,4 +1,4 @@
-//! Copies blobs, and compares them by their hashes.
+//! Copies blobs and compares them by their hashes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +12,15 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::Result;
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Copied {
     pub(crate) blobs: u64,
     pub(crate) bytes: u64,
 }
 
-/// Copies every blob, several at once, each through a buffer; then reads what was written, which must be what
-/// was read. Blobs that are only in the target stay.
+/// Copies every blob through a buffer, several concurrently. Then reads the copies, which must equal the
+/// originals. Blobs that exist only in the target are kept.
 pub(crate) async fn copy(
     (from, to): (&Arc<dyn ObjectStore>, &Arc<dyn ObjectStore>),
     at_once: usize,
@@ -39,7 +39,7 @@ pub(crate) async fn copy(
     copies.buffer_unordered(at_once).try_fold(Copied::default(), add).await
 }
 
-/// The bytes of a blob that was copied.
+/// Copies one blob and returns its number of bytes.
 async fn copy_one(from: &Arc<dyn ObjectStore>, to: &Arc<dyn ObjectStore>, path: &Path) -> Result<u64> {
     let mut content = from.get_opts(path, GetOptions::default()).await?.into_stream();
     let (mut hash, mut size) = (Sha256::new(), 0);
@@ -51,7 +51,7 @@ async fn copy_one(from: &Arc<dyn ObjectStore>, to: &Arc<dyn ObjectStore>, path: 
     }
     writer.shutdown().await?;
     if hash_of(to, path).await? != hash.finalize()[..] {
-        return Err("it differs after the copy: is one of the stores in use?".into());
+        return Err("the copy differs from the original; check whether one of the stores is in use".into());
     }
     Ok(size)
 }

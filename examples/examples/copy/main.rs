@@ -1,4 +1,4 @@
-//! Copies every table of one store to another, and the blobs beside them; compares them, and says so.
+//! Copies every table and its blobs from one store to another, then compares them and prints the result.
 //!
 //! ```sh
 //! cargo run --release --example copy -- embedded:target/flights-january azurite
@@ -21,15 +21,16 @@ use table_patterns::bulk::{BulkOptions, Comparison, CopyJob, Difference};
 
 use progress::Progress;
 
-/// Copies every table of a store to another, with the blobs beside them, and compares them. A copy of a table
-/// that was interrupted goes on where it was when it is started again; blobs are copied again.
+/// Copies every table of a store to another, with its blobs, and compares them. An interrupted copy of a
+/// table continues where it stopped when it is started again; blobs are copied again.
 #[derive(Debug, Parser)]
 #[command(name = "copy")]
 struct Args {
     /// The store to read.
     #[arg(value_name = StoreSpec::FORMS)]
     from: StoreSpec,
-    /// The store to write. Rows and blobs that it has already are overwritten; others stay, and are counted.
+    /// The store to write. Existing rows and blobs with the same keys are overwritten; others are kept and
+    /// counted.
     #[arg(value_name = StoreSpec::FORMS)]
     to: StoreSpec,
     /// Requests in flight.
@@ -58,7 +59,7 @@ async fn run(args: &Args) -> Result<()> {
         return Err(format!("{} has no tables", args.from).into());
     }
     let progress = Progress::default();
-    // Rows refer to blobs, never the other way round: these go first.
+    // Blobs are copied first, because rows refer to blobs and not the other way round.
     copy_blobs(args, (&from.blobs, &to.blobs), &progress).await?;
     for table in &tables {
         copy(args, (&from, &to.store), table, &progress).await?;
@@ -89,12 +90,12 @@ async fn copy(
     progress: &Progress,
 ) -> Result<()> {
     let bar = progress.begin(table.as_str());
-    // The stores try again by themselves.
+    // The stores retry themselves.
     let options = BulkOptions::default().with_parallelism(args.parallelism).with_retry(None);
     let job = CopyJob::new((Arc::clone(&from.store), table.clone()), (Arc::clone(to), table.clone()))
         .resumable(from.identity.clone())
         .with_options(options)
-        // The blobs are copied and compared already, those of indexes too.
+        // Blobs, including those of indexes, were already copied and compared.
         .rows_only()
         .on_progress(bar.counter());
     let report = job.run().await?;
@@ -107,19 +108,19 @@ async fn copy(
     Ok(())
 }
 
-/// What the comparison of a copied table shows, unless it shows that the copy is another.
+/// Describes the result of comparing a copied table; fails if the copy differs.
 fn describe(table: &TableName, compared: &Comparison) -> Result<String> {
     let (first, second, some) = (compared.first, compared.second, &compared.differences);
     if compared.equal {
         return Ok("both are equal".to_owned());
     }
     let added = some.iter().all(|difference| matches!(difference, Difference::OnlyInSecond(_)));
-    // Fewer than may be named: all.
+    // Below the maximum number of listed keys, so the list is complete.
     if added && (1..100).contains(&some.len()) {
         return Ok(format!("all are in both, and {} in the target alone", some.len()));
     }
     Err(format!(
-        "{table} differs after the copy, {first} rows and {second}: is one of the stores in use, or has the \
+        "{table} differs after the copy, {first} rows and {second}: check whether one of the stores is in use, or the \
          target rows of its own? {some:?}"
     )
     .into())

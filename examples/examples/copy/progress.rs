@@ -1,6 +1,6 @@
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// A line for each table, on standard error if that is a terminal.
+/// A line per table, on standard error if that is a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Progress(MultiProgress);
 
@@ -9,7 +9,7 @@ pub(crate) struct Progress(MultiProgress);
 pub(crate) struct Bar(ProgressBar);
 
 impl Progress {
-    /// Begins a line; how many there will be is not known.
+    /// Starts a line. The total number is not known.
     pub(crate) fn begin(&self, what: &str) -> Bar {
         let style = ProgressStyle::with_template("{prefix:>12} {spinner} {human_pos:>9} {per_sec:>14} {msg}");
         let bar = self.0.add(ProgressBar::new_spinner().with_prefix(what.to_owned()));
@@ -20,7 +20,7 @@ impl Progress {
 }
 
 impl Bar {
-    /// What counts what was copied.
+    /// Returns a callback that counts copied items.
     pub(crate) fn counter(&self) -> impl Fn(u64) + Send + Sync + 'static {
         let bar = self.0.clone();
         move |rows| bar.set_position(rows)

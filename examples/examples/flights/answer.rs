@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde::Serialize;
 use table_core::adapter::RequestCounts;
 
-/// A question, its answer, and what the answer cost.
+/// A question, its answer, and its cost.
 #[derive(Debug, Serialize)]
 pub(crate) struct Answered {
     pub(crate) question: &'static str,
     pub(crate) pattern: &'static str,
-    /// The costliest of the requests.
+    /// The most expensive access path of the requests.
     pub(crate) access_path: String,
     pub(crate) requests: u64,
     pub(crate) answer: Answer,
@@ -18,11 +18,11 @@ pub(crate) struct Answered {
     pub(crate) time: Duration,
 }
 
-/// The answers, in their shape in JSON.
+/// The answers, in the form of the JSON output.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Answer {
-    /// One flight: where it went, and the minutes it left late.
+    /// One flight: its destination and its departure delay in minutes.
     Flight { dest: String, dep_delay: Option<i32> },
     /// A carrier's day: its flights and their miles.
     CarrierDay { flights: u64, distance: i64 },

@@ -1,4 +1,4 @@
-//! The raw lines of each day as they are in the file: large entities, whose values are in blobs.
+//! The raw lines of each day of the file: large entities with their values in blobs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,10 +17,11 @@ use crate::data::DataFile;
 
 /// The table of [`DayFile`]s.
 const FILES: &str = "Files";
-/// Days that are stored at once.
+/// Number of days that are stored concurrently.
 const AT_ONCE: usize = 8;
 
-/// The lines of a day, without the headers. What does not fit into a row, as any busy day, is in a blob.
+/// The lines of a day, without the headers. Lines that do not fit into a row, as on any busy day, are in a
+/// blob.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "DayFile", rename_all = "PascalCase", partition_key = "flights", row_key = "{date}")]
 pub(crate) struct DayFile {
@@ -38,7 +39,7 @@ impl DayFiles {
         Ok(Self(LargeTable::new(store, FILES, blobs)?))
     }
 
-    /// Makes the table, or removes what an earlier import left, blobs and all.
+    /// Creates the table, or removes the rows and blobs of an earlier import.
     pub(crate) async fn recreate(&self) -> Result<()> {
         self.0.create_if_missing().await?;
         let mut rows = Box::pin(self.0.rows().stream());
@@ -55,7 +56,7 @@ impl DayFiles {
         Ok(())
     }
 
-    /// A day's lines, read as a stream and hashed on the way: they are never in memory as a whole.
+    /// Reads a day's lines as a stream and hashes them. They are never completely in memory.
     pub(crate) async fn answer(&self, day: NaiveDate) -> Result<Answer> {
         let found = self.0.read_stream(DayFile::key(day)?, DayFile::CSV).await?;
         let mut content = found.ok_or_else(|| format!("there is no file of {day}"))?.content;
@@ -73,7 +74,7 @@ impl DayFiles {
     }
 }
 
-/// The lines of each day, in the order of the file.
+/// Returns the lines of each day, in the order of the file.
 fn days(flights: &DataFile) -> Result<Vec<DayFile>> {
     let mut days = BTreeMap::<NaiveDate, Vec<u8>>::new();
     for row in flights.raw_rows()? {

@@ -1,4 +1,4 @@
-//! Entities on their way from the files to a writer: read on a thread of their own, a few ahead.
+//! Passes entities from the files to a writer. A separate thread reads them, a few chunks ahead.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::Result;
 use crate::data::DataSet;
 
-/// Entities that are handed over at once.
+/// Number of entities per chunk.
 const CHUNK: usize = 256;
-/// Such chunks that wait for the writer.
+/// Maximum number of chunks that wait for the writer.
 const CHUNKS: usize = 16;
 
-/// What `read` hands over, and how reading ended.
+/// Returns the entities that `read` produces, and the result of reading.
 pub(crate) fn feed<T: Send + 'static>(
     data: &Arc<DataSet>,
     read: impl FnOnce(&DataSet, &Sender<Vec<T>>) -> Result<()> + Send + 'static,
@@ -27,13 +27,13 @@ pub(crate) fn feed<T: Send + 'static>(
     (chunks.flat_map(stream::iter).boxed(), reader)
 }
 
-/// Hands entities over until the writer wants no more.
+/// Sends entities until the writer stops.
 pub(crate) fn hand_over<T>(sender: &Sender<Vec<T>>, items: impl Iterator<Item = Result<T>>) -> Result<()> {
     let mut chunk = Vec::with_capacity(CHUNK);
     for item in items {
         chunk.push(item?);
         if chunk.len() == CHUNK && sender.blocking_send(std::mem::take(&mut chunk)).is_err() {
-            // The writer failed, and says why.
+            // The writer failed and reports its error.
             return Ok(());
         }
     }

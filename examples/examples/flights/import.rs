@@ -1,4 +1,4 @@
-//! From CSV rows to entities.
+//! Converts CSV rows to entities.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use crate::row::Row;
 
 /// Entities of one table.
 pub(crate) type Entities<'a> = Box<dyn Iterator<Item = Result<Entity>> + 'a>;
-/// An entity and the table it goes to.
+/// An entity and its table.
 pub(crate) type Stored = (TableName, Entity);
 
-/// The entities without indexes.
+/// Returns the entities without indexes.
 pub(crate) fn plain(data: &DataSet, months: &Months) -> Result<impl Iterator<Item = Result<Stored>>> {
     let weather = weather_days(&data.weather)?.into_iter().map(|day| stored(WEATHER, &day));
     let departures = data.flights.rows()?.map(|row| stored(DEPARTURES, &departure(&row?)?));
@@ -98,16 +98,16 @@ fn month_flight(row: &Row) -> Result<MonthFlight> {
     })
 }
 
-/// What must be known of the flights before they are stored.
+/// The facts about all flights that are needed before storing them.
 #[derive(Debug, Default)]
 pub(crate) struct Overview {
-    /// The days that start their months.
+    /// The first days of the months.
     pub(crate) months: BTreeSet<NaiveDate>,
     /// Departures by airport and day.
     pub(crate) departures: BTreeMap<(String, NaiveDate), i32>,
 }
 
-/// Looks at the flights once.
+/// Reads the flights once.
 pub(crate) fn overview(data: &DataSet) -> Result<Overview> {
     let mut overview = Overview::default();
     for row in data.flights.rows()? {
@@ -119,14 +119,14 @@ pub(crate) fn overview(data: &DataSet) -> Result<Overview> {
     Ok(overview)
 }
 
-/// A day's temperatures as they are gathered.
+/// The temperatures of a day, during collection.
 #[derive(Default)]
 struct Day {
     hours: Properties,
     seen: [u8; 24],
 }
 
-/// The hourly observations, gathered by airport and day.
+/// Collects the hourly observations by airport and day.
 fn weather_days(file: &DataFile) -> Result<Vec<WeatherDay>> {
     let mut days: BTreeMap<(String, NaiveDate), Day> = BTreeMap::new();
     for row in file.rows()? {
@@ -138,8 +138,8 @@ fn weather_days(file: &DataFile) -> Result<Vec<WeatherDay>> {
 }
 
 impl Day {
-    /// Adds an observation. The rows are in the order of time, so the second of an hour that comes twice is
-    /// the one after the clocks went back; a third would be a mistake in the data.
+    /// Adds an observation. Rows are in time order, so the second observation of an hour is the one after the
+    /// clocks went back. A third one is an error in the data.
     fn observe(&mut self, row: &Row) -> Result<()> {
         let hour = row.required("hour")?;
         let seen = self.seen.get_mut(hour).ok_or_else(|| row.error("hour", "a day has the hours 0 to 23"))?;

@@ -1,4 +1,4 @@
-//! The tables with declared indexes: how they are opened, filled and completed.
+//! Opens, fills and completes the tables with declared indexes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +19,17 @@ use crate::progress::Progress;
 
 /// The index that is built over the loaded table.
 const DELAY: &str = "delay";
-/// For how long a sweep leaves the rows of writes that were given up.
+/// How long a sweep keeps the abort rows of writes that were given up.
 const KEEP_ABORTS: Duration = Duration::from_secs(24 * 3600);
-/// Groups being written.
+/// Maximum number of groups in flight.
 const IN_FLIGHT: usize = 16;
-/// Entities whose groups are formed together: the more, the fewer planes in each.
+/// Number of entities from which groups are formed. With more entities, each group has fewer planes.
 const WINDOW: usize = 50_000;
 
-/// Opens a table to write.
+/// Opens a table for writing.
 ///
-/// A change of an index's state waits for as long as states are cached and a request may take: not long, since
-/// no other program writes here. The lease outlives the writing of a group and its entries.
+/// A change of an index state waits as long as states are cached and a request may take. That is short here,
+/// because no other program writes. The lease is longer than writing a group and its entries.
 pub(crate) async fn open<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
@@ -45,7 +45,7 @@ pub(crate) async fn open<T: IndexedEntity>(
     Ok(IndexedTable::open_with(Arc::clone(store), table, more, options).await?)
 }
 
-/// Opens a table to read.
+/// Opens a table for reading.
 pub(crate) async fn open_to_read<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
@@ -55,7 +55,7 @@ pub(crate) async fn open_to_read<T: IndexedEntity>(
     Ok(IndexedTable::open_to_read(Arc::clone(store), table, more, options).await?)
 }
 
-/// Adds entities with their entries. Entries that were not in step in time are brought there by a sweep.
+/// Adds entities with their entries. A sweep completes entries that were not applied in time.
 pub(crate) async fn insert<T: IndexedEntity>(
     table: &IndexedTable<T>,
     data: &Arc<DataSet>,
@@ -77,7 +77,7 @@ pub(crate) async fn insert<T: IndexedEntity>(
     reader.await?
 }
 
-/// Builds the index of delays over the loaded flights, unless it is there. Writers could go on.
+/// Builds the index of delays over the loaded flights, unless it exists. Writers could continue.
 pub(crate) async fn build_delays(store: &Arc<dyn TableStore>) -> Result<()> {
     let flights = open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
     if flights.entities().state(DELAY) == IndexState::Readable {

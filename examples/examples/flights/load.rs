@@ -22,12 +22,12 @@ use crate::{import, indexes, months};
 
 /// Requests in flight.
 const IN_FLIGHT: usize = 32;
-/// The row of the import into these tables: with others it was another.
+/// The row that describes the import into these tables. Earlier versions of the import have other names.
 const NAME: &str = "nycflights13_files";
 
-/// Makes sure that the store holds the data set: loads it unless it is there, whole.
+/// Ensures that the store holds the complete data set, and loads it if not.
 ///
-/// Without `--data`, whatever the store holds will do.
+/// Without `--data`, any complete data set in the store is accepted.
 pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: &Args) -> Result<()> {
     let imports = Table::<Import>::new(Arc::clone(store), IMPORTS)?;
     imports.create_if_missing().await?;
@@ -39,7 +39,7 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: 
     let fingerprint = data.fingerprint();
     match found {
         Some(import) if import.complete && import.fingerprint == fingerprint => return Ok(()),
-        Some(_) => eprintln!("The store holds other data, or was left half loaded: loading again."),
+        Some(_) => eprintln!("The store holds other data or an incomplete import: loading again."),
         None => {}
     }
     let import = Import { name: NAME.to_owned(), fingerprint, complete: false, entities: 0 };
@@ -52,7 +52,7 @@ pub(crate) async fn ensure(store: &Arc<dyn TableStore>, files: &DayFiles, args: 
     Ok(())
 }
 
-/// Drops what an earlier import left.
+/// Drops the tables of an earlier import.
 async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
     months::drop_all(store).await?;
     for table in [WEATHER, FLIGHTS, FLIGHTS_BY_TAIL, FLIGHTS_BY_DELAY, DEPARTURES, YEARS] {
@@ -63,7 +63,7 @@ async fn recreate_tables(store: &Arc<dyn TableStore>) -> Result<()> {
     Ok(())
 }
 
-/// Writes every entity, with its index entries, while the files are read; how many entities.
+/// Writes every entity with its index entries while the files are read. Returns the number of entities.
 async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     let progress = Progress::new([
         (WEATHER, data.weather.row_count() / 24),
@@ -71,7 +71,8 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
         (DEPARTURES, data.flights.row_count()),
         (MONTHS, data.flights.row_count()),
     ]);
-    // Two types of one table: the indexes of each are readable from the start, while there is no entity of the type.
+    // Two types in one table. The indexes of each are readable from the start, because the table has no
+    // entity of the type yet.
     let flights = indexes::open::<Flight>(store, FLIGHTS, vec![flights_of_carrier()?]).await?;
     let planes = indexes::open::<Plane>(store, FLIGHTS, Vec::new()).await?;
     let data = Arc::new(data);
@@ -83,13 +84,13 @@ async fn load(store: &Arc<dyn TableStore>, data: DataSet) -> Result<u64> {
     Ok(progress.finish())
 }
 
-/// Writes the entities without indexes, many group transactions at once.
+/// Writes the entities without indexes, with many concurrent group transactions.
 async fn insert_plain(store: &Arc<dyn TableStore>, data: &Arc<DataSet>, progress: &Progress) -> Result<()> {
     months::prepare(store, &import::overview(data)?).await?;
     let months = months::months(Arc::clone(store))?;
     let (entities, reader) = feed(data, move |data, sender| hand_over(sender, import::plain(data, &months)?));
     let inserts = entities.map(|(table, entity)| Ok((table, Operation::Insert(entity))));
-    // The store tries again by itself.
+    // The store retries itself.
     let options = BulkOptions::default().with_parallelism(IN_FLIGHT).with_retry(None);
     let writer = BulkWriter::with_options(Arc::clone(store), options);
     let mut outcomes = Box::pin(writer.outcomes(inserts));

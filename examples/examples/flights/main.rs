@@ -1,5 +1,5 @@
 //! The flights that left New York City's airports in 2013, loaded once into a durable store and queried
-//! through derived types: each answer with its access path and its number of storage requests.
+//! through derived types. Each answer shows its access path and its number of storage requests.
 //!
 //! ```sh
 //! cargo run --release --example flights
@@ -33,7 +33,7 @@ use args::Args;
 use day_csv::DayFiles;
 use questions::Questions;
 
-/// The result of everything here: errors are for the person who started the program.
+/// The result type of this program. Errors are printed for the user.
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 #[tokio::main]

@@ -1,11 +1,11 @@
-//! What is stored, and under which keys.
+//! The stored types and their keys.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use table_core::prelude::*;
 use table_patterns::index::{Index, Placement, Shape};
 use table_patterns::series::SlotSet;
 
-/// The table of [`Flight`]s, [`Plane`]s and [`Airline`]s: each type has its partitions and its indexes there.
+/// The table of [`Flight`]s, [`Plane`]s and [`Airline`]s. Each type has its own partitions and indexes.
 pub(crate) const FLIGHTS: &str = "Flights";
 /// The table of [`Departure`]s.
 pub(crate) const DEPARTURES: &str = "Departures";
@@ -13,22 +13,23 @@ pub(crate) const DEPARTURES: &str = "Departures";
 pub(crate) const WEATHER: &str = "Weather";
 /// The table of the [`Import`].
 pub(crate) const IMPORTS: &str = "Imports";
-/// The table of the departures of every day of a year, a wide entity for each airport.
+/// The table of the departures per day of a year, with a wide entity per airport.
 pub(crate) const YEARS: &str = "Years";
-/// The family of tables of a month's [`MonthFlight`]s each.
+/// The family of tables with one month's [`MonthFlight`]s each.
 pub(crate) const MONTHS: &str = "Months";
 
-/// The index that counts a carrier's [`Flight`]s, and the RowKey of its entity.
+/// The index that counts a carrier's [`Flight`]s, and the RowKey of its summary.
 pub(crate) const COUNT: &str = "count";
 /// The table of entries that find a [`Flight`] by its plane.
 pub(crate) const FLIGHTS_BY_TAIL: &str = "FlightsByTail";
 /// The table of entries that find a [`Flight`] by its delay.
 pub(crate) const FLIGHTS_BY_DELAY: &str = "FlightsByDelay";
 
-/// A flight, with its carrier's others, by day: one flight is a point query, a carrier's day a row range.
+/// A flight, in its carrier's partition, ordered by day. One flight is a point query; a carrier's day is a
+/// row range.
 ///
-/// Two Index Tables find it otherwise: by plane, with the minutes in the air at hand; and by delay at an
-/// airport, where the key of an entry is all there is to it.
+/// Two Index Tables give other access: by plane, with the minutes in the air in the entries; and by delay at
+/// an airport, where the key of an entry contains everything.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
     type = "Flight",
@@ -66,21 +67,21 @@ pub(crate) struct Flight {
     pub(crate) distance: i32,
 }
 
-/// How far a flight goes.
+/// The distance of a flight.
 #[derive(Debug, TableEntity)]
 #[entity(projection_of = Flight, rename_all = "PascalCase")]
 pub(crate) struct FlightDistance {
     pub(crate) distance: i32,
 }
 
-/// How long a flight is in the air: what its entry by plane holds.
+/// The minutes in the air of a flight, which its entry by plane contains.
 #[derive(Debug, TableEntity)]
 #[entity(projection_of = Flight, rename_all = "PascalCase")]
 pub(crate) struct FlightTime {
     pub(crate) air_time: Option<i32>,
 }
 
-/// Where a flight leaves: nothing but a part of its key.
+/// The origin of a flight; only a part of its key.
 #[derive(Debug, TableEntity)]
 #[entity(projection_of = Flight)]
 pub(crate) struct FlightOrigin {
@@ -88,7 +89,7 @@ pub(crate) struct FlightOrigin {
     pub(crate) origin: String,
 }
 
-/// When a flight leaves: nothing but a part of its key.
+/// The day of a flight; only a part of its key.
 #[derive(Debug, TableEntity)]
 #[entity(projection_of = Flight)]
 pub(crate) struct FlightDay {
@@ -96,7 +97,7 @@ pub(crate) struct FlightDay {
     pub(crate) date: NaiveDate,
 }
 
-/// A flight in its airport's log: the tail of the log, the latest departures, comes first.
+/// A flight in its airport's log. In a log tail, the latest departures come first.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
     type = "Departure",
@@ -113,7 +114,7 @@ pub(crate) struct Departure {
     pub(crate) dest: String,
 }
 
-/// A flight in the table of its month, which is dropped whole.
+/// A flight in the table of its month. The whole table is dropped at once.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(
     type = "MonthFlight",
@@ -129,7 +130,7 @@ pub(crate) struct MonthFlight {
     pub(crate) dest: String,
 }
 
-/// The temperatures of a day at an airport in one entity: a data series, a property per hour.
+/// The temperatures of a day at an airport in one entity: a data series with a property per hour.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "WeatherDay", rename_all = "PascalCase")]
 pub(crate) struct WeatherDay {
@@ -142,13 +143,13 @@ pub(crate) struct WeatherDay {
     pub(crate) hours: Properties,
 }
 
-/// Counts a carrier's flights in an entity of its partition.
+/// Counts a carrier's flights in a summary in its partition.
 pub(crate) fn flights_of_carrier() -> table_core::Result<Index> {
     let index = Index::keyed(COUNT, Placement::SamePartition, "", COUNT)?;
     Ok(index.with_discriminator("EntityType", "Flight").with_shape(Shape::summary::<&str>([])))
 }
 
-/// An airline's code: nothing but its key.
+/// An airline's code; only its key.
 #[derive(Debug, TableEntity)]
 #[entity(projection_of = Airline)]
 pub(crate) struct Carrier {
@@ -164,7 +165,7 @@ pub(crate) struct Airline {
     pub(crate) name: String,
 }
 
-/// What was loaded, so that nothing is loaded twice and a load that was interrupted is noticed.
+/// Describes the loaded data, so that nothing is loaded twice and an interrupted load is detected.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Import", rename_all = "PascalCase", partition_key = "import", row_key = "{name}")]
 pub(crate) struct Import {
@@ -174,7 +175,7 @@ pub(crate) struct Import {
     pub(crate) entities: u64,
 }
 
-/// A plane, as registered; found by its manufacturer and seats in another partition of the table.
+/// A plane, as registered. An index by manufacturer and seats is in other partitions of the table.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Plane", rename_all = "PascalCase", partition_key = "plane", row_key = "{tail_number}")]
 #[index(manufacturer, partition_key = "manufacturer_{manufacturer}", row_key = "{seats}_{tail_number}")]
@@ -187,13 +188,13 @@ pub(crate) struct Plane {
     pub(crate) engines: i32,
 }
 
-/// The hours of a day by the clock. The hour that comes twice when the clocks go back is there twice, as `H01`
+/// The hours of a day by the clock. The hour that occurs twice when the clocks go back has two slots, `H01`
 /// and `H01Again`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockHours;
 
 impl SlotSet for ClockHours {
-    /// The hour, and whether it is the second of the day.
+    /// The hour, and whether it is the second of that name on the day.
     type Slot = (usize, bool);
 
     fn count(&self) -> usize {
@@ -215,7 +216,7 @@ impl SlotSet for ClockHours {
 }
 
 impl MonthFlight {
-    /// The day's midnight, by which it is in a month.
+    /// The day's midnight, which determines its month.
     pub(crate) fn day(&self) -> Ticks {
         Ticks::from(NaiveDateTime::from(self.date))
     }

@@ -1,4 +1,4 @@
-//! What is kept for whole months and years: a family of tables, and wide entities.
+//! Data per month and year: a family of tables, and wide entities.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::Result;
 use crate::import::Overview;
 use crate::model::{MONTHS, MonthFlight, YEARS};
 
-/// The flights of each month in a table of its own.
+/// The flights of each month in a separate table.
 pub(crate) type Months = TimeSlices<MonthFlight>;
 
 /// Opens the family.
@@ -27,13 +27,13 @@ pub(crate) fn years(store: Arc<dyn TableStore>) -> Result<WideEntities> {
     Ok(WideEntities::new(store, YEARS.parse()?))
 }
 
-/// Drops what an earlier import left of the months.
+/// Drops the month tables of an earlier import.
 pub(crate) async fn drop_all(store: &Arc<dyn TableStore>) -> Result<()> {
     months(Arc::clone(store))?.drop_before(Ticks::MAX).await?;
     Ok(())
 }
 
-/// Makes the tables of the months, and stores each airport's departures: a property for every day of the year.
+/// Creates the month tables, and stores each airport's departures with a property per day of the year.
 pub(crate) async fn prepare(store: &Arc<dyn TableStore>, overview: &Overview) -> Result<()> {
     let months = months(Arc::clone(store))?;
     for month in &overview.months {
@@ -59,12 +59,12 @@ fn year_entities(overview: &Overview) -> Result<Vec<Entity>> {
     Ok(entities.into_values().collect())
 }
 
-/// The key of an airport's year.
+/// Returns the key of an airport's year.
 pub(crate) fn year_key(airport: &str, year: i32) -> Result<Key> {
     Ok(Key::new(airport, year.to_string())?)
 }
 
-/// The departures of a year by day.
+/// Returns the departures of a year by day.
 pub(crate) fn departures(year: i32, entity: &Entity) -> Result<BTreeMap<NaiveDate, u64>> {
     let days = Days::of_year(year)?;
     let departures = |slot: usize| match entity.get(&days.name(slot)) {

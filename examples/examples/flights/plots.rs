@@ -1,4 +1,4 @@
-//! What people would rather see than read, as SVG.
+//! Charts as SVG files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// The texts and the extent of a chart.
+/// The texts and the axes of a chart.
 struct Frame<'a> {
     title: &'a str,
     x: (&'a str, Range<f64>),
@@ -30,7 +30,7 @@ struct Frame<'a> {
     x_text: &'a dyn Fn(&f64) -> String,
 }
 
-/// Draws a day's temperatures. The line is broken where an hour has no observation.
+/// Draws a day's temperatures. The line is interrupted at hours without an observation.
 pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Result<()> {
     let known = hours.iter().flatten().copied();
     if known.clone().next().is_none() {
@@ -54,7 +54,7 @@ pub(crate) fn temperatures(dir: &Path, title: &str, hours: &[Option<f64>]) -> Re
     })
 }
 
-/// Draws the number of flights of every day.
+/// Draws the number of flights per day.
 pub(crate) fn flights_per_day(
     dir: &Path,
     name: &str,
@@ -63,7 +63,7 @@ pub(crate) fn flights_per_day(
 ) -> Result<()> {
     let Some((first, last)) = flights.keys().next().zip(flights.keys().next_back()) else { return Ok(()) };
     let day = |date: &NaiveDate| (*date - *first).num_days() as f64;
-    // Bars of a few pixels leave no room for gaps.
+    // Bars of a few pixels have no space for gaps.
     let half = if flights.len() > 62 { 0.5 } else { 0.4 };
     let most = flights.values().max().copied().unwrap_or_default() as f64;
     let date = |day: &f64| first.checked_add_days(Days::new(day.max(0.0) as u64)).unwrap_or(*first);
@@ -88,7 +88,7 @@ fn file(dir: &Path, name: &str) -> Result<PathBuf> {
     Ok(dir.join(name))
 }
 
-/// Draws a frame with its axes and what `series` adds.
+/// Draws a frame with its axes, and the contents that `series` adds.
 fn draw(path: &Path, frame: &Frame<'_>, series: impl FnOnce(&mut Chart<'_>) -> Result<()>) -> Result<()> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;

@@ -7,7 +7,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Bars for tables and the number of entities expected in each.
+    /// Creates bars for tables with their expected numbers of entities.
     pub(crate) fn new(tables: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
         let all = MultiProgress::new();
         let style =
@@ -20,7 +20,7 @@ impl Progress {
         Self { bars: tables.into_iter().map(bar).collect() }
     }
 
-    /// Counts what was written to a table.
+    /// Counts entities that were written to a table.
     pub(crate) fn advance(&self, table: &str, entities: usize) {
         let bar = self.bars.iter().find(|(name, _)| *name == table);
         if let Some((_, bar)) = bar {
@@ -28,7 +28,7 @@ impl Progress {
         }
     }
 
-    /// Leaves the bars as they are; how many entities they counted.
+    /// Leaves the bars visible. Returns the number of counted entities.
     pub(crate) fn finish(&self) -> u64 {
         self.bars.iter().for_each(|(_, bar)| bar.abandon());
         self.bars.iter().map(|(_, bar)| bar.position()).sum()

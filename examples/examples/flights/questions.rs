@@ -1,4 +1,4 @@
-//! The questions, each by the pattern that suits it.
+//! The questions, each answered with the pattern that suits it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::model::{
 };
 use crate::months::{self, Months};
 
-/// Partitions that are counted at once.
+/// Number of partitions that are counted concurrently.
 const AT_ONCE: usize = 8;
 
-/// The tables, with a meter beneath that counts their requests.
+/// The tables, over a meter that counts their requests.
 #[derive(Debug)]
 pub(crate) struct Questions {
     meter: RequestMeter,
@@ -62,7 +62,7 @@ impl Questions {
         })
     }
 
-    /// Asks everything, one question after another.
+    /// Answers all questions, one after another.
     pub(crate) async fn ask_all(&self) -> Result<Vec<Answered>> {
         Ok(vec![
             self.ask("flight", "point query", self.flight()).await?,
@@ -93,7 +93,7 @@ impl Questions {
         pattern: &'static str,
         answer: impl Future<Output = Result<Answer>>,
     ) -> Result<Answered> {
-        // States of indexes that are old would be read again, and counted.
+        // Outdated index states would be read again during a question and counted.
         self.flights.entities().refresh().await?;
         self.planes.entities().refresh().await?;
         let start = Instant::now();
@@ -101,14 +101,14 @@ impl Questions {
         Ok(Answered::new(question, pattern, answer?, &cost, start.elapsed()))
     }
 
-    /// UA 1545 from Newark on New Year's Day.
+    /// Returns flight UA 1545 from Newark on New Year's Day.
     async fn flight(&self) -> Result<Answer> {
         let key = Flight::key("UA", date(1, 1)?, 1545, "EWR")?;
         let flight = self.flights.table().get_existing(key).await?;
         Ok(Answer::Flight { dest: flight.dest, dep_delay: flight.dep_delay })
     }
 
-    /// United's flights on January 15 and their miles: the day starts the row key.
+    /// Returns United's flights on January 15 and their miles. The RowKey starts with the day.
     async fn carrier_day(&self) -> Result<Answer> {
         let day = self
             .flights
@@ -121,15 +121,15 @@ impl Questions {
         Ok(Answer::CarrierDay { flights: flights.len() as u64, distance })
     }
 
-    /// The ten latest scheduled departures from JFK: the first ten of its log.
+    /// Returns the ten latest scheduled departures from JFK: the first ten rows of its log.
     async fn latest_jfk(&self) -> Result<Answer> {
         let latest = self.departures.latest(10).await?;
         let time = |departure: &Logged<_>| departure.at.to_naive().format("%Y-%m-%dT%H:%M").to_string();
         Ok(Answer::Latest { scheduled: latest.iter().map(time).collect() })
     }
 
-    /// Flights per airline: each carrier's are counted in an entity of their partition, in step with every
-    /// write. The names are read into a cache once, and joined with the counts here.
+    /// Returns the flights per airline. A summary in each carrier's partition counts its flights and is
+    /// updated with every write. The names are read into a cache once and joined with the counts.
     async fn airline_counts(&self) -> Result<Answer> {
         let airlines = self.airlines.query().partition(Airline::partition()?);
         self.names.load(&airlines).await?;
@@ -141,19 +141,20 @@ impl Questions {
         Ok(Answer::Airlines(named.collect()))
     }
 
-    /// A carrier's code and its flights.
+    /// Returns a carrier's code and its number of flights.
     async fn count(&self, Carrier { carrier }: Carrier) -> Result<(String, u64)> {
         let count = self.flights.entities().summary(COUNT, &Key::new(&carrier, COUNT)?).await?;
         Ok((carrier, count.count.unsigned_abs()))
     }
 
-    /// The temperatures at Newark on New Year's Day.
+    /// Returns the temperatures at Newark on New Year's Day.
     async fn weather_day(&self) -> Result<Answer> {
         let day = self.weather.get(WeatherDay::key("EWR", date(1, 1)?)?.key()).await?;
         Ok(Answer::Weather { hours: day.values()[..24].to_vec() })
     }
 
-    /// The departures from JFK on every day of the year, and the busiest of them: the earliest, of several.
+    /// Returns the departures from JFK per day of the year, and the busiest day (the earliest, if there are
+    /// several).
     async fn jfk_days(&self) -> Result<Answer> {
         let days = self.jfk_departures().await?;
         let busiest = days.iter().rev().max_by_key(|(_, flights)| **flights);
@@ -161,23 +162,24 @@ impl Questions {
         Ok(Answer::Days { days: days.len() as u64, busiest, flights })
     }
 
-    /// The departures from JFK on every day of the year.
+    /// Returns the departures from JFK per day of the year.
     pub(crate) async fn jfk_departures(&self) -> Result<BTreeMap<NaiveDate, u64>> {
         let year = self.years.get(&months::year_key("JFK", 2013)?).await?;
         year.map_or_else(|| Ok(BTreeMap::new()), |year| months::departures(2013, &year))
     }
 
-    /// How many flights are left after January's table was dropped. A second run finds it dropped.
+    /// Returns the number of flights that are left after January's table is dropped. In a second run it is
+    /// dropped already.
     async fn drop_january(&self) -> Result<Answer> {
         let february = date(2, 1)?.and_hms_opt(0, 0, 0).ok_or("no such time")?;
         self.months.drop_before(february.into()).await?;
         Ok(Answer::Left { remaining: self.months.query().count().await? as u64 })
     }
 
-    /// January's departures from LaGuardia that arrived more than two hours late.
+    /// Returns January's departures from LaGuardia that arrived more than two hours late.
     ///
     /// No key starts with the day or the airport, so the store reads every flight. It compares the day and
-    /// the delay; the airport, at the end of the row key, is left to the client.
+    /// the delay; the client compares the airport at the end of the RowKey.
     async fn delayed_lga(&self) -> Result<Answer> {
         let january = RowPrefix::new("2013-01-");
         let late = self.flights.table().query().rows(january).filter(Flight::ARR_DELAY.gt(120));
@@ -186,8 +188,8 @@ impl Questions {
         Ok(Answer::Count { flights })
     }
 
-    /// The same from the index that was built over the loaded table: the airport is its partition, the delay
-    /// starts its keys, and the date is in them.
+    /// Returns the same from the index that was built over the loaded table. The airport is the PartitionKey
+    /// of entries; their RowKeys start with the delay and contain the date.
     async fn delayed_lga_indexed(&self) -> Result<Answer> {
         let late = self.flights.by(Flight::by_delay("LGA").arr_delay_in(121..));
         let late = late.project::<FlightDay>().all().await?;
@@ -195,20 +197,20 @@ impl Questions {
         Ok(Answer::Count { flights: january.count() as u64 })
     }
 
-    /// The flights of a plane and their minutes in the air, which the entries hold.
+    /// Returns the flights of a plane and their minutes in the air, which the entries contain.
     async fn by_tailnum(&self) -> Result<Answer> {
         let flights = self.flights.by(Flight::by_tail_number("N14228")).project::<FlightTime>().all().await?;
         let air_time = flights.iter().filter_map(|flight| flight.air_time).map(i64::from).sum();
         Ok(Answer::Plane { flights: flights.len() as u64, air_time })
     }
 
-    /// EMBRAER's planes with 55 seats: entries are counted, no plane is read.
+    /// Counts EMBRAER's planes with 55 seats. Entries are counted; no plane is read.
     async fn planes_by_manufacturer(&self) -> Result<Answer> {
         let planes = self.planes.by(Plane::by_manufacturer("EMBRAER").seats(55)).count().await?;
         Ok(Answer::Planes { planes: planes as u64 })
     }
 
-    /// The flights of every day.
+    /// Returns the flights per day.
     pub(crate) async fn flights_per_day(&self) -> Result<BTreeMap<NaiveDate, u64>> {
         let flights = self.flights.table().query().project::<FlightDay>().stream();
         let add = |mut days: BTreeMap<_, _>, flight: FlightDay| async move {

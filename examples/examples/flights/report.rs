@@ -1,4 +1,4 @@
-//! Answers for people and for programs.
+//! Prints answers for people and for programs.
 
 use std::io::{self, Write};
 
@@ -8,16 +8,16 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use crate::Result;
 use crate::answer::Answered;
 
-/// Characters in a line of the table.
+/// Number of characters in a line of the table.
 const WIDTH: u16 = 120;
 const HEADER: [&str; 6] = ["question", "pattern", "access path", "requests", "time", "answer"];
 
-/// What the last question teaches.
+/// An explanation of the last question.
 const SCAN: &str = "\
 delayed_lga reads every flight, because no key starts with the day or the airport, and a service bills every page.
 delayed_lga_indexed asks the same of an index that was built online over the loaded table: a row range.";
 
-/// Writes the answers to standard output, and nothing else.
+/// Writes the answers, and nothing else, to standard output.
 pub(crate) fn print(answers: &[Answered], json: bool) -> Result<()> {
     let mut out = io::stdout().lock();
     if json {

@@ -1,4 +1,4 @@
-//! Every flight goes to an archive in another store, a hundred in each eventually consistent transaction.
+//! Moves every flight to an archive in another store, a hundred per eventual transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     let mut carriers = BTreeMap::<_, usize>::new();
     archived.iter().for_each(|flight| *carriers.entry(flight.key().partition().to_owned()).or_default() += 1);
     if carriers != flights.by(|flight| Some(flight.carrier.clone())) {
-        return Err("the archived flights by carrier are not those of the file".into());
+        return Err("the archived flights by carrier differ from those of the file".into());
     }
     let transactions = keys.len().div_ceil(MOVES);
     Ok(format!(
@@ -58,7 +58,7 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     ))
 }
 
-/// One transaction, applied.
+/// Executes one transaction.
 async fn moved(coordinator: &Coordinator, table: &TableName, keys: &[Key]) -> Result<()> {
     let place = |store: &str, key: &Key| Place::new(store, table.clone(), key.clone());
     let transaction = keys.iter().fold(EventualTransaction::new(), |transaction, key| {

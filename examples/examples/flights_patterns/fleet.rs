@@ -1,4 +1,4 @@
-//! Planes with all their flights, in one table: what has no plane is there as a third type.
+//! Planes with all their flights in one table. Flights without a plane are a third type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{Result, same};
 
 const AT_ONCE: usize = 32;
 
-/// A plane: the head of its partition.
+/// A plane: the first row of its partition.
 #[derive(Clone, Debug, TableEntity)]
 #[entity(type = "Plane", rename_all = "PascalCase", row_key = "plane")]
 pub(crate) struct Plane {
@@ -69,7 +69,7 @@ pub(crate) async fn load(store: &Arc<dyn TableStore>, flights: &Flights) -> Resu
     for flight in &flights.all {
         rows.push(row(flight)?);
     }
-    // The rows of a partition together, so that groups are full.
+    // Rows of one partition are adjacent, so that groups are full.
     rows.sort_by(|a, b| a.key().partition().cmp(b.key().partition()));
     let name = planes.name().clone();
     let inserts = rows.into_iter().map(move |row| Ok((name.clone(), Operation::Insert(row))));
@@ -77,7 +77,7 @@ pub(crate) async fn load(store: &Arc<dyn TableStore>, flights: &Flights) -> Resu
     Ok(Fleet { legs: planes.view()?, planes })
 }
 
-/// A flight of a plane; or one of which nobody knows which plane it would have been.
+/// Returns a flight of a plane, or a flight whose plane is unknown.
 fn row(flight: &Flight) -> Result<Entity> {
     let (carrier, origin) = (flight.carrier.clone(), flight.origin.clone());
     let (date, number) = (flight.date, flight.number);
@@ -91,7 +91,7 @@ fn row(flight: &Flight) -> Result<Entity> {
 }
 
 impl Fleet {
-    /// Each plane with all its flights, in one range query a page.
+    /// Reads each plane with all its flights by range queries.
     pub(crate) async fn compound(&self, flights: &Flights) -> Result<String> {
         let by_tail = flights.by(|flight| flight.tail_number.clone());
         let reads = stream::iter(&by_tail).map(|(tail, count)| self.one(tail, *count, flights));
@@ -115,7 +115,8 @@ impl Fleet {
         Ok(legs)
     }
 
-    /// Every row as what it is; then every plane is told its flights by a change that does not know its type.
+    /// Reads every row as its own type. Then a change that does not know the types adds the number of flights
+    /// to every plane.
     pub(crate) async fn types(&self, flights: &Flights) -> Result<String> {
         let resolver = Resolver::new()
             .on_type(|_: Plane| "plane")

@@ -1,4 +1,4 @@
-//! The flights as the CSV files have them: what every pattern is compared with.
+//! The flights as in the CSV files. The result of every pattern is compared with them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) struct Flights {
     pub(crate) all: Vec<Flight>,
-    /// The manufacturers of the planes that are known, by tail number.
+    /// The manufacturers of known planes by tail number.
     pub(crate) planes: BTreeMap<String, String>,
 }
 
@@ -52,7 +52,7 @@ impl Flights {
         Ok(Self { all, planes })
     }
 
-    /// How many flights there are for each of something.
+    /// Returns the number of flights per key.
     pub(crate) fn by<K: Ord>(&self, key: impl Fn(&Flight) -> Option<K>) -> BTreeMap<K, usize> {
         let mut counts = BTreeMap::new();
         self.all.iter().filter_map(key).for_each(|key| *counts.entry(key).or_default() += 1);

@@ -1,4 +1,4 @@
-//! A record for each departure, gathered in a blob for each hour.
+//! A log record per departure, collected in a blob per hour.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use table_patterns::log_blobs::{LogEntry, LogOptions, LogWriter, read_logs};
 use crate::flight::{Flight, Flights};
 use crate::{Result, same};
 
-/// The time of the flight that is logged.
+/// A clock that shows the time of the logged flight.
 #[derive(Debug, Default)]
 struct Schedule(AtomicI64);
 
@@ -33,7 +33,7 @@ struct Departure {
     number: u32,
 }
 
-/// Logs every flight at its time, and finds each day's again.
+/// Logs every flight at its time, and finds each day's records.
 pub(crate) async fn run(flights: &Flights) -> Result<String> {
     let blobs: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let mut sorted: Vec<&Flight> = flights.all.iter().collect();
@@ -53,7 +53,7 @@ pub(crate) async fn run(flights: &Flights) -> Result<String> {
         for (entry, flight) in found.iter().zip(wanted) {
             let departure: Departure = entry.json()?;
             if (departure.carrier, departure.number) != (flight.carrier.clone(), flight.number) {
-                return Err(format!("a record of {day} is not that of the file").into());
+                return Err(format!("a record of {day} differs from that of the file").into());
             }
         }
     }
@@ -62,7 +62,7 @@ pub(crate) async fn run(flights: &Flights) -> Result<String> {
 
 async fn write(blobs: &Arc<dyn ObjectStore>, sorted: &[&Flight]) -> Result<()> {
     let clock = Arc::new(Schedule::default());
-    // The hours of the flights end a buffer, not those of this computer.
+    // Buffers end with the hours of the flights, not of this computer's clock.
     let options = LogOptions::default().with_buffer(4 << 20, Duration::from_secs(24 * 3600));
     let log = LogWriter::new(Arc::clone(blobs), "departures", options.with_clock(clock.clone()))?;
     for flight in sorted {

@@ -1,6 +1,6 @@
-//! Every flight through the patterns that the flagship's questions do not use: spread keys, logs in blobs,
-//! compound keys, entities of several types, joins and relations, an archive. Each must give back what the
-//! CSV files say, or the program fails.
+//! Stores every flight with the patterns that the flagship's questions do not use: spread keys, logs in
+//! blobs, compound keys, entities of several types, joins and relations, an archive. The program fails if a
+//! result differs from the CSV files.
 //!
 //! ```sh
 //! cargo run --release --example flights_patterns -- --data DIR
@@ -26,7 +26,7 @@ use table_core::store::TableStore;
 
 use flight::Flights;
 
-/// Runs every flight through the patterns that the flagship's questions do not use, in memory.
+/// Stores every flight with the patterns that the flagship's questions do not use, in memory.
 #[derive(Debug, Parser)]
 #[command(name = "flights_patterns")]
 struct Args {
@@ -61,14 +61,14 @@ async fn run(args: &Args) -> Result<()> {
     told("eventual archive", &meter, &archive::run(&store, &flights).await?)
 }
 
-/// Says what was found, and what it cost in requests to tables.
+/// Prints the result of a pattern and its cost in requests to tables.
 fn told(pattern: &str, meter: &RequestMeter, found: &str) -> Result<()> {
     let requests = meter.total();
     meter.reset();
     Ok(writeln!(io::stdout(), "{pattern:<17} {requests:>8} requests: {found}")?)
 }
 
-/// Fails unless two counts are the same.
+/// Fails if two counts differ.
 fn same(what: &str, found: usize, expected: usize) -> Result<()> {
     if found == expected {
         return Ok(());

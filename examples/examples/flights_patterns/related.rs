@@ -12,12 +12,12 @@ use crate::{Result, same};
 
 const AT_ONCE: usize = 32;
 
-/// Counts the flights of each manufacturer's planes by a join, and of every plane by its relation.
+/// Counts the flights per manufacturer by a join, and per plane by its relation.
 pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
     let expected = flights.by(|flight| flights.planes.get(flight.tail_number.as_ref()?).cloned());
     let joined = joined(fleet).await?;
     if joined != expected {
-        return Err("the flights by manufacturer are not those of the files".into());
+        return Err("the flights by manufacturer differ from those of the files".into());
     }
     let of = Relation::many(fleet.legs.clone(), |plane: &Plane| {
         Ok((Leg::partition(&plane.tail_number)?, Some(RowPrefix::new("plane_"))))
@@ -33,7 +33,8 @@ pub(crate) async fn run(fleet: &Fleet, flights: &Flights) -> Result<String> {
     Ok(format!("{sum} flights of {} manufacturers, joined and related", expected.len()))
 }
 
-/// Flights by the manufacturer of their plane: one request for each plane, however many flights it has.
+/// Returns flights by the manufacturer of their plane: 1 request per plane, regardless of its number of
+/// flights.
 async fn joined(fleet: &Fleet) -> Result<BTreeMap<String, usize>> {
     let options = JoinOptions::default().remember_missing();
     let cache = JoinCache::new(fleet.planes.clone(), options);

@@ -1,4 +1,4 @@
-//! A day's flights under one key, spread over buckets: the partition of today gets all the writes otherwise.
+//! A day's flights under one key, spread over buckets. Otherwise the partition of today would get all writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct DayFlight {
     distance: i32,
 }
 
-/// Inserts one by one, as they come; reads every day merged in the order of keys.
+/// Inserts the flights one by one, and reads every day merged in key order.
 pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Result<String> {
     let table = SpreadTable::<DayFlight>::new(Arc::clone(store), "Days")?;
     table.create_if_missing().await?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(store: &Arc<dyn TableStore>, flights: &Flights) -> Resul
     for (date, keys) in &days {
         let day: Vec<DayFlight> = table.query().partition(DayFlight::partition(*date)?).all().await?;
         if !day.iter().map(key).eq(keys.iter().cloned()) {
-            return Err(format!("the flights of {date} are not those of the file, in order").into());
+            return Err(format!("the flights of {date} differ from those of the file").into());
         }
         miles += day.iter().map(|flight| i64::from(flight.distance)).sum::<i64>();
     }
@@ -59,7 +59,7 @@ fn key(flight: &DayFlight) -> String {
     format!("{}_{:04}_{}", flight.carrier, flight.number, flight.origin)
 }
 
-/// The row keys of each day, sorted.
+/// Returns the sorted RowKeys of each day.
 fn keys_by_day(flights: &Flights) -> BTreeMap<NaiveDate, Vec<String>> {
     let mut days = BTreeMap::<_, Vec<_>>::new();
     for flight in &flights.all {

@@ -17,7 +17,7 @@ fn the_flagship_answers_from_the_copy() {
     let answers = support::succeed("flights", &["--store", &from, "--json"]);
 
     let said = support::succeed("copy", &[&from, &to]);
-    // 27,004 flights with 16 summaries, 16 airlines, 3,322 planes with an entry each, and 7 rows of the manifest.
+    // 27,004 flights with 16 summaries, 16 airlines, 3,322 planes with an entry each, and 7 manifest rows.
     assert!(said.contains("Flights: 33687 rows copied, 0 of them earlier; both are equal"), "{said}");
     assert!(said.contains("blobs: 31 copied, "), "{said}");
     // A month that was dropped before the copy need not be dropped again: fewer requests.
@@ -26,7 +26,7 @@ fn the_flagship_answers_from_the_copy() {
 }
 
 #[test]
-fn what_the_target_had_stays() {
+fn existing_data_of_the_target_is_kept() {
     let place = Place::new();
     let (from, to) = (place.store(), place.path("to"));
     support::succeed("flights", &["--store", &from, "--data", &place.one_flight()]);
@@ -46,7 +46,7 @@ async fn add_a_row(store: &Path) {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     for (args, why) in [
         (["memory", "memory"], "cannot be copied to itself"),
         (["memory", "azurite"], "memory has no tables"),

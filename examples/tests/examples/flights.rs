@@ -1,4 +1,4 @@
-//! The flagship answers right on every store, loads once, and says what is wrong with bad data.
+//! The flagship answers correctly on every store, loads once, and reports errors in bad data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use crate::support;
 
-/// The answers on the bundled data, computed from the CSV files without this code. The requests
-/// follow from the rows: a page has 1,000 at most, and a store reads 10,000 at most for one.
+/// The answers on the bundled data, computed from the CSV files by other code. The requests follow from the
+/// rows: a page has at most 1,000, and a store reads at most 10,000 per page.
 const EXPECTED: &str = include_str!("../../data/answers.jsonl");
 
-/// The columns that are read, with one flight in each file.
+/// The columns that are read, with one flight per file.
 const FLIGHTS: &str = "\
 year,month,day,dep_delay,arr_delay,carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute
 2013,1,1,2,11,UA,1545,N14228,EWR,IAH,227,1400,5,15
@@ -49,7 +49,7 @@ impl Place {
         format!("embedded:{}", self.path("store").display())
     }
 
-    /// The bundled data, with the flights of the first two days: more than fit on a page.
+    /// Returns the bundled data with the flights of the first two days, which exceed a page.
     fn two_days(&self) -> String {
         let directory = self.path("days");
         fs::create_dir_all(&directory).expect("a directory");
@@ -70,7 +70,7 @@ impl Place {
         self.data("flights", FLIGHTS)
     }
 
-    /// A data set of one flight, with one of its files replaced.
+    /// Returns a data set of one flight, with one of its files replaced.
     fn data(&self, name: &str, text: &str) -> String {
         let directory = self.path("data");
         fs::create_dir_all(&directory).expect("a directory");
@@ -102,7 +102,7 @@ fn requests(answers: &[Value], question: &str) -> u64 {
     found.and_then(|answered| answered["requests"].as_u64()).expect("a count")
 }
 
-/// The answers without what the drop cost.
+/// Returns the answers without the requests of the drop.
 pub(crate) fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
     for answered in answers.iter_mut().filter(|answered| answered["question"] == "drop_january") {
         answered["requests"].take();
@@ -110,7 +110,7 @@ pub(crate) fn without_requests(mut answers: Vec<Value>) -> Vec<Value> {
     answers
 }
 
-/// What is said of a data set that cannot be loaded.
+/// Returns the error for a data set that cannot be loaded.
 fn refusal(name: &str, text: &str) -> String {
     let place = Place::new();
     let output = support::run("flights", &["--store", "memory", "--data", &place.data(name, text)]);
@@ -131,14 +131,14 @@ fn answers_from_disk_and_draws() {
     assert_eq!(ask(&place.store(), &["--plots", &plots.display().to_string()]), lines(EXPECTED));
     for plot in ["temperatures.svg", "flights-per-day.svg", "jfk-per-day.svg"] {
         let svg = fs::read_to_string(plots.join(plot)).expect("a plot");
-        assert!(svg.contains("</svg>"), "{plot} is not whole");
+        assert!(svg.contains("</svg>"), "{plot} is incomplete");
     }
 }
 
-/// One program, three stores: the same answers, access paths and requests. The emulator is started for it; the whole
-/// month would take it a minute or two.
+/// One program on three stores gives the same answers, access paths and requests. The test starts the
+/// emulator; the whole month would take it a minute or two.
 #[test]
-fn answers_alike_from_every_store() {
+fn every_store_gives_the_same_answers() {
     let place = Place::new();
     let data = place.two_days();
     let answers = ask("memory", &["--data", &data]);
@@ -180,13 +180,13 @@ fn a_second_run_does_not_load_again() {
     assert_eq!(answer(&first, "flight"), json!({"dest": "IAH", "dep_delay": 2}));
     fs::remove_dir_all(&data).expect("the data set goes");
     let second = ask(&place.store(), &[]);
-    // What was dropped is not dropped again.
+    // The dropped table is not dropped again.
     assert_eq!((requests(&first, "drop_january"), requests(&second, "drop_january")), (3, 2));
     assert_eq!(without_requests(second), without_requests(first));
 }
 
 #[test]
-fn other_data_replace_what_was_loaded() {
+fn other_data_replaces_the_loaded_data() {
     let place = Place::new();
     ask(&place.store(), &["--data", &place.one_flight()]);
     let changed = place.data("flights", &FLIGHTS.replace("IAH", "MIA"));
@@ -204,7 +204,7 @@ fn an_interrupted_load_is_done_again() {
     assert_eq!(ask(&place.store(), &["--data", &data]), whole);
 }
 
-/// Leaves the store as a load that was killed leaves it: begun, with tables missing.
+/// Leaves the store in the state of a killed load: begun, with tables missing.
 #[tokio::main(flavor = "current_thread")]
 async fn interrupt(store: &Path) {
     let store = EmbeddedStore::open(store).await.expect("the store opens");
@@ -217,7 +217,7 @@ async fn interrupt(store: &Path) {
 }
 
 #[test]
-fn an_hour_that_comes_twice_answers_its_first() {
+fn an_hour_that_occurs_twice_answers_its_first() {
     let place = Place::new();
     let answers = ask("memory", &["--data", &place.one_flight()]);
     let hours = &answer(&answers, "weather_day")["hours"];
@@ -225,7 +225,7 @@ fn an_hour_that_comes_twice_answers_its_first() {
 }
 
 #[test]
-fn an_hour_that_comes_three_times_is_refused() {
+fn an_hour_that_occurs_three_times_is_refused() {
     let error = refusal("weather", &format!("{WEATHER}EWR,2013,1,1,1,50\n"));
     assert!(error.contains("line 5, column hour, value \"1\""), "{error}");
 }
@@ -235,7 +235,7 @@ fn errors_name_file_line_column_and_value() {
     let error = refusal("flights", &FLIGHTS.replace("1400", "far"));
     assert!(error.contains("flights.csv, line 2, column distance, value \"far\""), "{error}");
     let error = refusal("flights", &FLIGHTS.replace("1400", "NA"));
-    assert!(error.contains("column distance, value \"NA\": a value is needed here"), "{error}");
+    assert!(error.contains("column distance, value \"NA\": a value is required"), "{error}");
     let error = refusal("flights", &FLIGHTS.replace("minute", "second"));
     assert!(error.contains("flights.csv has no column minute"), "{error}");
     let error = refusal("flights", &format!("{FLIGHTS}2013,1\n"));
@@ -243,10 +243,10 @@ fn errors_name_file_line_column_and_value() {
 }
 
 #[test]
-fn a_flight_that_comes_twice_is_refused() {
+fn a_flight_that_occurs_twice_is_refused() {
     let twice = format!("{FLIGHTS}2013,1,1,9,9,UA,1545,N1,EWR,LAX,1,1,5,15\n");
     let error = refusal("flights", &twice);
-    // By the carrier or by the airport: the tables are loaded at once, and either may come to it first.
+    // By the carrier or by the airport: both tables are loaded concurrently, and either may find it first.
     let keys = ["2013-01-01_1545_EWR", "2520452834999999999_UA_1545"];
     assert!(error.contains("exists already") && keys.iter().any(|key| error.contains(key)), "{error}");
 }

@@ -1,9 +1,9 @@
-//! Every flight of the bundled data through the patterns that the flagship's questions do not use.
+//! Stores every flight of the bundled data with the patterns that the flagship's questions do not use.
 
 use crate::support;
 
 #[test]
-fn every_pattern_gives_the_flights_back() {
+fn every_pattern_returns_the_flights() {
     let said = support::succeed("flights_patterns", &[]);
     let found: Vec<&str> =
         said.lines().filter_map(|line| line.split_once(" requests: ")).map(|l| l.1).collect();

@@ -1,4 +1,4 @@
-//! The examples, run as a person would run them.
+//! Runs the examples like a user would.
 
 mod copy;
 mod flights;

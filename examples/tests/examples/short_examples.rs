@@ -1,4 +1,4 @@
-//! Every short example runs and finds what it asserts.
+//! Every short example runs and its assertions hold.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support;
 
 #[test]
-fn every_example_holds() {
+fn every_example_succeeds() {
     for name in sources() {
         support::succeed(&name, &[]);
     }
@@ -20,9 +20,9 @@ fn the_readme_lists_every_example() {
     }
 }
 
-/// Merging changes of one line can keep both.
+/// Merging changes of one line could keep both lines.
 #[test]
-fn no_section_of_the_cookbook_stands_twice() {
+fn no_section_of_the_cookbook_occurs_twice() {
     let cookbook = include_str!("../../../docs/cookbook.md");
     let sections = cookbook.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
     let mut seen = BTreeSet::new();
@@ -31,7 +31,7 @@ fn no_section_of_the_cookbook_stands_twice() {
     }
 }
 
-/// The examples of one file.
+/// Returns the examples of one file.
 fn sources() -> BTreeSet<String> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let files =

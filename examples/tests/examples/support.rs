@@ -1,4 +1,4 @@
-//! Running the examples as a person would.
+//! Runs the examples like a user would.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -22,12 +22,12 @@ fn run_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
     })
 }
 
-/// Runs a built example, which must succeed; what it wrote to standard output.
+/// Runs a built example, which must succeed. Returns its standard output.
 pub(crate) fn succeed(name: &str, args: &[&str]) -> String {
     succeed_with(name, args, &[])
 }
 
-/// [`succeed`] with these variables.
+/// Like [`succeed`], with these variables.
 pub(crate) fn succeed_with(name: &str, args: &[&str], variables: &[(&str, &str)]) -> String {
     let output = run_with(name, args, variables);
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -35,7 +35,7 @@ pub(crate) fn succeed_with(name: &str, args: &[&str], variables: &[(&str, &str)]
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Cargo puts examples beside the directory of the tests.
+/// Returns the directory of the examples, which Cargo puts next to that of the tests.
 fn directory() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("tests are in target/*/deps");
