@@ -38,7 +38,7 @@ async fn main() -> table_core::Result<()> {
     let query = Query::new().with_filter(Filter::eq("PartitionKey", "Sales").and(rows));
     let refused = employees.store().query(employees.name(), &query, None).await.unwrap_err();
     assert!(refused.to_string().contains("2 point reads"), "{refused}");
-    assert_eq!(meter.total(), before, "what is refused costs nothing");
+    assert_eq!(meter.total(), before, "a refused query costs no request");
 
     // The point reads: 2 concurrent requests.
     let found = employees.get_many([Employee::key("Sales", 0)?, Employee::key("Sales", 2)?]).await?;

@@ -96,7 +96,7 @@ async fn emulated() -> table_core::Result<OpenStore> {
 async fn azure(connection_string: &str) -> table_core::Result<OpenStore> {
     let store = AzureTableStore::from_connection_string(connection_string, None)?;
     let blobs = azure_container(connection_string, CONTAINER).await.map_err(Error::invalid_request)?;
-    let store = StoreBuilder::new(store).retry(patience()).build();
+    let store = StoreBuilder::new(store).retry(retry_policy()).build();
     Ok(OpenStore::of(store, blobs, account(connection_string)))
 }
 
@@ -109,7 +109,7 @@ fn account(connection_string: &str) -> String {
 
 /// Retries with write ids for up to three minutes. The service may reserve the name of a deleted table for at
 /// least 40 seconds (<https://learn.microsoft.com/rest/api/storageservices/delete-table>).
-fn patience() -> RetryPolicy {
+fn retry_policy() -> RetryPolicy {
     RetryPolicy::default()
         .with_write_ids()
         .with_max_attempts(40)
@@ -185,7 +185,7 @@ mod tests {
     fn busy(times: u64) -> Arc<dyn TableStore> {
         let faults = FaultInjector::new(1);
         faults.add(FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable).times(times));
-        StoreBuilder::new(Faulty::new(MemoryStore::new(), faults)).retry(patience()).build()
+        StoreBuilder::new(Faulty::new(MemoryStore::new(), faults)).retry(retry_policy()).build()
     }
 
     #[test]

@@ -13,7 +13,7 @@ fn one<P: KeyPart>(key: &Key, format: PartFormat) {
     let Ok(value) = parser.part::<P>("part", format) else { return };
     if parser.finish().is_ok() {
         let builder = KeyBuilder::new("RowKey", "{part}").part("part", &value, format);
-        assert_eq!(builder.expect("what was read can be written").finish(), key.row());
+        assert_eq!(builder.expect("a parsed key can be written").finish(), key.row());
     }
 }
 
@@ -26,7 +26,7 @@ fn two<P: KeyPart>(key: &Key) {
     if parser.finish().is_ok() {
         let builder = KeyBuilder::new("RowKey", "{text}_{part}").part("text", &text, TO_UNDERSCORE);
         let builder = builder.and_then(|b| b.literal("_").part("part", &value, PartFormat::PLAIN));
-        assert_eq!(builder.expect("what was read can be written").finish(), key.row());
+        assert_eq!(builder.expect("a parsed key can be written").finish(), key.row());
     }
 }
 

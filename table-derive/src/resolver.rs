@@ -159,7 +159,7 @@ fn expand(resolver: &Resolver<'_>) -> TokenStream {
 fn checks(resolver: &Resolver<'_>) -> TokenStream {
     let Resolver { input, krate, variants, .. } = resolver;
     let schema = |ty: &Type| quote_spanned!(ty.span()=> <#ty as #krate::typed::TableEntity>::SCHEMA);
-    let told = variants.iter().map(|(ident, ty)| {
+    let identified = variants.iter().map(|(ident, ty)| {
         let schema = schema(ty);
         let problem = format!(
             "{}::{ident}: its rows cannot be distinguished from others; give the entity a `type` or a `discriminator`",
@@ -179,7 +179,7 @@ fn checks(resolver: &Resolver<'_>) -> TokenStream {
             const _: () = ::core::assert!(#krate::__private::is_distinct_from(#a, #b), "{}", #problem);
         }
     });
-    quote!(#(#told)* #(#distinct)*)
+    quote!(#(#identified)* #(#distinct)*)
 }
 
 /// Returns the errors, and an implementation that never runs.

@@ -156,19 +156,19 @@ fn check_name(at: &TokenStream, name: &str, rules: &FieldRules<'_>, errors: &Err
 
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#limits>
 fn check_count(built: &[Field], rules: &FieldRules<'_>, errors: &Errors) {
-    const MOST: usize = 252;
+    const MAX_PROPERTIES: usize = 252;
     if rules.owner == Owner::Wide {
         return;
     }
     let properties: Vec<_> = built.iter().filter(|f| f.property().is_some()).collect();
     let own = rules.reserved.iter().filter(|(_, by)| *by == crate::entity::DISCRIMINATOR).count();
-    if let Some(first) = properties.get(MOST - own) {
+    if let Some(first) = properties.get(MAX_PROPERTIES - own) {
         let count = properties.len() + own;
         let remedy = "store some of them together with `#[entity(json)]`, in another entity, or as a wide entity, \
                       `#[entity(wide)]`";
         errors.push(
             &first.ident,
-            format!("an entity has at most {MOST} properties, this one {count}: {remedy}"),
+            format!("an entity has at most {MAX_PROPERTIES} properties, this one {count}: {remedy}"),
         );
     }
 }

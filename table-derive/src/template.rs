@@ -70,10 +70,10 @@ impl Part {
 }
 
 /// Maximum number of shards; the library has the same limit.
-const MOST_SHARDS: u16 = 1000;
+const MAX_SHARDS: u16 = 1000;
 
 /// Number of digits of the largest `u64`.
-const MOST_DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 
 impl Template {
     /// Parses a whole template.
@@ -262,15 +262,14 @@ fn transform(word: &str) -> Result<Option<Transform>, String> {
 }
 
 fn shards(count: &str) -> Result<u16, String> {
-    let known = count.parse().ok().filter(|count| (1..=MOST_SHARDS).contains(count));
-    known
-        .ok_or_else(|| format!("`#{count}` is not a number of shards; write `#16`, at most `#{MOST_SHARDS}`"))
+    let known = count.parse().ok().filter(|count| (1..=MAX_SHARDS).contains(count));
+    known.ok_or_else(|| format!("`#{count}` is not a number of shards; write `#16`, at most `#{MAX_SHARDS}`"))
 }
 
 fn width(format: &str) -> Result<usize, String> {
     let digits = format.strip_prefix('0').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
-    let width = digits.and_then(|d| d.parse().ok()).filter(|n| (1..=MOST_DIGITS).contains(n));
+    let width = digits.and_then(|d| d.parse().ok()).filter(|n| (1..=MAX_DIGITS).contains(n));
     width.ok_or_else(|| {
-        format!("`:{format}` is not a width; write `:06` for six digits, at most `:0{MOST_DIGITS}`")
+        format!("`:{format}` is not a width; write `:06` for six digits, at most `:0{MAX_DIGITS}`")
     })
 }

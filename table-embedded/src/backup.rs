@@ -64,7 +64,7 @@ fn copy(shared: &Shared, watch: Watch, file: &FileConfig, target: &Path) -> Resu
     let mut copy =
         Copy { generation: shared.generation()?, shared, watch, upto: Vec::new(), tables: BTreeSet::new() };
     directory.create(&config_of_copy(file), |database| {
-        while let Some(contents) = copy.go_on(database)? {
+        while let Some(contents) = copy.next_step(database)? {
             if let Some(contents) = contents {
                 return contents.write(database);
             }
@@ -91,7 +91,7 @@ struct Copy<'s> {
 impl Copy<'_> {
     /// Applies the changes since the previous step and copies the next chunk. After the last chunk it copies
     /// the rest of the file's contents.
-    fn go_on(&mut self, to: &Database) -> Result<Option<Option<Contents>>, Failure> {
+    fn next_step(&mut self, to: &Database) -> Result<Option<Option<Contents>>, Failure> {
         let reading = self.shared.snapshot_of(self.generation)?;
         // The snapshot was taken before this, so no change in the snapshot is missing.
         let changed = self.watch.take();

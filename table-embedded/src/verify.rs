@@ -146,7 +146,7 @@ impl EmbeddedStore {
             let pinned = self.inner.queue.pin(!walk.begun).await?;
             walk = blocking(move || {
                 let turn = guarded(|| {
-                    walk.go_on(&pinned);
+                    walk.read_snapshot(&pinned);
                     walk
                 });
                 turn.ok_or_else(|| Failure::DamagedPage.into())
@@ -172,7 +172,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn go_on(&mut self, pinned: &Pinned) {
+    fn read_snapshot(&mut self, pinned: &Pinned) {
         let started = Instant::now();
         self.read = 0;
         let first = !std::mem::replace(&mut self.begun, true);

@@ -89,14 +89,14 @@ fn primary(name: &str) -> (&str, bool) {
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 /// Maximum number of parameters; no valid request has that many.
-const MOST_PARAMETERS: usize = 64;
+const MAX_PARAMETERS: usize = 64;
 
 impl Parameters {
     pub(crate) fn parse(query: &str) -> Result<Self> {
         let mut all = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if all.len() == MOST_PARAMETERS {
+            if all.len() == MAX_PARAMETERS {
                 return Err(Failure::invalid_parameter("", "too many parameters"));
             }
             all.push((decoded(name)?, decoded(value)?));

@@ -59,7 +59,7 @@ pub(crate) async fn serve<S>(
                 }
                 return;
             }
-            told = phase.changed() => match (told, *phase.borrow()) {
+            changed = phase.changed() => match (changed, *phase.borrow()) {
                 (Ok(()), Phase::Serve) => {}
                 (Ok(()), Phase::Finish) => connection.as_mut().graceful_shutdown(),
                 (Ok(()), Phase::Abort) | (Err(_), _) => return,

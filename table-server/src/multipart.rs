@@ -26,9 +26,9 @@ pub(crate) enum Group<'a> {
 }
 
 /// One more than a group may have, so that an excess is detected and reported.
-pub(crate) const MOST_PARTS: usize = table_core::store::limits::GROUP_OPERATIONS + 1;
+pub(crate) const MAX_PARTS: usize = table_core::store::limits::GROUP_OPERATIONS + 1;
 /// Maximum number of headers of a part: several times those that clients send.
-const MOST_HEADERS: usize = 64;
+const MAX_HEADERS: usize = 64;
 
 /// Parses a group.
 pub(crate) fn read<'a>(content_type: &str, body: &'a str) -> Result<Group<'a>> {
@@ -78,7 +78,7 @@ fn parts<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>> {
             if last {
                 return Ok(found);
             }
-            if found.len() == MOST_PARTS {
+            if found.len() == MAX_PARTS {
                 return Ok(found);
             }
             start = Some(next);
@@ -116,7 +116,7 @@ fn head(text: &str) -> Result<(HeaderMap, &str)> {
         let name = HeaderName::from_bytes(name.trim().as_bytes());
         let value = HeaderValue::from_bytes(value.trim().as_bytes());
         let (Ok(name), Ok(value)) = (name, value) else { return Err(malformed("a header is malformed")) };
-        if headers.len() == MOST_HEADERS {
+        if headers.len() == MAX_HEADERS {
             return Err(malformed("a part has too many headers"));
         }
         headers.append(name, value);
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn parts_beyond_the_limit_are_not_read() {
         let text = group("\r\n", &[DELETE; 5000]);
-        assert_eq!(changes(&text).len(), MOST_PARTS);
+        assert_eq!(changes(&text).len(), MAX_PARTS);
     }
 
     proptest! {

@@ -48,10 +48,10 @@ impl Server {
 
     pub(crate) fn over(listener: TcpListener, address: SocketAddr, setup: Setup) -> Self {
         let setup = Arc::new(setup);
-        let (phase, told) = watch::channel(Phase::Serve);
+        let (phase, phases) = watch::channel(Phase::Serve);
         let places = setup.limits.connections.clamp(1, u32::MAX as usize);
         let connections = Arc::new(Semaphore::new(places));
-        let accepts = tokio::spawn(accept(listener, Arc::clone(&setup), Arc::clone(&connections), told));
+        let accepts = tokio::spawn(accept(listener, Arc::clone(&setup), Arc::clone(&connections), phases));
         Self { address, setup, phase, connections, accepts }
     }
 

@@ -22,7 +22,7 @@ pub enum StartError {
     /// The emulator's key is published, so it is refused on addresses that others can reach.
     #[error(
         "the account {account:?} has the emulator's key, which is published: it is served on loopback addresses alone, not \
-         on {address}; give the account a key of its own"
+         on {address}; give the account another key"
     )]
     PublicKey {
         /// The account with the key.

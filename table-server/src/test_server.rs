@@ -40,9 +40,9 @@ pub struct TestServer {
 #[derive(Debug)]
 enum Runs {
     /// On the caller's runtime.
-    Here(#[expect(dead_code, reason = "held until the test ends")] Server),
+    Runtime(#[expect(dead_code, reason = "held until the test ends")] Server),
     /// On a separate thread.
-    Aside { stop: Option<oneshot::Sender<()>>, thread: Option<JoinHandle<()>> },
+    Thread { stop: Option<oneshot::Sender<()>>, thread: Option<JoinHandle<()>> },
 }
 
 impl TestServer {
@@ -65,7 +65,7 @@ impl TestServer {
             store,
             &server.endpoint(EMULATOR_ACCOUNT),
             server.connection_string(EMULATOR_ACCOUNT),
-            Runs::Here(server),
+            Runs::Runtime(server),
         )
     }
 
@@ -88,7 +88,7 @@ impl TestServer {
             });
         });
         let (endpoint, connection_string) = starts.recv().expect("a server");
-        let runs = Runs::Aside { stop: Some(stop), thread: Some(thread) };
+        let runs = Runs::Thread { stop: Some(stop), thread: Some(thread) };
         Self::over(store, &endpoint, connection_string, runs)
     }
 
@@ -125,7 +125,7 @@ async fn listen(store: Arc<dyn TableStore>) -> Result<Server, StartError> {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        if let Self::Aside { stop, thread } = self {
+        if let Self::Thread { stop, thread } = self {
             drop(stop.take());
             let _ = thread.take().map(JoinHandle::join);
         }

@@ -24,14 +24,14 @@ pub(crate) struct Copied {
 pub(crate) async fn copy(
     (from, to): (&Arc<dyn ObjectStore>, &Arc<dyn ObjectStore>),
     at_once: usize,
-    told: impl Fn(u64),
+    on_copied: impl Fn(u64),
 ) -> Result<Copied> {
     let done = AtomicU64::new(0);
-    let (done, told) = (&done, &told);
+    let (done, on_copied) = (&done, &on_copied);
     let copies = from.list(None).map(|blob| async move {
         let path = blob?.location;
         let bytes = copy_one(from, to, &path).await.map_err(|e| format!("the blob {path}: {e}"))?;
-        told(done.fetch_add(1, Ordering::Relaxed) + 1);
+        on_copied(done.fetch_add(1, Ordering::Relaxed) + 1);
         Result::<u64>::Ok(bytes)
     });
     let add =

@@ -120,8 +120,8 @@ fn describe(table: &TableName, compared: &Comparison) -> Result<String> {
         return Ok(format!("all are in both, and {} in the target alone", some.len()));
     }
     Err(format!(
-        "{table} differs after the copy, {first} rows and {second}: check whether one of the stores is in use, or the \
-         target rows of its own? {some:?}"
+        "{table} differs after the copy, {first} rows and {second}: check whether one of the stores is in use or the \
+         target has other rows: {some:?}"
     )
     .into())
 }

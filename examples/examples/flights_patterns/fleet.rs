@@ -152,7 +152,7 @@ impl Fleet {
         });
         changes.buffer_unordered(AT_ONCE).try_for_each(|_| std::future::ready(Ok(()))).await?;
         let planes = self.planes.query().all().await?;
-        let told = planes.iter().map(|plane| plane.flights.map_or(0, |n| n as usize)).sum();
-        same("flights told", told, flights.planes.keys().map(|tail| count(tail)).sum())
+        let counted = planes.iter().map(|plane| plane.flights.map_or(0, |n| n as usize)).sum();
+        same("flights counted", counted, flights.planes.keys().map(|tail| count(tail)).sum())
     }
 }

@@ -52,17 +52,17 @@ async fn run(args: &Args) -> Result<()> {
     let flights = Flights::read(args.data.as_deref().unwrap_or(&bundled))?;
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
-    told("spread keys", &meter, &spreading::run(&store, &flights).await?)?;
-    told("logs in blobs", &meter, &logs::run(&flights).await?)?;
+    print_result("spread keys", &meter, &spreading::run(&store, &flights).await?)?;
+    print_result("logs in blobs", &meter, &logs::run(&flights).await?)?;
     let fleet = fleet::load(&store, &flights).await?;
-    told("compound keys", &meter, &fleet.compound(&flights).await?)?;
-    told("several types", &meter, &fleet.types(&flights).await?)?;
-    told("joins, relations", &meter, &related::run(&fleet, &flights).await?)?;
-    told("eventual archive", &meter, &archive::run(&store, &flights).await?)
+    print_result("compound keys", &meter, &fleet.compound(&flights).await?)?;
+    print_result("several types", &meter, &fleet.types(&flights).await?)?;
+    print_result("joins, relations", &meter, &related::run(&fleet, &flights).await?)?;
+    print_result("eventual archive", &meter, &archive::run(&store, &flights).await?)
 }
 
 /// Prints the result of a pattern and its cost in requests to tables.
-fn told(pattern: &str, meter: &RequestMeter, found: &str) -> Result<()> {
+fn print_result(pattern: &str, meter: &RequestMeter, found: &str) -> Result<()> {
     let requests = meter.total();
     meter.reset();
     Ok(writeln!(io::stdout(), "{pattern:<17} {requests:>8} requests: {found}")?)

@@ -80,7 +80,7 @@ impl<'a> EntityReader<'a> {
     /// Parses the members that differ from the previous entity's.
     fn others(&mut self, json: &mut Json<'a>) -> json::Result<()> {
         let mut from = json.at();
-        if !json.enters(self.shape.is_followed())? {
+        if !json.next_name_from(self.shape.is_followed())? {
             return Ok(());
         }
         self.shape.leave();
@@ -95,7 +95,7 @@ impl<'a> EntityReader<'a> {
                 self.shape.keep(before, member, self.annotations.is_empty());
                 from = json.at();
             }
-            if !json.goes_on()? {
+            if !json.next_name()? {
                 return Ok(());
             }
         }

@@ -80,13 +80,13 @@ impl<'a> Json<'a> {
         &mut self,
         mut member: impl FnMut(&mut Self, Cow<'a, str>) -> Result<()>,
     ) -> Result<()> {
-        if !self.enters(false)? {
+        if !self.next_name_from(false)? {
             return Ok(());
         }
         loop {
             let name = self.name()?;
             member(self, name)?;
-            if !self.goes_on()? {
+            if !self.next_name()? {
                 return Ok(());
             }
         }
@@ -94,9 +94,9 @@ impl<'a> Json<'a> {
 
     /// Moves to the next name of an object, from the object's start or from the value `within` it. Returns
     /// whether there is a name.
-    pub(super) fn enters(&mut self, within: bool) -> Result<bool> {
+    pub(super) fn next_name_from(&mut self, within: bool) -> Result<bool> {
         if within {
-            return self.goes_on();
+            return self.next_name();
         }
         self.expect(b'{')?;
         Ok(!self.take(b'}'))
@@ -104,7 +104,7 @@ impl<'a> Json<'a> {
 
     /// Moves from a value of an object to the next name. Returns whether there is a name.
     #[inline]
-    pub(super) fn goes_on(&mut self) -> Result<bool> {
+    pub(super) fn next_name(&mut self) -> Result<bool> {
         if self.take(b',') { Ok(true) } else { self.expect(b'}').map(|()| false) }
     }
 
@@ -140,7 +140,7 @@ impl<'a> Json<'a> {
 
     /// Skips exactly this text, if it follows.
     #[inline]
-    pub(super) fn passes(&mut self, text: &str) -> bool {
+    pub(super) fn skip_exact(&mut self, text: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(text.as_bytes());
         self.at += if found { text.len() } else { 0 };
         found
@@ -155,9 +155,9 @@ impl<'a> Json<'a> {
         match self.peek() {
             Some(b'"') => self.text().map(Scalar::Text),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            _ if self.passes("null") => Ok(Scalar::Null),
-            _ if self.passes("true") => Ok(Scalar::Boolean(true)),
-            _ if self.passes("false") => Ok(Scalar::Boolean(false)),
+            _ if self.skip_exact("null") => Ok(Scalar::Null),
+            _ if self.skip_exact("true") => Ok(Scalar::Boolean(true)),
+            _ if self.skip_exact("false") => Ok(Scalar::Boolean(false)),
             _ => Err(self.broken("expected a string, a number, a Boolean or null")),
         }
     }

@@ -51,7 +51,7 @@ impl<'a> Shape<'a> {
     #[inline]
     pub(super) fn follow(&mut self, json: &mut Json<'a>) -> Option<&Member<'a>> {
         let step = self.steps.get(self.followed)?;
-        json.passes(step.before).then(|| {
+        json.skip_exact(step.before).then(|| {
             self.followed += 1;
             &step.member
         })

@@ -224,8 +224,8 @@ fn the_cosmos_emulator_has_the_limits_of_cosmos() {
         assert_eq!(*store.profile(), ServiceProfile::COSMOS_TABLE, "{endpoint}");
         let mut options = AzureTableStoreOptions::default();
         options.service = Service::TableStorage;
-        let told = AzureTableStore::from_connection_string(&text, Some(options)).unwrap();
-        assert_eq!(*told.profile(), ServiceProfile::AZURE_TABLES, "{endpoint}");
+        let default = AzureTableStore::from_connection_string(&text, Some(options)).unwrap();
+        assert_eq!(*default.profile(), ServiceProfile::AZURE_TABLES, "{endpoint}");
     }
     let store = AzureTableStore::from_connection_string("UseDevelopmentStorage=true", None).unwrap();
     assert_eq!(*store.profile(), ServiceProfile::AZURE_TABLES);

@@ -85,7 +85,7 @@ fn stored(asked: &[Asked]) -> Answer {
 }
 
 /// Returns the entity as another writer would have written it.
-fn of_another(_: &[Asked]) -> Answer {
+fn other_writers(_: &[Asked]) -> Answer {
     carrying("00000000-0000-0000-0000-000000000007")
 }
 
@@ -158,7 +158,7 @@ async fn a_recognized_write_has_the_etag_that_was_read() {
 #[tokio::test]
 async fn equal_content_of_another_writer_leaves_an_insert_ambiguous() {
     for kind in [OperationKind::Insert, OperationKind::Replace, OperationKind::Transact] {
-        let rig = Rig::new([Answer::Lost, Answer::By(of_another)]).await;
+        let rig = Rig::new([Answer::Lost, Answer::By(other_writers)]).await;
         let error = rig.run(kind).await.unwrap_err();
         assert!(error.is_ambiguous(), "{kind}: {error}");
         assert_eq!(rig.verbs().len(), 2, "{kind}");

@@ -65,13 +65,13 @@ async fn without_a_connection_nothing_was_sent() {
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     for kind in OPERATIONS {
-        let elsewhere = Server::start([answer("200 OK", &[], "{\"value\":[]}")]).await;
-        let location = ("location", elsewhere.address.as_str());
+        let other_server = Server::start([answer("200 OK", &[], "{\"value\":[]}")]).await;
+        let location = ("location", other_server.address.as_str());
         let server = Server::start([answer("307 Temporary Redirect", &[location], "")]).await;
         let error = run(&store(&server), kind).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Service(_)), "{kind}: {error}");
         assert_eq!(error.outcome(), Outcome::NotApplied, "{kind}");
-        assert!(elsewhere.asked().is_empty());
+        assert!(other_server.asked().is_empty());
     }
 }
 
@@ -119,7 +119,7 @@ async fn a_write_without_an_etag_in_the_answer_is_ambiguous() {
 }
 
 /// Starts a request and waits until the server received it.
-async fn under_way(store: &AzureTableStore, server: &Server) -> JoinHandle<Result<()>> {
+async fn start_request(store: &AzureTableStore, server: &Server) -> JoinHandle<Result<()>> {
     let store = store.clone();
     let request = tokio::spawn(async move { run(&store, OperationKind::Get).await });
     while server.asked().is_empty() {
@@ -134,7 +134,7 @@ async fn requests_in_flight_are_bounded_and_a_dropped_request_frees_its_permit()
     let mut options = impatient();
     options.max_in_flight = 1;
     let store = store_with(&server, options);
-    let first = under_way(&store, &server).await;
+    let first = start_request(&store, &server).await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     let error = run(&store, OperationKind::Get).await.unwrap_err();
@@ -149,7 +149,7 @@ async fn a_request_without_a_permit_was_not_sent() {
         let mut options = AzureTableStoreOptions::default();
         (options.max_in_flight, options.place_timeout) = (1, Duration::from_millis(20));
         let store = store_with(&server, options);
-        let first = under_way(&store, &server).await;
+        let first = start_request(&store, &server).await;
         let error = run(&store, kind).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Timeout { .. }) && error.is_transient(), "{kind}: {error}");
         assert_eq!((error.outcome(), server.asked().len()), (Outcome::NotApplied, 1), "{kind}");

@@ -14,7 +14,7 @@ use crate::model::TableName;
 use crate::store::{OperationKind, Result, TableStore};
 
 /// How long a request that could continue but is not polled keeps its permit from waiting requests.
-const PATIENCE: Duration = Duration::from_millis(100);
+const IDLE_LIMIT: Duration = Duration::from_millis(100);
 
 /// A store that executes a limited number of operations at once. Further operations wait in order.
 ///
@@ -66,7 +66,7 @@ impl<S> Limited<S> {
     async fn queue(&self) -> Option<OwnedSemaphorePermit> {
         let mut turn = pin!(Arc::clone(&self.places).acquire_owned());
         loop {
-            match timeout(PATIENCE, &mut turn).await {
+            match timeout(IDLE_LIMIT, &mut turn).await {
                 Ok(permit) => return permit.ok(),
                 Err(_) => self.take_back(),
             }
@@ -129,7 +129,7 @@ impl Place {
     }
 
     fn is_left_alone(&self) -> bool {
-        locked(&self.ready).is_some_and(|since| since.elapsed() >= PATIENCE)
+        locked(&self.ready).is_some_and(|since| since.elapsed() >= IDLE_LIMIT)
     }
 }
 

@@ -6,8 +6,8 @@ use crate::errors::Errors;
 
 const KNOWN: &[&str] = &["bytes", "overflow"];
 /// The allowed bytes of a list entity; the library has the same limits.
-const LEAST_BYTES: usize = 256;
-const MOST_BYTES: usize = 14 * 64 * 1024;
+const MIN_BYTES: usize = 256;
+const MAX_BYTES: usize = 14 * 64 * 1024;
 
 pub(super) fn shape(item: &Item, errors: &Errors) -> Option<ShapeAttr> {
     let shape = match &item.value {
@@ -48,10 +48,9 @@ fn list(settings: &[Item], errors: &Errors) -> ListAttr {
 
 fn bytes(item: &Item, errors: &Errors) -> Option<usize> {
     let number = item.integer(errors)?;
-    let bytes = number.base10_parse().ok().filter(|bytes| (LEAST_BYTES..=MOST_BYTES).contains(bytes));
+    let bytes = number.base10_parse().ok().filter(|bytes| (MIN_BYTES..=MAX_BYTES).contains(bytes));
     if bytes.is_none() {
-        errors
-            .push(&number, format!("a list entity holds {LEAST_BYTES} to {MOST_BYTES} bytes of references"));
+        errors.push(&number, format!("a list entity holds {MIN_BYTES} to {MAX_BYTES} bytes of references"));
     }
     bytes
 }

@@ -1,4 +1,4 @@
-//! How rows of a type, and of its versions, are told from others.
+//! Parses how rows of a type, and of its versions, are distinguished from others.
 
 use syn::{Ident, LitStr};
 
@@ -14,14 +14,14 @@ pub(crate) enum Discriminator {
     PartitionPrefix(String),
 }
 
-/// What tells the type.
+/// Returns the type's discriminator.
 pub(super) fn discriminator(
     container: &Container,
     [partition, row]: [&Option<Template>; 2],
     errors: &Errors,
 ) -> Option<Discriminator> {
     if let Some(name) = container.type_name.as_ref().filter(|n| n.value().is_empty()) {
-        errors.push(name, "the type name is what tells rows apart; it cannot be empty");
+        errors.push(name, "the type name identifies rows; it cannot be empty");
     }
     let prefix = |template: &Option<Template>, which: &str| {
         let template = template.as_ref()?;
@@ -30,7 +30,7 @@ pub(super) fn discriminator(
             let remedy = "start it with text, as in `\"empid_{id:06}\"`";
             errors.push(
                 &template.text,
-                format!("the {which} starts with a field, so its start tells no type: {remedy}"),
+                format!("the {which} starts with a field, so its start cannot identify the type: {remedy}"),
             );
         }
         prefix
@@ -59,14 +59,12 @@ fn checked_name(name: &LitStr, errors: &Errors) -> String {
     text
 }
 
-/// The version of the schema.
+/// Returns the schema version.
 pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
     let Some(literal) = &container.version else {
         if let Some(previous) = &container.previous {
-            errors.push(
-                previous,
-                "an entity with a previous version has a version of its own: add `version = 2`",
-            );
+            errors
+                .push(previous, "an entity with a previous version needs its own version: add `version = 2`");
         }
         return 1;
     };
@@ -74,7 +72,7 @@ pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
         Ok(version @ 2..=0x7FFF_FFFF) if container.previous.is_none() => {
             errors.push(
                 literal,
-                format!("rows of the versions before {version} must be readable: add `previous = EmployeeV{}`, which says how", version - 1),
+                format!("rows of the versions before {version} must be readable: add `previous = EmployeeV{}`, which reads them", version - 1),
             );
             version
         }

@@ -6,7 +6,7 @@ use syn::{DeriveInput, GenericParam, Generics, Type, parse_quote};
 use crate::errors::Errors;
 use crate::fields::Field;
 
-/// The generics with what every entity requires.
+/// Returns the generics with the bounds that every entity requires.
 pub(crate) fn generics(input: &DeriveInput) -> Generics {
     let mut generics = input.generics.clone();
     let params: Vec<_> = generics.type_params().map(|p| p.ident.clone()).collect();
@@ -37,7 +37,7 @@ pub(super) fn check_key_generics(input: &DeriveInput, fields: &[Field], errors: 
     }
 }
 
-/// Whether a type is written with one of the type parameters.
+/// Whether a type contains one of the type parameters.
 pub(crate) fn mentions(ty: &Type, generics: &Generics) -> bool {
     fn any(tokens: proc_macro2::TokenStream, names: &[String]) -> bool {
         tokens.into_iter().any(|token| match token {

@@ -1,6 +1,6 @@
 //! The rules of indexes, one function per rule.
 
-mod apart;
+mod key_collision;
 
 use syn::LitStr;
 
@@ -50,7 +50,7 @@ pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     check_payload(index, cx, errors);
     check_unique(index, errors);
     check_shape(index, errors);
-    apart::check(index, cx, errors);
+    key_collision::check(index, cx, errors);
 }
 
 /// <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#table-names>

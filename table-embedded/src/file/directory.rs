@@ -24,7 +24,7 @@ const LOCK: &str = "lock";
 /// The first bytes of every redb file.
 const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
 /// How long opening waits for a store that was dropped without `close` and still holds its lock.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The directory of a store, locked as long as this value lives.
 #[derive(Debug)]
@@ -51,10 +51,10 @@ impl Directory {
         if path.as_os_str().is_empty() {
             return Err(Failure::NoPath);
         }
-        if look_at(path)?.is_some_and(|found| !found.is_dir()) {
+        if metadata_of(path)?.is_some_and(|found| !found.is_dir()) {
             return Err(Failure::NotDirectory(path.to_owned()));
         }
-        let file = look_at_file(&path.join(FILE))?;
+        let file = file_metadata(&path.join(FILE))?;
         if access == Access::Create {
             create_directory(path)?;
         } else if file.is_none() {
@@ -75,7 +75,7 @@ impl Directory {
     /// Opens the file. Creates it if it is missing.
     pub(crate) fn open(&self, config: &FileConfig, locks: LockMode) -> Result<Opened, Failure> {
         let path = self.file();
-        if look_at_file(&path)?.is_none() {
+        if file_metadata(&path)?.is_none() {
             if self.access != Access::Create {
                 return Err(Failure::Missing(self.path.clone()));
             }
@@ -157,7 +157,7 @@ fn all(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
 
 /// Returns the metadata of a path, following links; `None` if nothing exists there. A link without a target
 /// is an error: the target may come back, so it must not be replaced by a new store.
-fn look_at(path: &Path) -> Result<Option<Metadata>, Failure> {
+fn metadata_of(path: &Path) -> Result<Option<Metadata>, Failure> {
     let missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -167,10 +167,10 @@ fn look_at(path: &Path) -> Result<Option<Metadata>, Failure> {
     }
 }
 
-/// Like [`look_at`], for a file of the store. Opening another kind of file, such as a pipe, could block
+/// Like [`metadata_of`], for a file of the store. Opening another kind of file, such as a pipe, could block
 /// forever.
-fn look_at_file(path: &Path) -> Result<Option<Metadata>, Failure> {
-    let found = look_at(path)?;
+fn file_metadata(path: &Path) -> Result<Option<Metadata>, Failure> {
+    let found = metadata_of(path)?;
     if found.as_ref().is_some_and(|found| !found.is_file()) {
         return Err(Failure::NotFile(path.to_owned()));
     }
@@ -185,7 +185,7 @@ pub(super) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
 }
 
 fn open_lock(path: &Path, access: Access) -> Result<Option<File>, Failure> {
-    look_at_file(path)?;
+    file_metadata(path)?;
     let mut options = OpenOptions::new();
     let lock = if access == Access::Read {
         let existing = options.read(true).open(path);
@@ -218,7 +218,7 @@ fn create_directory(path: &Path) -> Result<(), Failure> {
 }
 
 fn wait_for(lock: &File, path: &Path, access: Access) -> Result<(), Failure> {
-    let deadline = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         let locked = if access == Access::Read { lock.try_lock_shared() } else { lock.try_lock() };
         match locked {

@@ -109,7 +109,7 @@ impl Writer {
             );
         }
         self.shared.pause();
-        self.let_go();
+        self.close_file();
         let Opened { database, contents, session, scanned } = opened;
         self.broken.now = None;
         // Separate, because dropping a database during unwinding would abort the process.

@@ -74,7 +74,7 @@ const FLUSH_AFTER: Duration = Duration::from_millis(100);
 /// … or after this many bytes.
 const FLUSH_BYTES: usize = 16 << 20;
 /// Maximum wait for more writes, regardless of the options.
-const MOST_LINGERING: Duration = Duration::from_secs(1);
+const MAX_LINGER: Duration = Duration::from_secs(1);
 /// Pause after the first failed attempt to reclaim.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long requests have separate commits after one of them met an unreadable page.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use super::commit::Work;
 use super::failed::{self, Failed};
 use super::queue::{Closing, Job, Message};
-use super::{APART, FLUSH_AFTER, IDLE, MOST_LINGERING, Writer};
+use super::{APART, FLUSH_AFTER, IDLE, MAX_LINGER, Writer};
 use crate::guard::guarded;
 
 impl Writer {
@@ -52,14 +52,14 @@ impl Writer {
     }
 
     fn receive(&self) -> Result<Message, RecvTimeoutError> {
-        match self.patience() {
+        match self.next_wakeup() {
             Some(wait) => self.requests.0.recv_timeout(wait),
             None => self.requests.0.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
     /// Returns the time to wait for requests before [`idle`](Self::idle) has work.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn next_wakeup(&self) -> Option<Duration> {
         if let Some(wait) = self.broken.wait(Instant::now()) {
             return Some(wait);
         }
@@ -100,7 +100,7 @@ impl Writer {
         if self.apart_until.is_some_and(|until| Instant::now() < until) {
             bounds.max_transactions = 1;
         }
-        let deadline = Instant::now() + bounds.linger.min(MOST_LINGERING);
+        let deadline = Instant::now() + bounds.linger.min(MAX_LINGER);
         let mut bytes = first.bytes;
         let mut jobs = vec![first];
         while jobs.len() < bounds.max_transactions && bytes < bounds.max_bytes {

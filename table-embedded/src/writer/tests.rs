@@ -120,7 +120,7 @@ fn large_rows_of_a_dropped_table_are_removed_a_few_at_a_time() {
     }
     turns.writer.reclaim().unwrap();
     assert!(turns.writer.ledger.dropped.is_empty());
-    assert_eq!(turns.writer.patience(), None);
+    assert_eq!(turns.writer.next_wakeup(), None);
 }
 
 /// Reclaiming also happens if there is always a write to do.

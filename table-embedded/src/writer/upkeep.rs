@@ -132,7 +132,7 @@ impl Writer {
     pub(super) fn shut_down(&mut self) -> Result<(), Failed> {
         let settled = if self.settled && !self.broken.is_broken() { Ok(()) } else { self.settle() };
         self.shared.close();
-        self.let_go();
+        self.close_file();
         settled
     }
 
@@ -142,7 +142,7 @@ impl Writer {
     }
 
     /// Closes the file after the last reader has finished.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn close_file(&mut self) {
         let database = self.take_database();
         // Dropping it may write and panic again.
         guarded(|| drop(database));

@@ -7,7 +7,7 @@ const SUITE: u8 = 1;
 /// Bytes of plaintext per chunk when writing.
 pub(super) const CHUNK: u32 = 64 * 1024;
 /// Maximum bytes of plaintext per chunk when reading.
-const MOST: u32 = 1 << 24;
+const MAX_CHUNK: u32 = 1 << 24;
 
 /// The start of a blob.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ impl Preamble {
         }
         let wrapping = read_wrapping(&mut from)?;
         let (salt, commitment) = (from.array()?, from.array()?);
-        let chunk = from.u32().filter(|chunk| (1..=MOST).contains(chunk))?;
+        let chunk = from.u32().filter(|chunk| (1..=MAX_CHUNK).contains(chunk))?;
         Some((Self { wrapping, salt, commitment, chunk }, bytes.len() - from.0.len()))
     }
 

@@ -129,8 +129,8 @@ async fn two_keys_with_the_same_id_are_refused() {
     use crate::{BlobCipher, EncryptedStore, LegacyV1};
     let namesake = |n: u8| Arc::new(AesKeyWrap::new(format!("kek{n}"), &vec![99; 32].into()).unwrap());
     let of_the_active = Keys::new(Arc::new(kek(1))).with_key(namesake(1));
-    let of_another = Keys::new(Arc::new(kek(1))).with_key(Arc::new(kek(2))).with_key(namesake(2));
-    for keys in [of_the_active, of_another] {
+    let of_another_key = Keys::new(Arc::new(kek(1))).with_key(Arc::new(kek(2))).with_key(namesake(2));
+    for keys in [of_the_active, of_another_key] {
         for error in [
             EncryptedStore::new(MemoryStore::new(), keys.clone()).unwrap_err(),
             BlobCipher::with_keys(keys.clone()).unwrap_err(),

@@ -154,11 +154,12 @@ impl<'a> Token<'a> {
     }
 
     fn check_time(&self, credentials: &Credentials<'_>, policy: &StoredPolicy) -> Result<()> {
-        let unreadable = || Failure::unauthenticated("a time of the signature is not of a documented form");
+        let unreadable =
+            || Failure::unauthenticated("a time of the signature does not have a documented format");
         let start = once(self.start, &policy.start, "st")?;
         let expiry = once(self.expiry, &policy.expiry, "se")?;
         if expiry.is_empty() {
-            return Err(Failure::unauthenticated("neither the signature nor its policy says when it ends"));
+            return Err(Failure::unauthenticated("neither the signature nor its policy has an expiry time"));
         }
         if credentials.now >= parse_time(expiry).ok_or_else(unreadable)? {
             return Err(Failure::unauthenticated("the signature has expired"));
@@ -174,14 +175,17 @@ impl<'a> Token<'a> {
             "" | "https,http" | "http,https" => {}
             "https" if credentials.secure => {}
             _ => {
-                let reason = "the signature is for https alone";
+                let reason = "the signature is valid over https only";
                 return Err(Failure::unauthorized("AuthorizationProtocolMismatch", reason));
             }
         }
         if self.ip.is_empty() || within(self.ip, credentials.peer) {
             return Ok(());
         }
-        Err(Failure::unauthorized("AuthorizationSourceIPMismatch", "the signature is for other addresses"))
+        Err(Failure::unauthorized(
+            "AuthorizationSourceIPMismatch",
+            "the signature is not valid for this IP address",
+        ))
     }
 
     fn range(&self) -> Result<KeyRange> {
@@ -194,7 +198,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Whether an address is in a range such as `168.1.5.60-168.1.5.70`, or is the only one.
+/// Whether an IP address is in a range such as `168.1.5.60-168.1.5.70`, or is the only one.
 fn within(range: &str, peer: IpAddr) -> bool {
     let (first, last) = range.split_once('-').unwrap_or((range, range));
     let (Ok(first), Ok(last)) = (first.trim().parse::<IpAddr>(), last.trim().parse::<IpAddr>()) else {

@@ -99,10 +99,10 @@ async fn requests_without_a_credential_are_refused() {
     ] {
         assert_eq!(client.plain(ask).await.refusal(), (401, "NoAuthenticationInformation"));
     }
-    let told = client
+    let reply = client
         .plain(get("a", "").with("Authorization", "Bearer x").with("x-ms-date", http_date(Utc::now())))
         .await;
-    assert_eq!(told.refusal(), (501, "NotImplemented"));
+    assert_eq!(reply.refusal(), (501, "NotImplemented"));
 }
 
 #[tokio::test]
@@ -121,9 +121,9 @@ async fn old_and_changed_requests_are_refused() {
     let old = Ask::new("GET", "abc()")
         .with("x-ms-date", date)
         .with("Authorization", format!("SharedKey {ACCOUNT}:{}", sign(&text)));
-    let told = client.plain(old).await;
-    assert_eq!(told.refusal(), (403, "AuthenticationFailed"));
-    assert!(told.body.contains("15 minutes"), "{}", told.body);
+    let reply = client.plain(old).await;
+    assert_eq!(reply.refusal(), (403, "AuthenticationFailed"));
+    assert!(reply.body.contains("15 minutes"), "{}", reply.body);
 }
 
 #[tokio::test]
@@ -150,8 +150,8 @@ async fn a_table_sas_allows_its_permissions() {
         assert_eq!(client.plain(ask).await.refusal(), (403, "AuthorizationPermissionMismatch"));
     }
     for path in ["other()", "Tables", "$metadata"] {
-        let told = client.plain(Ask::new("GET", format!("{path}?{reader}"))).await;
-        assert!(told.status >= 400, "{path} {told:?}");
+        let reply = client.plain(Ask::new("GET", format!("{path}?{reader}"))).await;
+        assert!(reply.status >= 400, "{path} {reply:?}");
     }
     assert_eq!(
         client.plain(Ask::new("GET", format!("other()?{reader}"))).await.refusal(),
@@ -192,8 +192,8 @@ async fn ranges_of_keys_are_enforced() {
     let list = |query: &str| {
         Ask::new("GET", format!("abc()?{query}{sas}")).with("Accept", "application/json;odata=nometadata")
     };
-    let rows = |told: crate::client::Told| {
-        let value = told.json()["value"].clone();
+    let rows = |reply: crate::client::Reply| {
+        let value = reply.json()["value"].clone();
         value.as_array().unwrap().iter().map(|e| e["RowKey"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(rows(client.plain(list("")).await), ["b", "c"]);
@@ -224,8 +224,8 @@ async fn an_account_sas_allows_its_permissions() {
         ("l", "t", "so", "AuthorizationResourceTypeMismatch"),
         ("l", "bq", "c", "AuthorizationServiceMismatch"),
     ] {
-        let told = client.plain(list(&account_sas(permissions, services, resources))).await;
-        assert_eq!(told.refusal(), (403, code));
+        let reply = client.plain(list(&account_sas(permissions, services, resources))).await;
+        assert_eq!(reply.refusal(), (403, code));
     }
     let all = account_sas("rwdlacup", "bfqt", "sco");
     assert_eq!(client.plain(insert("x", &all)).await.status, 201);
@@ -251,9 +251,9 @@ async fn the_servers_own_table_is_not_accessible() {
     let policy = "<SignedIdentifiers><SignedIdentifier><Id>x</Id></SignedIdentifier></SignedIdentifiers>";
     let set = Ask { body: policy.to_owned(), ..Ask::new("PUT", "abc?comp=acl") };
     assert_eq!(client.owner(set).await.status, 204);
-    let told =
+    let reply =
         client.owner(Ask::new("GET", "Tables").with("Accept", "application/json;odata=nometadata")).await;
-    assert_eq!(told.json(), json!({ "value": [{ "TableName": "abc" }, { "TableName": "other" }] }));
+    assert_eq!(reply.json(), json!({ "value": [{ "TableName": "abc" }, { "TableName": "other" }] }));
     for ask in [
         Ask::new("GET", "TableServerSettings()"),
         Ask::new("GET", "Tables('tableserversettings')"),

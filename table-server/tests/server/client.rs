@@ -30,13 +30,13 @@ pub(crate) struct Ask {
 
 /// A received response.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: String,
 }
 
-impl Told {
+impl Reply {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
@@ -98,12 +98,12 @@ impl Client {
     }
 
     /// Sends a request unchanged, without a credential.
-    pub(crate) async fn plain(&self, ask: Ask) -> Told {
+    pub(crate) async fn plain(&self, ask: Ask) -> Reply {
         self.send(EMULATOR_ACCOUNT, ask).await
     }
 
     /// Sends a request to an account's URL, unchanged.
-    pub(crate) async fn send(&self, account: &str, ask: Ask) -> Told {
+    pub(crate) async fn send(&self, account: &str, ask: Ask) -> Reply {
         let mut text =
             format!("{} /{account}/{} HTTP/1.1\r\nHost: {}\r\n", ask.method, ask.path, self.address);
         for (name, value) in &ask.headers {
@@ -119,12 +119,12 @@ impl Client {
     }
 
     /// Sends a request signed with the account key.
-    pub(crate) async fn owner(&self, ask: Ask) -> Told {
+    pub(crate) async fn owner(&self, ask: Ask) -> Reply {
         self.send(EMULATOR_ACCOUNT, signed(EMULATOR_ACCOUNT, ask)).await
     }
 
     /// Sends a request to the secondary endpoint, signed with the account key.
-    pub(crate) async fn secondary(&self, ask: Ask) -> Told {
+    pub(crate) async fn secondary(&self, ask: Ask) -> Reply {
         let account = format!("{EMULATOR_ACCOUNT}-secondary");
         self.send(&account, signed(&account, ask)).await
     }
@@ -141,9 +141,9 @@ impl Client {
 
     /// Inserts an entity and returns its ETag.
     pub(crate) async fn insert(&self, json: &str) -> String {
-        let told = self.owner(Ask::new("POST", "abc").json(json).with("Prefer", "return-no-content")).await;
-        assert_eq!(told.status, 204, "{told:?}");
-        told.header("etag").to_owned()
+        let reply = self.owner(Ask::new("POST", "abc").json(json).with("Prefer", "return-no-content")).await;
+        assert_eq!(reply.status, 204, "{reply:?}");
+        reply.header("etag").to_owned()
     }
 }
 
@@ -162,7 +162,7 @@ pub(crate) fn signed(segment: &str, ask: Ask) -> Ask {
 }
 
 /// Parses the first response in the bytes.
-pub(crate) fn read(answer: &[u8]) -> Option<Told> {
+pub(crate) fn read(answer: &[u8]) -> Option<Reply> {
     let text = String::from_utf8_lossy(answer).into_owned();
     let (head, body) = text.split_once("\r\n\r\n")?;
     let mut lines = head.split("\r\n");
@@ -171,5 +171,5 @@ pub(crate) fn read(answer: &[u8]) -> Option<Told> {
         let (name, value) = line.split_once(':')?;
         Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     };
-    Some(Told { status, headers: lines.filter_map(header).collect(), body: body.to_owned() })
+    Some(Reply { status, headers: lines.filter_map(header).collect(), body: body.to_owned() })
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{Ask, Client, Told};
+use crate::client::{Ask, Client, Reply};
 
 fn group(parts: &[String]) -> Ask {
     let mut body = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n".to_owned();
@@ -30,9 +30,9 @@ fn insert(row: &str) -> String {
 }
 
 /// Returns the inner responses: status and the text after the status line.
-fn inner(told: &Told) -> Vec<(u16, String)> {
-    assert_eq!(told.status, 202, "{told:?}");
-    let parts = told.body.split("HTTP/1.1 ").skip(1);
+fn inner(reply: &Reply) -> Vec<(u16, String)> {
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let parts = reply.body.split("HTTP/1.1 ").skip(1);
     parts.map(|part| (part[..3].parse().unwrap(), part[3..].to_owned())).collect()
 }
 
@@ -45,9 +45,9 @@ async fn rows(client: &Client) -> usize {
 /// Asserts that one inner response refuses with this status, code and index, and that nothing was written.
 async fn refuses(client: &Client, ask: Ask, status: u16, code: &str, index: usize) {
     let before = rows(client).await;
-    let told = client.owner(ask).await;
-    let answers = inner(&told);
-    assert_eq!(answers.len(), 1, "{told:?}");
+    let reply = client.owner(ask).await;
+    let answers = inner(&reply);
+    assert_eq!(answers.len(), 1, "{reply:?}");
     let (found, text) = &answers[0];
     assert!(*found == status && text.contains(&format!("\"code\":\"{code}\"")), "{code}: {found} {text}");
     assert!(text.contains(&format!("\"value\":\"{index}:")), "{text}");
@@ -60,7 +60,7 @@ async fn a_group_has_a_response_per_operation() {
     client.insert(r#"{"PartitionKey":"p","RowKey":"old","A":1}"#).await;
     let path = |row: &str| format!("abc(PartitionKey='p',RowKey='{row}')");
     let echo = json!({ "PartitionKey": "p", "RowKey": "echo", "A": "--c" }).to_string();
-    let told = client
+    let reply = client
         .owner(group(&[
             insert("new"),
             part("POST", "abc", "Content-ID: 5\r\n", &echo),
@@ -68,16 +68,16 @@ async fn a_group_has_a_response_per_operation() {
             part("PUT", &path("upserted"), "", r#"{"B":2}"#),
         ]))
         .await;
-    let answers = inner(&told);
+    let answers = inner(&reply);
     assert_eq!(answers.iter().map(|(status, _)| *status).collect::<Vec<_>>(), [204, 201, 204, 204]);
-    assert!(answers.iter().all(|(_, text)| text.contains("ETag: W/\"")), "{told:?}");
+    assert!(answers.iter().all(|(_, text)| text.contains("ETag: W/\"")), "{reply:?}");
     assert!(
         answers[1].1.contains("Content-ID: 5") && answers[1].1.contains("\"A\":\"--c\""),
         "{}",
         answers[1].1
     );
-    let told = client.owner(group(&[part("DELETE", &path("old"), "If-Match: *\r\n", "")])).await;
-    assert_eq!(inner(&told)[0].0, 204);
+    let reply = client.owner(group(&[part("DELETE", &path("old"), "If-Match: *\r\n", "")])).await;
+    assert_eq!(inner(&reply)[0].0, 204);
     assert_eq!(rows(&client).await, 3);
 }
 
@@ -86,21 +86,21 @@ async fn a_failed_group_changes_nothing_and_names_the_operation() {
     let client = Client::with_table().await;
     client.insert(r#"{"PartitionKey":"p","RowKey":"r"}"#).await;
     let other = part("POST", "abc", "", r#"{"PartitionKey":"q","RowKey":"x"}"#);
-    let elsewhere = part("POST", "abd", "", r#"{"PartitionKey":"p","RowKey":"x"}"#);
+    let other_table = part("POST", "abd", "", r#"{"PartitionKey":"p","RowKey":"x"}"#);
     let missing = part("PUT", "abc(PartitionKey='p',RowKey='no')", "If-Match: *\r\n", "{}");
     let stale = part("PUT", "abc(PartitionKey='p',RowKey='r')", "If-Match: W/\"no\"\r\n", "{}");
     refuses(&client, group(&[insert("1"), insert("r")]), 409, "EntityAlreadyExists", 1).await;
     refuses(&client, group(&[insert("1"), insert("1")]), 400, "InvalidDuplicateRow", 1).await;
     refuses(&client, group(&[insert("1"), other]), 400, "CommandsInBatchActOnDifferentPartitions", 1).await;
-    refuses(&client, group(&[insert("1"), elsewhere]), 400, "InvalidInput", 1).await;
+    refuses(&client, group(&[insert("1"), other_table]), 400, "InvalidInput", 1).await;
     refuses(&client, group(&[insert("1"), missing]), 404, "ResourceNotFound", 1).await;
     refuses(&client, group(&[stale]), 412, "UpdateConditionNotSatisfied", 0).await;
     refuses(&client, group(&[insert("1"), part("POST", "abc", "", "{")]), 400, "InvalidInput", 1).await;
     refuses(&client, group(&[insert("1"), part("GET", "abc()", "", "")]), 405, "MethodNotAllowed", 1).await;
     let many: Vec<_> = (0..101).map(|n| insert(&n.to_string())).collect();
     refuses(&client, group(&many), 400, "InvalidInput", 100).await;
-    let told = client.owner(group(&many[..100])).await;
-    assert_eq!(inner(&told).len(), 100);
+    let reply = client.owner(group(&many[..100])).await;
+    assert_eq!(inner(&reply).len(), 100);
 }
 
 #[tokio::test]
@@ -109,10 +109,10 @@ async fn one_query_may_be_a_batch() {
     client.insert(r#"{"PartitionKey":"p","RowKey":"r","A":7}"#).await;
     let query = "GET /devstoreaccount1/abc()?$filter=A%20eq%207 HTTP/1.1\r\nAccept: application/json;odata=nometadata\r\n\r\n";
     let body = format!("--b\r\nContent-Type: application/http\r\n\r\n{query}\r\n--b--\r\n");
-    let told = client.owner(batch(body)).await;
-    let answers = inner(&told);
+    let reply = client.owner(batch(body)).await;
+    let answers = inner(&reply);
     assert_eq!(answers[0].0, 200);
-    assert!(answers[0].1.contains("\"A\":7"), "{told:?}");
+    assert!(answers[0].1.contains("\"A\":7"), "{reply:?}");
 }
 
 #[tokio::test]

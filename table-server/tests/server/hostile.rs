@@ -25,7 +25,7 @@ async fn still_answers(address: &str) {
 }
 
 fn status(answer: &[u8]) -> Option<u16> {
-    read(answer).map(|told| told.status)
+    read(answer).map(|reply| reply.status)
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn request_heads_are_bounded() {
 async fn large_bodies_are_refused_with_and_without_a_length() {
     let client = Client::with_table().await;
     let six = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"A\":\"{}\"}}", "x".repeat(6 << 20));
-    let told = client.owner(Ask::new("POST", "abc").json(six)).await;
-    assert_eq!(told.refusal(), (413, "RequestBodyTooLarge"));
+    let reply = client.owner(Ask::new("POST", "abc").json(six)).await;
+    assert_eq!(reply.refusal(), (413, "RequestBodyTooLarge"));
     let head = |length: &str| {
         let ask = signed("devstoreaccount1", Ask::new("POST", "abc").json(""));
         let headers: String =
@@ -258,8 +258,8 @@ async fn excessive_json_and_batches_are_refused() {
     for body in
         ["--b\r\n".repeat(500_000), "--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n".repeat(10_000)]
     {
-        let told = client.owner(Ask { body, ..batch.clone() }).await;
-        assert_eq!(told.refusal(), (400, "InvalidInput"));
+        let reply = client.owner(Ask { body, ..batch.clone() }).await;
+        assert_eq!(reply.refusal(), (400, "InvalidInput"));
     }
     let filter = format!("abc()?$filter={}", "(".repeat(20_000));
     assert_eq!(client.owner(Ask::new("GET", filter)).await.refusal(), (400, "InvalidInput"));

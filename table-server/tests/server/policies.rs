@@ -33,8 +33,8 @@ async fn policies_are_stored_and_signatures_use_them() {
     assert_eq!(client.plain(list(&by_policy("readers", ""))).await.refusal(), (403, "AuthenticationFailed"));
     let fields = format!("<Expiry>{}</Expiry><Permission>r</Permission>", later());
     assert_eq!(client.owner(set_policies(policy("readers", &fields))).await.status, 204);
-    let told = client.owner(Ask::new("GET", "abc?comp=acl")).await;
-    assert!(told.body.ends_with(&policy("readers", &fields)), "{}", told.body);
+    let reply = client.owner(Ask::new("GET", "abc?comp=acl")).await;
+    assert!(reply.body.ends_with(&policy("readers", &fields)), "{}", reply.body);
     assert_eq!(client.plain(list(&by_policy("readers", ""))).await.status, 200);
     assert_eq!(client.plain(list(&by_policy("writers", ""))).await.refusal(), (403, "AuthenticationFailed"));
     // Set by both the policy and the signature.
@@ -61,8 +61,8 @@ async fn a_new_table_does_not_have_the_policies_of_a_deleted_one() {
     assert_eq!(client.owner(Ask::new("DELETE", "Tables('abc')")).await.status, 204);
     let create = Ask::new("POST", "Tables").json(json!({ "TableName": "ABC" }).to_string());
     assert_eq!(client.owner(create).await.status, 201);
-    let told = client.plain(Ask::new("GET", format!("abc()?{}", by_policy("readers", "")))).await;
-    assert_eq!(told.refusal(), (403, "AuthenticationFailed"));
+    let reply = client.plain(Ask::new("GET", format!("abc()?{}", by_policy("readers", "")))).await;
+    assert_eq!(reply.refusal(), (403, "AuthenticationFailed"));
 }
 
 fn set_properties(inner: &str) -> Ask {
@@ -77,17 +77,17 @@ const RULE: &str = "<Cors><CorsRule><AllowedOrigins>https://a.example</AllowedOr
 async fn properties_are_stored_and_omitted_ones_stay_unchanged() {
     let client = Client::with_table().await;
     let get = Ask::new("GET", "?restype=service&comp=properties");
-    let told = client.owner(get.clone()).await;
+    let reply = client.owner(get.clone()).await;
     assert!(
-        told.status == 200 && told.body.contains("<HourMetrics><Version>1.0</Version><Enabled>false"),
-        "{told:?}"
+        reply.status == 200 && reply.body.contains("<HourMetrics><Version>1.0</Version><Enabled>false"),
+        "{reply:?}"
     );
     assert_eq!(client.owner(set_properties(RULE)).await.status, 202);
     let minute = "<MinuteMetrics><Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>false</IncludeAPIs>\
         <RetentionPolicy><Enabled>true</Enabled><Days>3</Days></RetentionPolicy></MinuteMetrics>";
     assert_eq!(client.owner(set_properties(minute)).await.status, 202);
-    let told = client.owner(get).await;
-    assert!(told.body.contains(RULE) && told.body.contains(minute), "{}", told.body);
+    let reply = client.owner(get).await;
+    assert!(reply.body.contains(RULE) && reply.body.contains(minute), "{}", reply.body);
     assert_eq!(client.owner(set_properties("<Cors><CorsRule/></Cors>")).await.status, 400);
     assert_eq!(
         client.owner(Ask::new("PUT", "?restype=service&comp=properties")).await.refusal(),
@@ -106,23 +106,23 @@ async fn cross_origin_rules_are_enforced() {
     let asked = || preflight("https://a.example", "PUT", "x-ms-date");
     assert_eq!(client.plain(asked()).await.refusal(), (403, "CorsPreflightFailure"));
     assert_eq!(client.owner(set_properties(RULE)).await.status, 202);
-    let told = client.plain(asked()).await;
-    assert_eq!((told.status, told.header("access-control-allow-origin")), (200, "https://a.example"));
-    assert_eq!(told.header("access-control-max-age"), "60");
+    let reply = client.plain(asked()).await;
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, "https://a.example"));
+    assert_eq!(reply.header("access-control-max-age"), "60");
     for (origin, method, headers) in [
         ("https://b.example", "PUT", "x-ms-date"),
         ("https://a.example", "DELETE", "x-ms-date"),
         ("https://a.example", "PUT", "authorization"),
     ] {
-        let told = client.plain(preflight(origin, method, headers)).await;
-        assert_eq!(told.refusal(), (403, "CorsPreflightFailure"), "{origin} {method}");
+        let reply = client.plain(preflight(origin, method, headers)).await;
+        assert_eq!(reply.refusal(), (403, "CorsPreflightFailure"), "{origin} {method}");
     }
-    let told = client.owner(Ask::new("GET", "abc()").with("Origin", "https://a.example")).await;
-    assert_eq!((told.status, told.header("access-control-allow-origin")), (200, "https://a.example"));
-    assert!(told.header("access-control-expose-headers").contains("x-ms-request-id"), "{told:?}");
-    assert_eq!(told.header("vary"), "Origin");
-    let told = client.owner(Ask::new("GET", "abc()").with("Origin", "https://b.example")).await;
-    assert_eq!((told.status, told.header("access-control-allow-origin")), (200, ""));
+    let reply = client.owner(Ask::new("GET", "abc()").with("Origin", "https://a.example")).await;
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, "https://a.example"));
+    assert!(reply.header("access-control-expose-headers").contains("x-ms-request-id"), "{reply:?}");
+    assert_eq!(reply.header("vary"), "Origin");
+    let reply = client.owner(Ask::new("GET", "abc()").with("Origin", "https://b.example")).await;
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, ""));
     let refused = client.plain(Ask::new("GET", "abc()").with("Origin", "https://a.example")).await;
     assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, "https://a.example"));
 }

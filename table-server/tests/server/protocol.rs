@@ -10,27 +10,30 @@ const PATH: &str = "abc(PartitionKey='p',RowKey='r')";
 async fn tables_are_created_listed_looked_up_and_deleted() {
     let client = Client::new().await;
     let create = |name: &str| Ask::new("POST", "Tables").json(json!({ "TableName": name }).to_string());
-    let told = client.owner(create("Orders")).await;
-    assert_eq!((told.status, told.json()), (201, json!({ "TableName": "Orders" })));
-    assert!(told.header("location").ends_with("/devstoreaccount1/Tables('Orders')"));
-    let told = client.owner(create("Others").with("Prefer", "return-no-content")).await;
-    assert_eq!((told.status, told.header("preference-applied"), &*told.body), (204, "return-no-content", ""));
+    let reply = client.owner(create("Orders")).await;
+    assert_eq!((reply.status, reply.json()), (201, json!({ "TableName": "Orders" })));
+    assert!(reply.header("location").ends_with("/devstoreaccount1/Tables('Orders')"));
+    let reply = client.owner(create("Others").with("Prefer", "return-no-content")).await;
+    assert_eq!(
+        (reply.status, reply.header("preference-applied"), &*reply.body),
+        (204, "return-no-content", "")
+    );
     assert_eq!(client.owner(create("ORDERS")).await.refusal(), (409, "TableAlreadyExists"));
     assert_eq!(client.owner(create("a")).await.refusal(), (400, "InvalidResourceName"));
     assert_eq!(client.owner(create("TableServerSettings")).await.refusal(), (409, "TableAlreadyExists"));
     let list = Ask::new("GET", "Tables?$top=1").with("Accept", "application/json;odata=nometadata");
-    let told = client.owner(list.clone()).await;
-    assert_eq!(told.json(), json!({ "value": [{ "TableName": "Orders" }] }));
-    let next = told.header("x-ms-continuation-nexttablename");
+    let reply = client.owner(list.clone()).await;
+    assert_eq!(reply.json(), json!({ "value": [{ "TableName": "Orders" }] }));
+    let next = reply.header("x-ms-continuation-nexttablename");
     let path = format!("Tables?$top=1&NextTableName={}", next.replace('!', "%21"));
-    let told = client.owner(Ask { path, ..list.clone() }).await;
-    assert_eq!(told.json(), json!({ "value": [{ "TableName": "Others" }] }));
-    assert_eq!(told.header("x-ms-continuation-nexttablename"), "");
+    let reply = client.owner(Ask { path, ..list.clone() }).await;
+    assert_eq!(reply.json(), json!({ "value": [{ "TableName": "Others" }] }));
+    assert_eq!(reply.header("x-ms-continuation-nexttablename"), "");
     let path = "Tables?$filter=TableName%20ge%20'Ot'".to_owned();
-    let told = client.owner(Ask { path, ..list.clone() }).await;
-    assert_eq!(told.json(), json!({ "value": [{ "TableName": "Others" }] }));
-    let told = client.owner(Ask { path: "Tables('orders')".to_owned(), ..list }).await;
-    assert_eq!((told.status, told.json()), (200, json!({ "TableName": "Orders" })));
+    let reply = client.owner(Ask { path, ..list.clone() }).await;
+    assert_eq!(reply.json(), json!({ "value": [{ "TableName": "Others" }] }));
+    let reply = client.owner(Ask { path: "Tables('orders')".to_owned(), ..list }).await;
+    assert_eq!((reply.status, reply.json()), (200, json!({ "TableName": "Orders" })));
     assert_eq!(client.owner(Ask::new("DELETE", "Tables('Orders')")).await.status, 204);
     assert_eq!(client.owner(Ask::new("DELETE", "Tables('Orders')")).await.refusal(), (404, "TableNotFound"));
     assert_eq!(client.owner(Ask::new("GET", "Tables('Orders')")).await.refusal(), (404, "TableNotFound"));
@@ -42,21 +45,21 @@ async fn inserts_respect_the_preferred_response() {
     let insert = |row: &str| {
         Ask::new("POST", "abc").json(json!({ "PartitionKey": "p", "RowKey": row, "A": 1 }).to_string())
     };
-    let told = client.owner(insert("1")).await;
-    assert_eq!(told.status, 201);
+    let reply = client.owner(insert("1")).await;
+    assert_eq!(reply.status, 201);
     let read = client
         .owner(
             Ask::new("GET", "abc(PartitionKey='p',RowKey='1')")
                 .with("Accept", "application/json;odata=nometadata"),
         )
         .await;
-    assert_eq!(told.json(), read.json());
-    assert_eq!(told.header("etag"), read.header("etag"));
-    let told = client.owner(insert("2").with("Prefer", "return-content")).await;
-    assert_eq!((told.status, told.header("preference-applied")), (201, "return-content"));
-    let told = client.owner(insert("3").with("Prefer", "return-no-content")).await;
-    assert_eq!((told.status, &*told.body), (204, ""));
-    assert!(told.header("location").ends_with("abc(PartitionKey='p',RowKey='3')"), "{told:?}");
+    assert_eq!(reply.json(), read.json());
+    assert_eq!(reply.header("etag"), read.header("etag"));
+    let reply = client.owner(insert("2").with("Prefer", "return-content")).await;
+    assert_eq!((reply.status, reply.header("preference-applied")), (201, "return-content"));
+    let reply = client.owner(insert("3").with("Prefer", "return-no-content")).await;
+    assert_eq!((reply.status, &*reply.body), (204, ""));
+    assert!(reply.header("location").ends_with("abc(PartitionKey='p',RowKey='3')"), "{reply:?}");
     assert_eq!(client.owner(insert("3")).await.refusal(), (409, "EntityAlreadyExists"));
 }
 
@@ -66,9 +69,9 @@ async fn updates_follow_verb_and_condition() {
     let first = client.insert(r#"{"PartitionKey":"p","RowKey":"r","A":1,"B":1}"#).await;
     let change = |method, body: &str| Ask::new(method, PATH).json(body);
     for method in ["MERGE", "PATCH"] {
-        let told = client.owner(change(method, r#"{"A":2}"#).with("If-Match", "*")).await;
-        assert_eq!(told.status, 204);
-        assert_ne!(told.header("etag"), first);
+        let reply = client.owner(change(method, r#"{"A":2}"#).with("If-Match", "*")).await;
+        assert_eq!(reply.status, 204);
+        assert_ne!(reply.header("etag"), first);
     }
     let tunnelled = change("POST", r#"{"C":3}"#).with("X-HTTP-Method", "MERGE");
     assert_eq!(client.owner(tunnelled).await.status, 204);
@@ -76,9 +79,9 @@ async fn updates_follow_verb_and_condition() {
     assert_eq!(client.owner(stale).await.refusal(), (412, "UpdateConditionNotSatisfied"));
     let read = Ask::new("GET", format!("{PATH}?$select=A,B,C,D"))
         .with("Accept", "application/json;odata=nometadata");
-    let told = client.owner(read.clone()).await;
-    assert_eq!(told.json(), json!({ "A": 2, "B": 1, "C": 3, "D": null }));
-    let current = change("PUT", r#"{"A":9}"#).with("If-Match", told.header("etag"));
+    let reply = client.owner(read.clone()).await;
+    assert_eq!(reply.json(), json!({ "A": 2, "B": 1, "C": 3, "D": null }));
+    let current = change("PUT", r#"{"A":9}"#).with("If-Match", reply.header("etag"));
     assert_eq!(client.owner(current).await.status, 204);
     assert_eq!(client.owner(read).await.json(), json!({ "A": 9, "B": null, "C": null, "D": null }));
     assert_eq!(client.owner(Ask::new("DELETE", PATH)).await.refusal(), (400, "MissingRequiredHeader"));
@@ -101,12 +104,14 @@ async fn queries_are_filtered_projected_and_paged() {
     let mut path = "abc()?$filter=N%20ge%201&$select=N&$top=3".to_owned();
     let mut found = Vec::new();
     loop {
-        let told =
+        let reply =
             client.owner(Ask::new("GET", path).with("Accept", "application/json;odata=nometadata")).await;
-        assert_eq!(told.status, 200, "{told:?}");
-        found.extend(told.json()["value"].as_array().unwrap().clone());
-        let (first, second) =
-            (told.header("x-ms-continuation-nextpartitionkey"), told.header("x-ms-continuation-nextrowkey"));
+        assert_eq!(reply.status, 200, "{reply:?}");
+        found.extend(reply.json()["value"].as_array().unwrap().clone());
+        let (first, second) = (
+            reply.header("x-ms-continuation-nextpartitionkey"),
+            reply.header("x-ms-continuation-nextrowkey"),
+        );
         if first.is_empty() {
             break;
         }
@@ -141,16 +146,16 @@ async fn metadata_has_the_requested_level() {
     let client = Client::with_table().await;
     client.insert(r#"{"PartitionKey":"p","RowKey":"r","L@odata.type":"Edm.Int64","L":"5"}"#).await;
     let read = |accept: &str| Ask::new("GET", PATH).with("Accept", accept);
-    let told = client.owner(read("application/json;odata=fullmetadata")).await;
+    let reply = client.owner(read("application/json;odata=fullmetadata")).await;
     let root = client.server.endpoint();
-    assert_eq!(told.json()["odata.id"], format!("{root}/{PATH}"));
-    assert_eq!(told.json()["odata.type"], "devstoreaccount1.abc");
-    assert!(told.header("content-type").starts_with("application/json;odata=fullmetadata"));
-    let told = client.owner(read("application/json")).await;
-    assert_eq!((&told.json()["L@odata.type"], &told.json()["L"]), (&json!("Edm.Int64"), &json!("5")));
-    assert_eq!(told.json()["odata.etag"], told.header("etag"));
-    let told = client.owner(read("application/json;odata=nometadata")).await;
-    assert!(told.json().get("odata.etag").is_none());
+    assert_eq!(reply.json()["odata.id"], format!("{root}/{PATH}"));
+    assert_eq!(reply.json()["odata.type"], "devstoreaccount1.abc");
+    assert!(reply.header("content-type").starts_with("application/json;odata=fullmetadata"));
+    let reply = client.owner(read("application/json")).await;
+    assert_eq!((&reply.json()["L@odata.type"], &reply.json()["L"]), (&json!("Edm.Int64"), &json!("5")));
+    assert_eq!(reply.json()["odata.etag"], reply.header("etag"));
+    let reply = client.owner(read("application/json;odata=nometadata")).await;
+    assert!(reply.json().get("odata.etag").is_none());
     assert_eq!(client.owner(read("application/atom+xml")).await.refusal(), (415, "AtomFormatNotSupported"));
     let format = Ask::new("GET", format!("{PATH}?$format=application/json;odata=nometadata"));
     assert!(
@@ -167,18 +172,21 @@ async fn metadata_has_the_requested_level() {
 async fn errors_are_json_or_xml_and_request_ids_are_returned() {
     let client = Client::with_table().await;
     let ask = Ask::new("GET", PATH).with("x-ms-client-request-id", "mine").with("x-ms-version", "2019-02-02");
-    let told = client.owner(ask.clone().with("Accept", "application/json")).await;
-    assert_eq!(told.refusal(), (404, "ResourceNotFound"));
-    assert_eq!(told.json()["odata.error"]["code"], "ResourceNotFound");
-    assert!(told.body.contains(told.header("x-ms-request-id")));
-    assert_eq!((told.header("x-ms-client-request-id"), told.header("x-ms-version")), ("mine", "2019-02-02"));
-    let told = client.owner(ask.with("Accept", "application/xml,application/atom+xml")).await;
-    assert_eq!(told.status, 415);
-    assert!(told.body.contains("<Code>AtomFormatNotSupported</Code>"), "{}", told.body);
-    let told = client.owner(Ask::new("GET", "missing()")).await;
-    assert_eq!(told.refusal(), (404, "TableNotFound"));
-    let told = client.owner(Ask::new("GET", PATH).with("x-ms-version", "yesterday")).await;
-    assert_eq!(told.refusal(), (400, "InvalidHeaderValue"));
+    let reply = client.owner(ask.clone().with("Accept", "application/json")).await;
+    assert_eq!(reply.refusal(), (404, "ResourceNotFound"));
+    assert_eq!(reply.json()["odata.error"]["code"], "ResourceNotFound");
+    assert!(reply.body.contains(reply.header("x-ms-request-id")));
+    assert_eq!(
+        (reply.header("x-ms-client-request-id"), reply.header("x-ms-version")),
+        ("mine", "2019-02-02")
+    );
+    let reply = client.owner(ask.with("Accept", "application/xml,application/atom+xml")).await;
+    assert_eq!(reply.status, 415);
+    assert!(reply.body.contains("<Code>AtomFormatNotSupported</Code>"), "{}", reply.body);
+    let reply = client.owner(Ask::new("GET", "missing()")).await;
+    assert_eq!(reply.refusal(), (404, "TableNotFound"));
+    let reply = client.owner(Ask::new("GET", PATH).with("x-ms-version", "yesterday")).await;
+    assert_eq!(reply.refusal(), (400, "InvalidHeaderValue"));
     assert_eq!(client.owner(Ask::new("PUT", "abc").json("{}")).await.refusal(), (405, "MethodNotAllowed"));
     assert_eq!(client.owner(Ask::new("GET", "")).await.refusal(), (400, "InvalidUri"));
     assert_eq!(client.send("nobody", Ask::new("GET", "Tables")).await.refusal(), (404, "ResourceNotFound"));
@@ -221,8 +229,8 @@ async fn an_account_can_be_in_the_host() {
          Accept: application/json;odata=fullmetadata\r\n\r\n",
         crate::client::sign(&text)
     );
-    let told = crate::client::read(&client.raw(request.as_bytes()).await).unwrap();
-    assert_eq!(told.json()["odata.id"], format!("http://devstoreaccount1.table.localhost/{PATH}"));
+    let reply = crate::client::read(&client.raw(request.as_bytes()).await).unwrap();
+    assert_eq!(reply.json()["odata.id"], format!("http://devstoreaccount1.table.localhost/{PATH}"));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ pub struct KeyText<'a> {
 }
 
 /// Number of digits of the largest `u64`.
-const MOST_DIGITS: usize = 20;
+const MAX_DIGITS: usize = 20;
 
 impl KeyWriter {
     /// Writes text. Escapes characters that are forbidden in keys, and the separator after the part. A prefix
@@ -44,8 +44,8 @@ impl KeyWriter {
     }
 
     fn digits(&mut self, value: u64, digits: usize, turn: impl Fn(u8) -> u8) -> Result<(), ValueError> {
-        let width = self.format.width.unwrap_or(digits).min(MOST_DIGITS);
-        let (mut text, mut rest) = ([0; MOST_DIGITS], value);
+        let width = self.format.width.unwrap_or(digits).min(MAX_DIGITS);
+        let (mut text, mut rest) = ([0; MAX_DIGITS], value);
         for place in text[..width].iter_mut().rev() {
             *place = (rest % 10) as u8;
             rest /= 10;

@@ -10,8 +10,8 @@ use crate::template::{Part, Segment, Template, plain};
 
 pub(super) fn check(index: &Index, cx: &Context<'_>, errors: &Errors) {
     check_distinct(index, cx, errors);
-    check_told(index, cx, errors);
-    check_apart(index, cx, errors);
+    check_distinguishable(index, cx, errors);
+    check_entity_keys(index, cx, errors);
 }
 
 /// Two entities must not share an entry: the second would replace the first.
@@ -40,12 +40,13 @@ fn check_distinct(index: &Index, cx: &Context<'_>, errors: &Errors) {
 /// Returns the parts of the entity's key that the entry's key does not contain.
 fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
     let own = if index.partition.is_none() { cx.partition } else { None };
-    let told = |part: &&Part| {
+    let is_contained = |part: &&Part| {
         let parts = index.parts().chain(own.into_iter().flat_map(Template::parts));
         parts.into_iter().any(|p| p.field == part.field && p.tells_value())
     };
     let mut missing: Vec<&Part> = Vec::new();
-    for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !told(p)) {
+    for part in cx.partition.into_iter().chain(cx.row).flat_map(Template::parts).filter(|p| !is_contained(p))
+    {
         if !missing.iter().any(|m| m.field == part.field) {
             missing.push(part);
         }
@@ -54,7 +55,7 @@ fn missing<'a>(index: &Index, cx: &Context<'a>) -> Vec<&'a Part> {
 }
 
 /// In the table of the entities, entries must be distinguishable from entities.
-fn check_told(index: &Index, cx: &Context<'_>, errors: &Errors) {
+fn check_distinguishable(index: &Index, cx: &Context<'_>, errors: &Errors) {
     if index.placement() == Placement::OtherTable {
         return;
     }
@@ -83,7 +84,7 @@ fn check_told(index: &Index, cx: &Context<'_>, errors: &Errors) {
 
 /// An entry must not have the key of an entity. Cases that depend on values are checked when entries are
 /// written.
-fn check_apart(index: &Index, cx: &Context<'_>, errors: &Errors) {
+fn check_entity_keys(index: &Index, cx: &Context<'_>, errors: &Errors) {
     let (Some(partition), Some(row)) = (cx.partition, cx.row) else { return };
     let same_partition = index.partition.as_ref().is_none_or(|own| meets(own, partition, cx));
     if index.placement() == Placement::OtherTable || !same_partition {
