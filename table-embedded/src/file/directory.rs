@@ -161,7 +161,7 @@ fn metadata_of(path: &Path) -> Result<Option<Metadata>, Failure> {
     let missing = |error: &std::io::Error| error.kind() == ErrorKind::NotFound;
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
-        Err(error) if !missing(&error) => Err(Failure::io("looking at", path)(error)),
+        Err(error) if !missing(&error) => Err(Failure::io("reading the metadata of", path)(error)),
         Err(_) if path.symlink_metadata().is_ok() => Err(Failure::Dangling(path.to_owned())),
         Err(_) => Ok(None),
     }

@@ -82,7 +82,7 @@ impl Writer {
 
     fn check_room(&self) -> Result<(), Failure> {
         let path = self.directory.file();
-        let needed = needed_to_compact(&path).map_err(Failure::io("looking at", &path))?;
+        let needed = needed_to_compact(&path).map_err(Failure::io("reading the metadata of", &path))?;
         let free = (self.config.file.free.0)(&path)
             .map_err(Failure::io("reading the free space of the disk of", &path))?;
         if free < needed { Err(Failure::NoRoom { needed, free }) } else { Ok(()) }
