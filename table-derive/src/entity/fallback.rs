@@ -1,4 +1,4 @@
-//! What is emitted beside the errors, so that uses of the type do not add others.
+//! The code that is generated in addition to errors, so that uses of the type cause no follow-up errors.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -8,7 +8,7 @@ use super::generics::generics;
 use crate::attr::{Container, ENTITY};
 use crate::errors::Errors;
 
-/// The errors, and implementations that are never run.
+/// Returns the errors, and implementations that never run.
 pub(super) fn expand(input: &DeriveInput, error: Option<syn::Error>) -> TokenStream {
     let errors = Errors::new();
     let container = Container::parse(&input.attrs, ENTITY, &errors);
