@@ -70,7 +70,7 @@ impl GroupTransaction {
         let hash = self.hasher.hash_one(key);
         if self.hashes.contains(&hash) && self.writes(key) {
             return Err(Error::invalid_group(format!(
-                "{key} comes twice: an entity can be written once in a group"
+                "{key} occurs twice: an entity can be written once in a group"
             )));
         }
         if self.operations.len() == self.max_operations {
