@@ -26,8 +26,16 @@ impl Conflicts {
 
     /// Waits if another writer was quicker and attempts are left; otherwise the error.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
+        if !is_lost(&error) {
+            return Err(error);
+        }
+        self.again(error).await
+    }
+
+    /// Waits if attempts are left; otherwise the error of the last one, which was certainly not written.
+    pub(crate) async fn again(&mut self, error: Error) -> Result<()> {
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 || !is_lost(&error) {
+        if self.left == 0 {
             return Err(error);
         }
         tokio::time::sleep(self.pause.mul_f64(fastrand::f64())).await;

@@ -18,7 +18,7 @@ use table_core::store::{
 
 use crate::conflict::version_of;
 use crate::index::{IndexOptions, IndexedEntities};
-use crate::journal::{Change, Committed, Entries, before};
+use crate::journal::{Change, Committed, Entries, Moved, Tried, before};
 use crate::large::{LargeOptions, LargeValues, NewBlobs};
 
 /// Writes the entities of one table with what belongs to them: large values, and the entries of indexes.
@@ -62,9 +62,36 @@ impl EntityWriter {
         self.indexes.as_ref()
     }
 
-    /// Refuses to move a row whose entries could not follow.
-    pub(crate) fn check_movable(&self, row: &Entity) -> Result<()> {
-        self.indexes.as_ref().map_or(Ok(()), |indexes| indexes.check_unique_elsewhere(row))
+    /// The indexes, if some have entries in other partitions: a move to another partition is then one write of their journal.
+    pub(crate) fn indexes_elsewhere(&self) -> Option<&IndexedEntities> {
+        self.indexes.as_ref().filter(|indexes| indexes.has_entries_elsewhere())
+    }
+
+    /// One attempt to move a row to another partition, whose new blobs are there already, by one write of the journal of `indexes`.
+    ///
+    /// The blobs of what was there go with it. Those of the source go when it is certainly gone: who reads it until then finds
+    /// them, and what a mover that died has left is for a collection.
+    pub(crate) async fn move_row(
+        &self,
+        indexes: &IndexedEntities,
+        new: &NewBlobs,
+        (source, there): (&Entity, Option<&Entity>),
+        moved: &Entity,
+    ) -> Result<Tried> {
+        let moving = Box::pin(indexes.journal().move_read(source, there.cloned(), moved.clone()));
+        let tried = self.in_time(new, moving).await;
+        match &tried {
+            Ok(Ok(Moved::Done(entries))) => {
+                let gone = (*entries == Entries::Applied).then_some(source);
+                let old: Vec<&Entity> = there.into_iter().chain(gone).collect();
+                self.values.remove_replaced(&old, &[moved]).await;
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => self.values.withdraw(new).await,
+            Err(error) if error.outcome() == Outcome::NotApplied => self.values.withdraw(new).await,
+            Err(_) => {}
+        }
+        tried
     }
 
     /// Replaces a row of an older version of the type by an entity of the present one.
@@ -142,11 +169,7 @@ impl EntityWriter {
 
     /// Sends rows while their blobs are certainly there: a write that takes longer than its deadline is given up, since a
     /// collection could take them.
-    async fn in_time(
-        &self,
-        new: &NewBlobs,
-        write: impl Future<Output = Result<Committed>>,
-    ) -> Result<Committed> {
+    async fn in_time<W>(&self, new: &NewBlobs, write: impl Future<Output = Result<W>>) -> Result<W> {
         let deadline = self.values.deadline();
         match new.until(deadline)? {
             // One request is as long under way as the grace of a collection allows for.

@@ -114,7 +114,7 @@ impl IndexedEntities {
                 settled = true;
                 continue;
             }
-            self.remove_rows(&stored).await?;
+            self.remove_rows(&stored, on_wait).await?;
             match self.rows().remove(&stored).await {
                 Err(error) if is_conflict(&error) => {}
                 other => return other.map(|()| true),
@@ -144,7 +144,11 @@ impl IndexedEntities {
         Ok(true)
     }
 
-    async fn remove_rows(&self, stored: &StoredIndex) -> Result<()> {
+    async fn remove_rows(
+        &self,
+        stored: &StoredIndex,
+        on_wait: &mut (dyn FnMut(Waiting) + Send),
+    ) -> Result<()> {
         let id = stored.id();
         let shape = stored.shape.clone().ok_or_else(|| {
             Error::invalid_request(format!(
@@ -155,7 +159,11 @@ impl IndexedEntities {
         let (set, until) = (&self.set, Instant::now());
         let mut removal =
             Removal { entities: self, index, stored, asked: set.asked(), until, permit: set.permit() };
-        if removal.index.shape().is_shared() { removal.shared().await } else { removal.entries().await }
+        if removal.index.shape().is_shared() {
+            removal.shared(on_wait).await
+        } else {
+            removal.entries().await
+        }
     }
 }
 

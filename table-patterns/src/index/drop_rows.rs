@@ -11,6 +11,7 @@ use super::drop::Removal;
 use super::indexed::IndexedEntities;
 use super::shape::Shape;
 use super::shared::{Merge, copy_owner};
+use super::waiting::Waiting;
 use crate::journal::Rule;
 
 impl Removal<'_> {
@@ -55,7 +56,7 @@ impl Removal<'_> {
     }
 
     /// Strips copies from the entities that have them, or deletes rows, until none is left.
-    pub(super) async fn shared(&mut self) -> Result<()> {
+    pub(super) async fn shared(&mut self, tell: &mut (dyn FnMut(Waiting) + Send)) -> Result<()> {
         let (mut from, mut left) = (None, false);
         loop {
             let (rows, next) = self.page(from.as_ref()).await?;
@@ -79,7 +80,7 @@ impl Removal<'_> {
             // A row that was written meanwhile is still there.
             if next.is_none() && !std::mem::take(&mut left) {
                 self.permit = None;
-                return entities.collect_blobs_of(index).await.map(drop);
+                return entities.collect_blobs_of(index, tell).await.map(drop);
             }
             from = next;
         }

@@ -6,6 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, Key};
 use table_core::query::{Filter, Query};
 use table_core::store::{Error, Result, TableStoreExt as _};
+use tokio::time::{Instant, sleep_until};
 
 use super::definition::Index;
 use super::entry::Location;
@@ -14,6 +15,7 @@ use super::query::IndexQuery;
 use super::resolve::Readable;
 use super::shape::Shape;
 use super::shared::Summary;
+use super::waiting::{Waiting, WaitingFor};
 
 impl IndexedEntities {
     /// The keys of the entities in a list, in their order, as the list has them. One request; for a list
@@ -98,15 +100,24 @@ impl IndexedEntities {
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
         self.set.check_writes()?;
         let index = self.set.find(index)?;
-        self.collect_blobs_of(&index).await
+        self.collect_blobs_of(&index, &mut |_| ()).await
     }
 
-    pub(super) async fn collect_blobs_of(&self, index: &Index) -> Result<usize> {
+    /// The same, and says what it waits for.
+    pub(super) async fn collect_blobs_of(
+        &self,
+        index: &Index,
+        tell: &mut (dyn FnMut(Waiting) + Send),
+    ) -> Result<usize> {
         if !index.shape().needs_blobs() {
             return Ok(0);
         }
         let slowest = self.slowest();
-        let wait = tokio::time::sleep(slowest.lease + slowest.request);
+        let wait = async {
+            let until = Instant::now() + slowest.lease + slowest.request;
+            tell(Waiting { for_what: WaitingFor::Blobs, until });
+            sleep_until(until).await;
+        };
         self.journal.shared().collect_blobs(index.id(), &self.index_table(index), wait).await
     }
 

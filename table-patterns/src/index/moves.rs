@@ -6,7 +6,7 @@ use table_core::model::{Entity, Key};
 use table_core::store::{Error, Result};
 use table_core::typed::{IndexedEntity, KeyOf};
 
-use super::definition::{Placement, Uniqueness};
+use super::definition::Placement;
 use super::indexed::IndexedEntities;
 use super::typed::IndexedTable;
 use crate::conflict::{Conflicts, is_lost};
@@ -54,7 +54,7 @@ impl IndexedEntities {
         loop {
             if is_same && key.partition() != to.partition() && self.has_entries_elsewhere() {
                 match self.journal.move_entity(key, to, &check).await? {
-                    Moved::Done => return Ok(true),
+                    Moved::Done(_) => return Ok(true),
                     Moved::Nothing => return Ok(false),
                     Moved::NotJournaled => {}
                 }
@@ -86,26 +86,8 @@ impl IndexedEntities {
     }
 
     /// Whether an index has entries in other partitions than the entities': then moves to another partition have marks.
-    pub(super) fn has_entries_elsewhere(&self) -> bool {
+    pub(crate) fn has_entries_elsewhere(&self) -> bool {
         self.set.indexes().iter().any(|index| *index.placement() != Placement::SamePartition)
-    }
-
-    /// Refuses an entity with a unique value whose entry is in another partition than the entity.
-    pub(crate) fn check_unique_elsewhere(&self, entity: &Entity) -> Result<()> {
-        for index in self.set.indexes() {
-            let elsewhere = *index.placement() != Placement::SamePartition;
-            if elsewhere
-                && index.uniqueness() != Uniqueness::No
-                && !index.entries(self.table(), entity)?.is_empty()
-            {
-                let (key, name) = (entity.key(), index.name());
-                return Err(Error::invalid_request(format!(
-                    "{key} has a value of the unique index '{name}', whose entries are in other partitions: moved, the value would \
-                     have two owners for a while. Remove the entity and insert it anew, or clear the value first"
-                )));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -27,6 +27,8 @@ pub enum WaitingFor {
     State(IndexState),
     /// Until writers are done that began before the entries were written which they would have removed.
     Writers,
+    /// Until the writes are over that may have put blobs of lists which no row names yet.
+    Blobs,
     /// Until another builder of the index is done, or has been silent for a lease.
     Builder,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for WaitingFor {
             Self::Writers => {
                 f.write_str("until the writes are done that began before the entries were written")
             }
+            Self::Blobs => f.write_str("until the writes are over whose blobs no row may name yet"),
             Self::Builder => {
                 f.write_str("until another builder of the index is done, or was silent for its lease")
             }

@@ -118,7 +118,7 @@ pub(crate) use lease::{Lease, before};
 #[cfg(test)]
 pub(crate) use mark::journal_key;
 pub(crate) use mark::{as_read, is_mark_property, is_marked, without_mark};
-pub(crate) use moving::Moved;
+pub(crate) use moving::{Moved, Tried};
 pub(crate) use plan::violation;
 pub use recover::Progress;
 pub use row::WriteId;

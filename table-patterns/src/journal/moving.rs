@@ -8,13 +8,14 @@ use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 use tokio::time::sleep;
 
 use super::Journal;
+use super::apply::Entries;
 use super::change::Change;
 use super::lease::Lease;
 use super::mark::{self, Mark, taken_off, without_mark};
 use super::plan::Plan;
 use super::row::{Evidence, JournalRow, WriteId};
 use super::rules::Rule;
-use super::send::{Cause, Sent};
+use super::send::Sent;
 use super::state::States;
 use super::touched::Touched;
 use super::write::{ATTEMPTS, Acknowledge, Attempt, pause};
@@ -25,13 +26,17 @@ use crate::took_effect::took_effect;
 /// What became of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// The entity is where it was to go; what is left to do a worker or a sweep does.
-    Done,
+    /// The entity is where it was to go. What is left to do, where entries are pending, a worker or a sweep does: until then it may
+    /// be at the source as well.
+    Done(Entries),
     /// There is no entity at the source.
     Nothing,
     /// The entity has no entries in other partitions: it is moved by two writes, without a journal row.
     NotJournaled,
 }
+
+/// What one attempt at a move came to: an error is of one that was certainly not committed, and is to be made again.
+pub(crate) type Tried = std::result::Result<Moved, Error>;
 
 /// How often a source that others change at the same time is read again.
 const ROUNDS: usize = 16;
@@ -52,7 +57,7 @@ impl Journal {
         loop {
             let error = match self.try_move(from, to, check).await {
                 Ok(Ok(moved)) => return Ok(moved),
-                Ok(Err((plan, cause))) => self.always_given_up(&plan, cause),
+                Ok(Err(given_up)) => given_up,
                 Err(error) if is_lost(&error) => error,
                 Err(error) => return Err(error),
             };
@@ -64,35 +69,61 @@ impl Journal {
         }
     }
 
-    /// One attempt; why it is to start over, if it is.
     async fn try_move(
         &self,
         from: &Key,
         to: &Key,
         check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
-    ) -> Result<Result<Moved, (Plan, Cause)>> {
-        let Some(source) = self.store.get(&self.table, from, None).await? else {
+    ) -> Result<Tried> {
+        let Some((source, there)) = self.read_to_move(from, to, &check_no_blob, check).await? else {
             return Ok(Ok(Moved::Nothing));
         };
-        check_no_blob(&source)?;
+        let new = source.clone().with_system(None, None).with_key(to.clone());
+        self.move_read(&source, there, new).await
+    }
+
+    /// What is at both ends of a move, unless it is refused; `None` where there is nothing to move. Other moves of either are given
+    /// up, and their marks are not in what is returned.
+    ///
+    /// # Errors
+    /// What the checks return; another move was committed meanwhile, so that the entity is not there any more.
+    pub(crate) async fn read_to_move(
+        &self,
+        from: &Key,
+        to: &Key,
+        check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+        check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<Option<(Entity, Option<Entity>)>> {
+        let Some(source) = self.store.get(&self.table, from, None).await? else { return Ok(None) };
+        check_source(&source)?;
         let there = self.store.get(&self.table, to, None).await?;
         if let Some(there) = &there {
-            check(&mark::as_read(there.clone()))?;
+            check_target(&mark::as_read(there.clone()))?;
         }
         let source = self.without_move(source).await?;
         let there = match there {
             Some(there) => Some(self.without_move(there).await?),
             None => None,
         };
-        let new = source.clone().with_system(None, None).with_key(to.clone());
+        Ok(Some((source, there)))
+    }
+
+    /// One attempt at a move of what [`read_to_move`](Self::read_to_move) has returned; `new` is the entity as it is to be there, with
+    /// the entries of the source.
+    pub(crate) async fn move_read(
+        &self,
+        source: &Entity,
+        there: Option<Entity>,
+        new: Entity,
+    ) -> Result<Tried> {
         let change =
             there.map_or_else(|| Change::insert(new.clone()), |old| Change::replace(old, new.clone()));
-        let Some(plan) = self.plan_move(&source, &change, self.prepare().await?)? else {
+        let Some(plan) = self.plan_move(source, &change, self.prepare().await?)? else {
             return Ok(Ok(Moved::NotJournaled));
         };
         Ok(match self.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
-            Attempt::Committed(_) => Ok(Moved::Done),
-            Attempt::GivenUp(cause) => Err((plan, cause)),
+            Attempt::Committed(committed) => Ok(Moved::Done(committed.entries)),
+            Attempt::GivenUp(cause) => Err(self.always_given_up(&plan, cause)),
         })
     }
 

@@ -60,7 +60,7 @@
 //! | collect | 1 per entity with old blobs | 1 per page of names, 1 per orphan, 3 for the clock |
 //! | delete_table | 1 | 1 per page of names, 1 per blob |
 //! | merge | 2 | none |
-//! | move_to | 4, within a partition 3 | as insert, a read of each large value, 1 delete per value here and replaced there |
+//! | move_to | 4, within a partition 3, by the journal as [there](crate::journal#cost-in-requests) | as insert, a read of each large value, 1 delete per value here and replaced there |
 //! | any write of a type with indexes | as above, and what the [`journal`](crate::journal#cost-in-requests) adds | as above |
 //! | by | 1 per page of entries, 1 per entity | 1 per large value |
 //! | scrub | 1 per page of rows | 1 per large value |

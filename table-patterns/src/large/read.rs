@@ -12,6 +12,7 @@ use super::row::references;
 use super::values::value;
 use super::{BlobCodec as _, BlobContext, LargeRow, LargeTable, PlainBlobs};
 use crate::blob::{self, ByteStream};
+use crate::journal::as_read;
 
 impl<T: TableEntity> LargeTable<T> {
     /// The entity, or `None`. One request, and one for each large value; once more for each writer that
@@ -65,9 +66,9 @@ impl<T: TableEntity> LargeTable<T> {
         }
     }
 
-    /// The row as it is stored.
+    /// The row as it is stored, without the mark of a move, which is in its version.
     pub(super) async fn row(&self, key: &Key) -> Result<Option<Entity>> {
-        self.store().get(self.name(), key, None).await
+        Ok(self.store().get(self.name(), key, None).await?.map(as_read))
     }
 
     /// The value; `None` if a blob is gone because the row has changed.

@@ -29,7 +29,7 @@ impl Told {
     pub(super) fn add_move(&self, stage: &Stage, mark: String, answer: &Result<Moved>) {
         stage.note(|| format!("{mark} is told {answer:?}"));
         let outcome = match answer {
-            Ok(Moved::Done) => None,
+            Ok(Moved::Done(_)) => None,
             Ok(_) => Some(Outcome::NotApplied),
             Err(error) => Some(error.outcome()),
         };

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
-use table_core::typed::{EntityPatch as _, KeyOf, TableEntity};
+use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
 
 use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
@@ -48,13 +48,26 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn replace_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         let looks = version == IfMatch::Any && T::SCHEMA.may_be_newer();
+        self.write_existing(entity, version, looks, Schema::check_replaceable, Operation::Replace).await
+    }
+
+    /// Writes over the entity: at once, unless there is a previous number of buckets or what is there must be looked at, and then
+    /// checked.
+    async fn write_existing(
+        &self,
+        entity: Entity,
+        version: IfMatch,
+        looks: bool,
+        check: fn(&Schema, &Entity) -> Result<()>,
+        operation: fn(Entity, IfMatch) -> Operation,
+    ) -> Result<Written> {
         if self.previous_key(entity.key())?.is_none() && !looks {
-            return self.write(Operation::Replace(self.here(entity)?, version)).await;
+            return self.write(operation(self.here(entity)?, version)).await;
         }
         let key = entity.key().clone();
         self.at_its_place(&key, &version, |row, place, exactly| {
-            T::SCHEMA.check_replaceable(&row.entity)?;
-            Ok(Operation::Replace(entity.clone().with_key(place), exactly))
+            check(T::SCHEMA, &row.entity)?;
+            Ok(operation(entity.clone().with_key(place), exactly))
         })
         .await
     }
@@ -107,15 +120,7 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         let looks = T::SCHEMA.version > 1 || (version == IfMatch::Any && T::SCHEMA.may_be_newer());
-        if self.previous_key(entity.key())?.is_none() && !looks {
-            return self.write(Operation::Merge(self.here(entity)?, version)).await;
-        }
-        let key = entity.key().clone();
-        self.at_its_place(&key, &version, |row, place, exactly| {
-            T::SCHEMA.check_patchable(&row.entity)?;
-            Ok(Operation::Merge(entity.clone().with_key(place), exactly))
-        })
-        .await
+        self.write_existing(entity, version, looks, Schema::check_patchable, Operation::Merge).await
     }
 
     /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is

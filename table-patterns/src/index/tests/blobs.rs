@@ -10,7 +10,9 @@ use table_core::model::{IfMatch, TableName};
 use table_core::store::{Operation, OperationKind, Result, TableStore};
 
 use super::world::{World, by_city, list_of, person};
-use crate::index::{Index, IndexOptions, IndexedEntities, Placement, ScrubMode, Shape};
+use tokio::time::Instant;
+
+use crate::index::{Index, IndexOptions, IndexedEntities, Placement, ScrubMode, Shape, WaitingFor};
 
 fn index() -> Index {
     by_city(Placement::OtherTable(TableName::new("ByCity").unwrap()), Shape::Blob)
@@ -76,5 +78,25 @@ async fn two_stores_keep_out_of_each_others_blobs() -> Result<()> {
     // The folder is that of the table, whoever opens it.
     assert_eq!(with_people(&production, 3..4).await?.collect_blobs("city").await?, 0);
     assert_eq!(production.blobs().await, 1);
+    Ok(())
+}
+
+/// A removal of lists in blobs says that it waits for who may still name one, before it does.
+#[tokio::test(start_paused = true)]
+async fn a_removal_says_that_it_waits_for_blobs() -> Result<()> {
+    let world = World::new().await?;
+    let people = with_people(&world, 0..3).await?;
+    let blob = world.blobs.list(None).try_collect::<Vec<_>>().await.unwrap().remove(0).location;
+    // One that a writer has put who died before it was named.
+    let orphan = object_store::path::Path::from(format!("{blob}0"));
+    world.blobs.put(&orphan, "x".into()).await.unwrap();
+    let mut waited = Vec::new();
+    people.drop_index_with("city", |waiting| waited.push((waiting, Instant::now()))).await?;
+    let (last, told) = waited.pop().expect("it waits");
+    assert_eq!(last.for_what, WaitingFor::Blobs);
+    assert!(told < last.until && last.until <= Instant::now(), "{last}");
+    assert!(last.to_string().contains("blobs"), "{last}");
+    assert!(waited.iter().all(|(waiting, _)| waiting.for_what != WaitingFor::Blobs));
+    assert_eq!(world.blobs().await, 0);
     Ok(())
 }

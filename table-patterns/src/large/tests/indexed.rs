@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
-use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, IfMatch};
 use table_core::query::Query;
@@ -20,6 +20,7 @@ use super::LONG;
 use super::crashes::{FAILURES, Failure};
 use crate::blob::faulty::FaultyBlobs;
 use crate::index::{Entry, Index, IndexOptions, Payload, Placement, ScrubMode};
+use crate::journal::is_mark_property;
 use crate::large::{CollectMode, LargeOptions, LargeTable};
 
 /// Found by author in the department with its title, by topic elsewhere, and by a code that no other has.
@@ -62,6 +63,11 @@ fn other() -> Paper {
 
 fn key(number: u32) -> EntityKey<Paper> {
     Paper::key("Sales", number).unwrap()
+}
+
+/// In another department.
+fn elsewhere() -> EntityKey<Paper> {
+    Paper::key("Marketing", 1u32).unwrap()
 }
 
 type Papers = LargeTable<Paper>;
@@ -117,9 +123,13 @@ impl Rig {
         Ok(())
     }
 
-    /// The papers of an author, by an index, without their versions.
+    /// The papers of an author in Sales, by an index, without their versions.
     async fn of(&self, author: &str) -> Result<Vec<Paper>> {
-        let found = self.papers.by(Paper::by_author("Sales").author(author)).all().await?;
+        self.of_department("Sales", author).await
+    }
+
+    async fn of_department(&self, department: &str, author: &str) -> Result<Vec<Paper>> {
+        let found = self.papers.by(Paper::by_author(department).author(author)).all().await?;
         Ok(found.into_iter().map(plain).collect())
     }
 }
@@ -135,7 +145,7 @@ async fn open(store: Arc<dyn TableStore>, blobs: Arc<dyn ObjectStore>) -> Result
 type Path = (&'static str, fn(&Rig) -> BoxFuture<'_, Result<()>>, fn() -> Vec<Paper>);
 
 /// Each starts with [`before`].
-const PATHS: [Path; 9] = [
+const PATHS: [Path; 11] = [
     (
         "insert",
         |rig| async { rig.papers.insert(&paper(2, "kay", LONG)).await.map(drop) }.boxed(),
@@ -191,6 +201,23 @@ const PATHS: [Path; 9] = [
         || vec![Paper { number: 9, code: None, ..before() }],
     ),
     (
+        "move to another partition",
+        |rig| async { rig.papers.move_to(key(1), &rig.papers, elsewhere()).await.map(drop) }.boxed(),
+        || vec![Paper { department: "Marketing".to_owned(), ..before() }],
+    ),
+    (
+        "move over another paper",
+        |rig| {
+            async {
+                let other = Paper { department: "Marketing".to_owned(), code: None, ..other() };
+                rig.papers.insert(&other).await?;
+                rig.papers.move_to(key(1), &rig.papers, elsewhere()).await.map(drop)
+            }
+            .boxed()
+        },
+        || vec![Paper { department: "Marketing".to_owned(), ..before() }],
+    ),
+    (
         "shrink",
         |rig| {
             async { rig.papers.upsert(&Paper { picture: None, ..paper(1, "ken", "x") }).await.map(drop) }
@@ -203,7 +230,8 @@ const PATHS: [Path; 9] = [
 /// What a path may leave that says nothing: something before its end.
 fn is_on_the_way(found: &[Paper]) -> bool {
     let uncoded = Paper { code: None, ..before() };
-    found == [before()] || found == [uncoded]
+    let over = Paper { department: "Marketing".to_owned(), code: None, ..other() };
+    found == [before()] || found == [uncoded] || found == [over, before()]
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,6 +270,10 @@ fn has_happened(failure: Failure, rig: &Rig) -> bool {
 /// The entities are as they were or as they should be, by their keys and by every index; as they should be if that was said, and
 /// as they were if it was said that nothing was written.
 async fn check(rig: &Rig, after: &[Paper], told: Result<()>, case: &str) -> Result<()> {
+    // Before anything is recovered or collected, whatever is there is whole.
+    for at in [key(1), key(2), key(9), elsewhere()] {
+        rig.papers.get(at).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+    }
     rig.assert_clean(case).await?;
     let rows = rig.papers.load(rig.papers.rows().stream());
     let found: Vec<Paper> = rows.map_ok(plain).try_collect().await?;
@@ -253,7 +285,8 @@ async fn check(rig: &Rig, after: &[Paper], told: Result<()>, case: &str) -> Resu
         Err(_) => assert!(found == after || is_on_the_way(&found), "{case}: {found:?}"),
     }
     for paper in &found {
-        assert_eq!(rig.of(&paper.author).await?, std::slice::from_ref(paper), "{case}: by its author");
+        let of_author = rig.of_department(&paper.department, &paper.author).await?;
+        assert_eq!(of_author, std::slice::from_ref(paper), "{case}: by its author");
         let topic = rig.papers.by(Paper::by_topic(&*paper.topic)).all().await?;
         assert_eq!(
             topic.into_iter().map(plain).collect::<Vec<_>>(),
@@ -383,8 +416,66 @@ async fn rows_with_blobs_are_not_moved_and_not_copied_into_entries() -> Result<(
     Ok(())
 }
 
+/// One write of the journal: the unique value is never free, and nobody else gets it.
 #[tokio::test]
-async fn a_move_of_a_unique_value_and_a_drop_that_would_leave_entries_are_refused() -> Result<()> {
+async fn a_move_to_another_partition_keeps_its_unique_value() -> Result<()> {
+    let rig = Rig::new().await?;
+    rig.papers.insert(&before()).await?;
+    let (tables, blobs) = (rig.meter.total(), rig.blobs.requests());
+    assert!(rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?);
+    // By the journal: 8, 3 for the unique value, and one for the partition of the topic.
+    assert_eq!(
+        (rig.meter.total() - tables, rig.blobs.requests() - blobs),
+        (12, 6),
+        "two values: read, put, removed"
+    );
+    let moved = Paper { department: "Marketing".to_owned(), ..before() };
+    assert_eq!(rig.papers.by(Paper::by_code("ken-1")).first().await?.map(plain), Some(moved.clone()));
+    assert_eq!((rig.papers.get(key(1)).await?, rig.blob_count().await), (None, 2));
+
+    let taken = rig.papers.insert(&Paper { number: 7, ..before() }).await.unwrap_err();
+    assert!(taken.is_unique_violation(), "{taken}");
+    let blocked = Paper { code: Some("kim-3".into()), ..paper(3, "kim", LONG) };
+    rig.papers.insert(&blocked).await?;
+    assert!(!rig.papers.move_to(key(8), &rig.papers, elsewhere()).await?, "nothing is there");
+    rig.assert_clean("moved").await?;
+
+    // Another table has indexes of its own.
+    let (store, inner): (Arc<dyn TableStore>, _) = (rig.store.clone(), rig.inner.clone());
+    let archive =
+        LargeTable::<Paper>::open(store, "Archive", inner, LargeOptions::default(), IndexOptions::local());
+    let archive = archive.await?;
+    assert!(rig.papers.move_to(elsewhere(), &archive, key(1)).await?);
+    assert_eq!(archive.by(Paper::by_code("ken-1")).first().await?.map(plain), Some(before()));
+    assert_eq!(rig.papers.by(Paper::by_code("ken-1")).first().await?, None);
+    Ok(())
+}
+
+/// The row that is being moved has a mark, which no reader and no copy gets.
+#[tokio::test]
+async fn a_paper_that_is_being_moved_is_read_written_and_moved_without_its_mark() -> Result<()> {
+    let rig = Rig::new().await?;
+    rig.papers.insert(&before()).await?;
+    let mover = rig.again().await?;
+    // Both ends, the pair's row is not written: the source is marked.
+    mover.faults.crash_at(4, CrashPoint::Before);
+    mover.papers.move_to(key(1), &mover.papers, elsewhere()).await.unwrap_err();
+    let at = key(1).into_key();
+    let stored = rig.store.get(rig.papers.name(), &at, None).await?.expect("the row");
+    assert!(stored.properties().iter().any(|p| is_mark_property(p.name())), "{stored:?}");
+
+    let read = rig.papers.get_existing(key(1)).await?;
+    assert_eq!(plain(read.clone()), before());
+    rig.papers.replace(&Paper { title: "U".to_owned(), ..read }).await?;
+    let row = rig.store.get(rig.papers.name(), &at, None).await?.expect("the row");
+    assert!(!row.properties().iter().any(|p| is_mark_property(p.name())), "{row:?}");
+    assert!(rig.papers.move_to(key(1), &rig.papers, elsewhere()).await?);
+    assert_eq!(rig.papers.get_existing(elsewhere()).await?.title, "U");
+    rig.assert_clean("moved twice").await
+}
+
+#[tokio::test]
+async fn a_drop_that_would_leave_entries_is_refused() -> Result<()> {
     #[derive(Clone, Debug, TableEntity)]
     #[entity(type = "Scan")]
     #[index(place, table = "Places", row_key = "{shelf}_{number}")]
@@ -397,13 +488,6 @@ async fn a_move_of_a_unique_value_and_a_drop_that_would_leave_entries_are_refuse
         bytes: Vec<u8>,
     }
     let rig = Rig::new().await?;
-    rig.papers.insert(&before()).await?;
-    let count = rig.blob_count().await;
-    let moved = Paper::key("Marketing", 1u32)?;
-    let error = rig.papers.move_to(key(1), &rig.papers, moved).await.unwrap_err();
-    assert!(error.to_string().contains("two owners"), "{error}");
-    assert_eq!(rig.blob_count().await, count);
-
     let (store, blobs): (Arc<dyn TableStore>, _) = (rig.store.clone(), rig.inner.clone());
     let scans =
         LargeTable::<Scan>::open(store, "Scans", blobs, LargeOptions::default(), IndexOptions::local());
