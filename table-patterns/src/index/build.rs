@@ -18,10 +18,9 @@ use super::indexed::IndexedEntities;
 use super::manifest::Loaded;
 use super::resolve::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
-use super::set::Asked;
+use super::set::FORGOTTEN_AT_ONCE;
 use super::shape::Shape;
 use super::shared::{copied_names, is_conflict};
-use super::table_row::TableRow;
 use super::waiting::{Waiting, WaitingFor, wait};
 use crate::bulk::WINDOW_BYTES;
 use crate::journal::{Lease, Rule, before, violation};
@@ -197,19 +196,26 @@ impl IndexedEntities {
     }
 
     /// Waits until every writer knows the states that the manifest has by now, and no request of one that did not know them is
-    /// under way: what the manifest holds then, and when it was asked. One request. In a store that only this process writes,
+    /// under way; what the manifest holds then is known here. One request, one where a process that takes longer was not heard of for
+    /// as long as states are cached, and one for each process that was found to be gone, up to ten.
+    /// In a store that only this process writes,
     /// until the writes are done that began before; elsewhere, and where one of these is not gone on with, as long as the slowest
-    /// process needs that has opened the table.
+    /// process needs that is registered.
     pub(super) async fn let_states_settle(
         &self,
         for_what: WaitingFor,
         tell: &mut (dyn FnMut(Waiting) + Send),
-    ) -> Result<(Loaded, Asked)> {
-        let (changed, mut slowest) = (Instant::now(), self.slowest());
+    ) -> Result<()> {
+        let changed = Instant::now();
         let told = self.set.tell_change();
+        // A process that takes longer may be gone since it was heard of.
+        if self.set.slowest().process.is_some() && self.set.are_old() {
+            self.refresh().await?;
+        }
+        let mut slowest = self.set.slowest();
         let mut is_known = false;
         loop {
-            let waited = slowest.cache + slowest.request;
+            let waited = slowest.durations.to_settle();
             if self.keeps(Rule::WaitForWriters) {
                 let over = async {
                     match &told {
@@ -217,13 +223,17 @@ impl IndexedEntities {
                         None => pending().await,
                     }
                 };
-                is_known = wait(Waiting { for_what, until: changed + waited }, tell, over).await;
+                let waiting = Waiting { for_what, process: slowest.process, until: changed + waited };
+                is_known = wait(waiting, tell, over).await;
             }
-            let asked = self.set.asked();
+            // Who was registered before the state changed is found now, unless it is gone.
+            let asked = self.set.ask(&**self.store()).await?;
             let loaded = self.rows().load().await?;
-            slowest = slowest.with(&loaded.table);
-            if is_known || slowest.cache + slowest.request <= waited {
-                return Ok((loaded, asked));
+            self.set.load(&loaded, asked)?;
+            slowest = self.set.slowest();
+            if is_known || slowest.durations.to_settle() <= waited {
+                self.set.forget_gone(&**self.store(), FORGOTTEN_AT_ONCE).await;
+                return Ok(());
             }
         }
     }
@@ -236,13 +246,9 @@ impl IndexedEntities {
         lease: Duration,
         tell: &mut (dyn FnMut(Waiting) + Send),
     ) {
-        let waiting = Waiting { for_what: WaitingFor::Builder, until: Instant::now() + lease };
+        let until = Instant::now() + lease;
+        let waiting = Waiting { for_what: WaitingFor::Builder, process: None, until };
         wait(waiting, tell, self.set.until_not_built(id)).await;
-    }
-
-    /// The longest durations of all who have opened the table, as far as is known here.
-    pub(super) fn slowest(&self) -> TableRow {
-        self.set.table_row().with(&TableRow::of(&self.options, false))
     }
 }
 
@@ -291,7 +297,7 @@ impl<'a> IndexBuild<'a> {
         let Some(mut entry) = stored.filter(interrupted) else { return Ok(None) };
         self.settle(entry.state, WaitingFor::State(entry.state)).await?;
         // Also before it is building: a builder that lives has changed the row by then.
-        sleep(self.entities.slowest().lease).await;
+        sleep(self.entities.set.slowest().durations.lease).await;
         if entry.state == IndexState::Building {
             self.begin();
         }
@@ -322,7 +328,7 @@ impl<'a> IndexBuild<'a> {
         }
         self.settle(entry.state, WaitingFor::State(entry.state)).await?;
         if entry.state == IndexState::Building {
-            let (entities, lease) = (self.entities, self.entities.slowest().lease);
+            let (entities, lease) = (self.entities, self.entities.set.slowest().durations.lease);
             let id = self.index.id().to_owned();
             entities.let_builder_end(&id, lease, &mut self.teller()).await;
             self.progress.waiting = None;
@@ -343,8 +349,7 @@ impl<'a> IndexBuild<'a> {
         let entities = self.entities;
         let settled = entities.let_states_settle(for_what, &mut self.teller()).await;
         self.progress.waiting = None;
-        let (loaded, asked) = settled?;
-        entities.set.load(&loaded, asked)
+        settled
     }
 
     /// Tells what is waited for.
@@ -358,6 +363,8 @@ impl<'a> IndexBuild<'a> {
     /// Goes on as the one builder: nobody has touched the index's row since it was read.
     pub(super) async fn claim(&mut self, entry: &mut StoredIndex) -> Result<()> {
         let lease = Lease::start(self.entities.options.timing);
+        // Who takes over waits for the leases of those that are registered.
+        self.entities.set.ask(&**self.entities.store()).await?;
         let progress = entry.progress.clone();
         self.advance(entry, entry.state, progress).await?;
         self.lease = lease;

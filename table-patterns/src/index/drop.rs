@@ -136,9 +136,9 @@ impl IndexedEntities {
             Err(error) if is_conflict(&error) => return Ok(false),
             other => other?,
         }
-        let (loaded, _) = self.let_states_settle(WaitingFor::State(next), on_wait).await?;
+        self.let_states_settle(WaitingFor::State(next), on_wait).await?;
         if was_building {
-            let lease = self.slowest().with(&loaded.table).lease;
+            let lease = self.set.slowest().durations.lease;
             self.let_builder_end(&stored.id(), lease, on_wait).await;
         }
         Ok(true)

@@ -102,8 +102,8 @@ impl Removal<'_> {
         if Instant::now() < self.until && set.is_of_last_change(self.asked) {
             return Ok(true);
         }
-        self.asked = set.asked();
-        let asked = Instant::now();
+        self.asked = set.ask(&**self.entities.store()).await?;
+        let asked = self.asked.at;
         let now = self.entities.rows().index(self.index.id()).await?;
         self.until = asked + self.entities.options.cache;
         Ok(now.is_some_and(|now| now.etag == self.stored.etag))

@@ -118,7 +118,10 @@ impl IndexedEntities {
     pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
         let Self { journal, .. } = self;
         let journal = match rule {
-            Some(rule) => journal.breaking(rule),
+            Some(rule) => {
+                self.set.breaking(rule);
+                journal.breaking(rule)
+            }
             None => journal,
         };
         Self { journal, ..self }

@@ -12,6 +12,7 @@ use super::definition::{Index, Placement, Uniqueness};
 use super::indexed::IndexedEntities;
 use super::manifest::{ManifestRows, is_lost};
 use super::options::IndexOptions;
+use super::set::FORGOTTEN_AT_ONCE;
 use crate::clock::after;
 
 /// After which time a scrub counts as abandoned that was begun and has not ended.
@@ -82,11 +83,13 @@ impl IndexedEntities {
     }
 
     /// What the manifest says now, by which this handle goes on. `None` where it is not the one that the handle was opened
-    /// with: the table was made anew. One request.
+    /// with: the table was made anew. Rows of processes that are gone are removed. One request, one for each of those, up to ten, and
+    /// one where this process is to be registered again.
     pub(crate) async fn kept(&self) -> Result<Option<Kept>> {
-        let asked = self.set.asked();
+        let asked = self.set.ask(&*self.store).await?;
         let loaded = self.rows().load().await?;
         self.set.load(&loaded, asked)?;
+        self.set.forget_gone(&*self.store, FORGOTTEN_AT_ONCE).await;
         if loaded.table.is_new() {
             return Ok(None);
         }

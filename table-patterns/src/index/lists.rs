@@ -112,10 +112,10 @@ impl IndexedEntities {
         if !index.shape().needs_blobs() {
             return Ok(0);
         }
-        let slowest = self.slowest();
+        let slowest = self.set.slowest().durations;
         let wait = async {
             let until = Instant::now() + slowest.lease + slowest.request;
-            tell(Waiting { for_what: WaitingFor::Blobs, until });
+            tell(Waiting { for_what: WaitingFor::Blobs, process: None, until });
             sleep_until(until).await;
         };
         self.journal.shared().collect_blobs(index.id(), &self.index_table(index), wait).await

@@ -5,6 +5,7 @@ use table_core::model::{Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, SYSTE
 use table_core::query::{Filter, Query};
 use table_core::store::{GroupTransaction, Operation, Result, TableStore};
 
+use super::processes::ProcessRow;
 use super::table_row::TableRow;
 
 /// The manifest of a table, to be changed.
@@ -19,6 +20,8 @@ pub(super) struct ManifestRows<'a> {
 pub(super) struct Loaded {
     pub(super) manifest: Manifest,
     pub(super) table: TableRow,
+    /// The processes that are registered, those that are gone among them.
+    pub(super) processes: Vec<ProcessRow>,
 }
 
 impl Loaded {
@@ -39,7 +42,9 @@ impl ManifestRows<'_> {
     pub(super) async fn load(&self) -> Result<Loaded> {
         let manifest = Manifest::load(self.store, self.table).await?;
         let table = manifest.other(TableRow::NAME).map_or_else(|| Ok(TableRow::default()), TableRow::read)?;
-        Ok(Loaded { manifest, table })
+        let processes = manifest.others.iter().map(ProcessRow::read);
+        let processes = processes.filter_map(Result::transpose).collect::<Result<_>>()?;
+        Ok(Loaded { manifest, table, processes })
     }
 
     /// One generation of an index. One request.

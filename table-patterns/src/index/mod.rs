@@ -52,8 +52,8 @@
 //! ([`DuplicateValues`](table_core::store::ErrorKind::DuplicateValues)), and begins there when it is run again.
 //!
 //! A change of state waits until every writer knows it: in a store that only this process writes, until what was under way is done, else
-//! for the longest cache and request of any process that has ever opened the table ([`IndexOptions::cache`]; they only grow). [`Waiting`] says for what,
-//! and until when at most.
+//! for the longest cache and request of the processes that are registered in the manifest ([`IndexOptions::cache`]). A process that is gone
+//! counts until its row was seen unchanged for its heartbeat. [`Waiting`] says for what, for which process, and until when at most.
 //!
 //! # Failure windows
 //! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
@@ -100,6 +100,7 @@ mod moves;
 mod open;
 mod options;
 mod owner;
+mod processes;
 mod query;
 mod resolve;
 mod scrub;
@@ -123,6 +124,7 @@ pub(crate) use kept::{Kept, Obstacle};
 pub use lookup::Trust;
 pub(crate) use moves::check_no_blob;
 pub use options::IndexOptions;
+pub use processes::ProcessId;
 pub use query::IndexQuery;
 pub use scrub::{ScrubCursor, ScrubMode, ScrubReport};
 pub use shape::{Overflow, Shape};

@@ -12,6 +12,7 @@ use super::indexed::IndexedEntities;
 use super::manifest::Loaded;
 use super::options::IndexOptions;
 use super::owner;
+use super::processes::Durations;
 use super::set::IndexSet;
 use super::shape::Shape;
 use super::table_row::TableRow;
@@ -44,9 +45,9 @@ impl IndexedEntities {
     /// Opens a table with its indexes. The first who opens an empty table declares them (up to 98) in its manifest as readable;
     /// an index that comes later is absent until it is [built](Self::build), even if the table is still empty: others
     /// write by then that do not know it yet. Indexes that the manifest names and the program does not define are kept in step all the same,
-    /// from their definitions. Two requests, and one for each other table of entries or of copies; the first time
-    /// two more, and one for each of those; one more where this process waits or caches longer than any
-    /// before it.
+    /// from their definitions. One request, and one for the row of this process where others may write the store; one for each other table of entries or of copies; the first time
+    /// three more, and one for each of those. That row is written again every ten times
+    /// [`IndexOptions::cache`], or every lease where that is longer, while entities are written or looked up.
     ///
     /// A handle that is opened in this way may write entities of any type. An
     /// [`IndexedTable`](super::IndexedTable) writes those of one: the first that opens a table for its type declares its indexes as
@@ -82,7 +83,7 @@ impl IndexedEntities {
         options: IndexOptions,
         writes: Writes,
     ) -> Result<Self> {
-        let mut this = Self::unregistered(store, table, indexes, options, |set| set)?;
+        let mut this = Self::unregistered(store, table, indexes, options, IndexSet::registered)?;
         this.writes_entities = !matches!(writes, Writes::Nothing);
         this.register(&writes).await?;
         Ok(this)
@@ -132,7 +133,8 @@ impl IndexedEntities {
         check(&indexes, &options)?;
         store.profile().check_reads("indexes")?;
         check_indexes(&*store, &table, &indexes)?;
-        let set = Arc::new(set(IndexSet::new(store.clone(), table.clone(), indexes, options.cache)));
+        let durations = Durations::of(&options);
+        let set = Arc::new(set(IndexSet::new(store.clone(), table.clone(), indexes, durations)));
         let mut journal = Journal::new(store.clone(), table, set.clone()).with_timing(options.timing);
         if let Some(queue) = &options.queue {
             journal = journal.with_queue(queue.clone());
@@ -143,24 +145,29 @@ impl IndexedEntities {
     async fn register(&mut self, writes: &Writes) -> Result<()> {
         owner::claim_tables(&*self.store, self.table(), self.set.own()).await?;
         self.check_targets().await?;
-        let mine = TableRow::of(&self.options, matches!(writes, Writes::AnyType));
-        let mut row = None;
+        let durations = self.set.unregistered_durations();
+        let mine = TableRow::of(&self.options, matches!(writes, Writes::AnyType), durations);
         for _ in 0..ROUNDS {
+            // Registered before the states are read: who changes one waits for those that are known.
+            let asked = self.set.ask(&*self.store).await?;
             let loaded = self.rows().load().await?;
-            row = match self.register_first(&loaded, &mine, writes).await? {
-                First::Registered(row) => Some(row),
-                // Before the states are read: who changes one waits for those that are known.
-                First::No => Some(self.rows().remember(loaded.table, &mine).await?),
+            let (row, is_as_read) = match self.register_first(&loaded, &mine, writes).await? {
+                First::Registered(row) => (row, false),
+                First::No => {
+                    let row = self.rows().remember(loaded.table.clone(), &mine).await?;
+                    let is_as_read = row == loaded.table && !row.is_new();
+                    (row, is_as_read)
+                }
                 First::Lost => continue,
             };
-            break;
+            self.keep_blobs(&row);
+            return match is_as_read {
+                true => self.set.load(&loaded, asked),
+                false => self.refresh().await,
+            };
         }
-        let row = row.ok_or_else(|| ErrorKind::PreconditionFailed {
-            table: self.table().to_string(),
-            key: TableRow::NAME.to_owned(),
-        })?;
-        self.keep_blobs(&row);
-        self.refresh().await
+        let (table, key) = (self.table().to_string(), TableRow::NAME.to_owned());
+        Err(ErrorKind::PreconditionFailed { table, key }.into())
     }
 
     /// Refuses copies into the entities of another table that has indexes: its entries would not have them.

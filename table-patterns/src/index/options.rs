@@ -14,7 +14,7 @@ pub struct IndexOptions {
     /// The durations of the cross-partition protocol.
     pub timing: Timing,
     /// For how long the states of indexes may be cached; a change of state waits this long, and the
-    /// longest life of a request: the longest of any process that has opened the table, also of one that is gone since. In a
+    /// longest life of a request: the longest of any process that is registered in the table's manifest. In a
     /// store that only this process writes ([`local_writers`](table_core::store::TableStore::local_writers)) it waits for what is under way instead, and
     /// those who have read older states read them again. A write reads states that
     /// hold for less than a quarter of it anew, and sends its tickets and reservations before it commits by them: at

@@ -13,10 +13,15 @@ use tokio::time::{Instant, timeout};
 use super::definition::{Index, Placement, Uniqueness};
 use super::entry::{Entry, Maintainer, Permission};
 use super::manifest::{Loaded, ManifestRows};
+use super::processes::{Durations, ProcessId, ProcessRow, Registration, Watch};
 use super::shape::Shape;
 use super::shared::copied_names;
 use super::table_row::TableRow;
 use crate::encrypted::check_indexes;
+use crate::journal::Rule;
+
+/// How many rows of processes that are gone a builder, and upkeep, remove at once.
+pub(super) const FORGOTTEN_AT_ONCE: usize = 10;
 
 /// The indexes of a table with the states that its manifest gives them: those that this program defines, and those that
 /// other programs and other types have declared, which are evaluated from their definitions.
@@ -27,7 +32,14 @@ pub(super) struct IndexSet {
     own: Vec<Index>,
     /// Those of other handles of the table that write together with this one: this program has their Rust code, too.
     learned: RwLock<Vec<Index>>,
-    cache: Duration,
+    /// Those of this process.
+    durations: Durations,
+    /// By what others know of this process, where they may write the store.
+    registration: Option<Registration>,
+    /// What is known of theirs.
+    watch: Watch,
+    #[cfg(test)]
+    broken: std::sync::OnceLock<Rule>,
     /// Where only this process writes the store: through it every other set of the table is told that a state has changed.
     local: Option<Arc<LocalWriters>>,
     /// What the table is called there.
@@ -49,14 +61,26 @@ struct Known {
     /// The properties of entities that copy indexes write.
     copied: Arc<[String]>,
     table: TableRow,
+    /// The processes that may act upon states, and those that are gone but have a row still.
+    processes: Vec<ProcessRow>,
+    gone: Vec<ProcessRow>,
     loaded: Option<Asked>,
+}
+
+/// For whom a change of a state waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slowest {
+    /// The longest durations of all.
+    pub(super) durations: Durations,
+    /// Another process that needs longer than this one and all that have no row.
+    pub(super) process: Option<ProcessId>,
 }
 
 /// When the manifest was asked: by the changes of states before that this process made, and by its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Asked {
     change: u64,
-    at: Instant,
+    pub(super) at: Instant,
 }
 
 #[derive(Clone, Debug)]
@@ -131,18 +155,62 @@ impl Known {
 }
 
 impl IndexSet {
-    /// Indexes whose states are read again when they are older than `cache`.
+    /// Indexes whose states are read again when they are older than they are cached.
     pub(super) fn new(
         store: Arc<dyn TableStore>,
         table: TableName,
         own: Vec<Index>,
-        cache: Duration,
+        durations: Durations,
     ) -> Self {
         let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
         let known = RwLock::new(Arc::new(Known::of_program(&table, &own)));
         let (local, identity) = (store.local_writers(), store.profile().table_identity(&table));
-        let (learned, reading) = (RwLock::default(), Mutex::default());
-        Self { store, table, own, learned, cache, local, identity, reads_only: false, known, reading }
+        Self {
+            store,
+            table,
+            own,
+            learned: RwLock::default(),
+            durations,
+            registration: None,
+            watch: Watch::default(),
+            #[cfg(test)]
+            broken: std::sync::OnceLock::new(),
+            local,
+            identity,
+            reads_only: false,
+            known,
+            reading: Mutex::default(),
+        }
+    }
+
+    /// The same for a process that others are to wait for: it is registered where they may write the store.
+    pub(super) fn registered(self) -> Self {
+        let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
+        let registration = (!is_alone).then(|| Registration::new(self.durations));
+        Self { registration, ..self }
+    }
+
+    /// What is to be said of this process in the table's own row: its durations, where it has no row.
+    pub(super) fn unregistered_durations(&self) -> Durations {
+        if self.registration.is_some() { Durations::default() } else { self.durations }
+    }
+
+    /// Whether a rule holds.
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests ask")]
+    const fn keeps(&self, _rule: Rule) -> bool {
+        true
+    }
+
+    #[cfg(test)]
+    fn keeps(&self, rule: Rule) -> bool {
+        self.broken.get() != Some(&rule)
+    }
+
+    /// From now on a rule is broken.
+    #[cfg(test)]
+    pub(super) fn breaking(&self, rule: Rule) {
+        self.broken.get_or_init(|| rule);
     }
 
     /// Takes over the indexes that another handle of the table defines, whose entities are written by this one, too: from now on
@@ -195,7 +263,7 @@ impl IndexSet {
     async fn fresh(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
         if self.are_old() {
             // One of those who need them reads for all; one whose future nobody polls holds up nobody for long.
-            let _turn = timeout(self.cache, self.reading.lock()).await;
+            let _turn = timeout(self.durations.cache, self.reading.lock()).await;
             if self.are_old() {
                 self.refresh(store).await?;
             }
@@ -311,11 +379,29 @@ impl IndexSet {
         found.map_or(IndexState::Absent, |declared| declared.state)
     }
 
-    /// Reads the manifest. One request.
+    /// When the manifest is asked next: by then this process is registered, and whoever changes a state afterwards waits for it. One
+    /// request where its row is to be written again. A process that stands still in between asks anew before it acts.
+    pub(super) async fn ask(&self, store: &dyn TableStore) -> Result<Asked> {
+        loop {
+            let asked = self.asked();
+            match &self.registration {
+                Some(mine) if self.keeps(Rule::RegisterFirst) && !mine.holds_at(asked.at) => {
+                    mine.renew(store, &self.table).await?;
+                }
+                _ => return Ok(asked),
+            }
+        }
+    }
+
+    /// Reads the manifest. One request, one where this process is to be registered again, and one where another is found to be gone.
     pub(super) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
-        let asked = self.asked();
+        let asked = self.ask(store).await?;
         let loaded = ManifestRows { store, table: &self.table }.load().await?;
-        self.load(&loaded, asked)
+        self.load(&loaded, asked)?;
+        if self.registration.is_some() {
+            self.forget_gone(store, 1).await;
+        }
+        Ok(())
     }
 
     /// What was last read of the table as a whole.
@@ -323,14 +409,45 @@ impl IndexSet {
         self.known().table.clone()
     }
 
-    /// Until when the states that were read last may be used.
-    fn valid_until(&self) -> Option<Instant> {
-        self.known().loaded.map(|loaded| loaded.at + self.cache)
+    /// For whom a change of a state waits, as far as is known here: this process, those that are registered and not gone, and those
+    /// that have no row.
+    pub(super) fn slowest(&self) -> Slowest {
+        let known = self.known();
+        let mut slowest = Slowest { durations: self.durations.max(known.table.durations), process: None };
+        let own = self.registration.as_ref().and_then(Registration::id);
+        let mut longest = slowest.durations.to_settle();
+        let others = known.processes.iter().filter(|row| Some(row.id) != own);
+        for row in others.filter(|_| self.keeps(Rule::WaitForRegistered)) {
+            slowest.durations = slowest.durations.max(row.durations);
+            if row.durations.to_settle() > longest {
+                longest = row.durations.to_settle();
+                slowest.process = Some(row.id);
+            }
+        }
+        slowest
     }
 
-    fn are_old(&self) -> bool {
+    /// Removes so many rows of processes that are gone, at most. One request for each. A row that stays makes others wait, and
+    /// nothing else.
+    pub(super) async fn forget_gone(&self, store: &dyn TableStore, most: usize) {
+        let known = self.known();
+        let gone = &known.gone[..known.gone.len().min(most)];
+        let removed = ManifestRows { store, table: &self.table }.remove_processes(gone).await;
+        if let Err(error) = removed {
+            tracing::debug!(%error, table = %self.table, "rows of processes that are gone stay");
+        }
+    }
+
+    /// Until when the states that were read last may be used.
+    fn valid_until(&self) -> Option<Instant> {
+        self.known().loaded.map(|loaded| loaded.at + self.durations.cache)
+    }
+
+    /// Whether nothing that is sent by now may rest on them.
+    pub(super) fn are_old(&self) -> bool {
         let is_fresh = |loaded: Asked| {
-            Instant::now() + self.cache / 4 <= loaded.at + self.cache && self.is_of_last_change(loaded)
+            Instant::now() + self.durations.cache / 4 <= loaded.at + self.durations.cache
+                && self.is_of_last_change(loaded)
         };
         !self.known().loaded.is_some_and(is_fresh)
     }
@@ -340,7 +457,11 @@ impl IndexSet {
     /// # Errors
     /// It has another definition with the id of one that this program has.
     pub(super) fn load(&self, loaded: &Loaded, asked: Asked) -> Result<()> {
-        let mut next = Known { table: loaded.table.clone(), loaded: Some(asked), ..Known::default() };
+        let own = self.registration.as_ref().and_then(Registration::id);
+        let whole = self.keeps(Rule::WatchWhole);
+        let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own, whole);
+        let table = loaded.table.clone();
+        let mut next = Known { table, processes, gone, loaded: Some(asked), ..Known::default() };
         let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
         for index in &self.own {
             let stored = loaded.index(index.id());
@@ -459,7 +580,7 @@ impl Maintainer for IndexSet {
     }
 
     fn longest_lease(&self) -> Duration {
-        self.table_row().lease
+        self.slowest().durations.lease
     }
 
     async fn collided(&self, store: &dyn TableStore) -> Result<()> {

@@ -1,14 +1,13 @@
-//! What the manifest says of a table as a whole: the longest durations of those who write it, whether some of them write
-//! entities of any type, and whether entries of its entities have met.
-
-use std::time::Duration;
+//! What the manifest says of a table as a whole: the longest durations of those who write it without a row of their own, whether some
+//! of them write entities of any type, and whether entries of its entities have met.
 
 use table_core::model::{ETag, Entity, IfMatch, MANIFEST_PARTITION, ValueRef};
-use table_core::store::{Error, ErrorKind, Operation, Result};
+use table_core::store::{ErrorKind, Operation, Result};
 use uuid::Uuid;
 
 use super::manifest::{ManifestRows, is_lost};
 use super::options::IndexOptions;
+use super::processes::{Durations, read_millis, to_millis};
 
 const CACHE: &str = "LongestCache";
 const REQUEST: &str = "LongestRequest";
@@ -20,15 +19,12 @@ const BLOBS: &str = "BlobFolder";
 /// How often the row is read again when others change it.
 const ROUNDS: usize = 16;
 
-/// The row. It only grows: a duration stays when its process is gone.
+/// The row. It only grows: a duration stays when its process is gone. It has those of processes that have opened the table in a store
+/// which only they wrote: they have no [row of their own](super::processes), and somebody may serve the store to others later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableRow {
-    /// For how long any writer caches the states of indexes.
-    pub(super) cache: Duration,
-    /// The longest life of any process's requests.
-    pub(super) request: Duration,
-    /// The longest lease of a builder.
-    pub(super) lease: Duration,
+    /// The longest of those who have no row of their own.
+    pub(super) durations: Durations,
     /// Whether two entities were found to have the same entry.
     pub(super) collided: bool,
     /// Whether a program has opened the table that may write entities of any type.
@@ -41,12 +37,10 @@ pub(super) struct TableRow {
 impl TableRow {
     pub(super) const NAME: &str = "table";
 
-    /// What a process with these options adds.
-    pub(super) fn of(options: &IndexOptions, any_type: bool) -> Self {
-        let timing = &options.timing;
-        let (request, lease) = (timing.request(), timing.lease());
+    /// What a process with these options adds, and with these durations, where it has no row of its own.
+    pub(super) fn of(options: &IndexOptions, any_type: bool, durations: Durations) -> Self {
         let blobs = options.blobs.as_ref().map(|_| Uuid::new_v4().simple().to_string());
-        Self { cache: options.cache, request, lease, collided: false, any_type, blobs, etag: None }
+        Self { durations, collided: false, any_type, blobs, etag: None }
     }
 
     /// Whether nobody has opened the table yet.
@@ -62,9 +56,7 @@ impl TableRow {
     /// This and what another one says beyond it.
     pub(super) fn with(&self, other: &Self) -> Self {
         Self {
-            cache: self.cache.max(other.cache),
-            request: self.request.max(other.request),
-            lease: self.lease.max(other.lease),
+            durations: self.durations.max(other.durations),
             collided: self.collided || other.collided,
             any_type: self.any_type || other.any_type,
             blobs: self.blobs.clone().or_else(|| other.blobs.clone()),
@@ -73,27 +65,22 @@ impl TableRow {
     }
 
     pub(super) fn read(row: &Entity) -> Result<Self> {
-        let millis = |name: &str| match row.get(name) {
-            Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
-            _ => Err(Error::decode("manifest", row.key(), name, "milliseconds", "something else")),
-        };
+        let millis = |name: &str| read_millis(row, name);
         let is = |name| row.get(name) == Some(ValueRef::Boolean(true));
         let (collided, any_type) = (is(COLLIDED), is(ANY_TYPE));
         let blobs = match row.get(BLOBS) {
             Some(ValueRef::String(id)) => Some(id.to_owned()),
             _ => None,
         };
-        let (cache, request, lease) = (millis(CACHE)?, millis(REQUEST)?, millis(LEASE)?);
-        Ok(Self { cache, request, lease, collided, any_type, blobs, etag: row.etag().cloned() })
+        let durations = Durations { cache: millis(CACHE)?, request: millis(REQUEST)?, lease: millis(LEASE)? };
+        Ok(Self { durations, collided, any_type, blobs, etag: row.etag().cloned() })
     }
 
     pub(super) fn to_entity(&self) -> Result<Entity> {
-        // Rounded up: nobody waits less than it lasts.
-        let millis = |d: Duration| i64::try_from(d.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
         let mut row = Entity::new(MANIFEST_PARTITION, Self::NAME)?
-            .with(CACHE, millis(self.cache))
-            .with(REQUEST, millis(self.request))
-            .with(LEASE, millis(self.lease))
+            .with(CACHE, to_millis(self.durations.cache))
+            .with(REQUEST, to_millis(self.durations.request))
+            .with(LEASE, to_millis(self.durations.lease))
             .with(COLLIDED, self.collided)
             .with(ANY_TYPE, self.any_type);
         if let Some(id) = &self.blobs {
@@ -118,7 +105,8 @@ impl ManifestRows<'_> {
     pub(super) async fn remember(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
         for _ in 0..ROUNDS {
             let wanted = found.with(more);
-            if wanted == found {
+            // The first who opens the table says so, whatever else it adds.
+            if wanted == found && !found.is_new() {
                 return Ok(found);
             }
             match self.store.write(self.table, wanted.operation()?).await {

@@ -8,11 +8,16 @@ use futures_util::FutureExt as _;
 use table_core::manifest::IndexState;
 use tokio::time::{Instant, timeout_at};
 
+use super::processes::ProcessId;
+
 /// What a build or a removal of an index is waiting for, and until when at most. [`Display`](fmt::Display) says both in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// For what.
     pub for_what: WaitingFor,
+    /// The process, of those that are registered in the table's manifest, that takes longest; `None` where it is this one, or one that
+    /// needs no row.
+    pub process: Option<ProcessId>,
     /// When it goes on at the latest. In a store that only this process writes it goes on as soon as what it waits for is done;
     /// anywhere else then, unless a process is found that takes longer.
     pub until: Instant,
@@ -22,8 +27,8 @@ pub struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitingFor {
-    /// Until every program that has opened the table knows that the index is in this state, and the requests are over that it sent
-    /// without knowing: as long as states are cached, and the longest life of a request.
+    /// Until every process that is registered knows that the index is in this state, and the requests are over that it sent
+    /// without knowing: as long as it caches states, and the longest life of its requests.
     State(IndexState),
     /// Until writers are done that began before the entries were written which they would have removed.
     Writers,
@@ -56,7 +61,8 @@ impl fmt::Display for WaitingFor {
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left = self.until.saturating_duration_since(Instant::now());
-        write!(f, "waiting {}: {left:.0?} at most", self.for_what)
+        write!(f, "waiting {}: {left:.0?} at most", self.for_what)?;
+        self.process.map_or(Ok(()), |process| write!(f, ", for the process {process}"))
     }
 }
 

@@ -74,6 +74,12 @@ pub(crate) enum Rule {
     FreshStates,
     /// A change of an index's state waits until no writer goes by the one before.
     WaitForWriters,
+    /// A process reads states only while its registration is recent, and writes that first where it is not.
+    RegisterFirst,
+    /// A change of an index's state waits for the processes that are registered.
+    WaitForRegistered,
+    /// A registration counts as gone only after it was seen unchanged for as long as its process may act by it.
+    WatchWhole,
     /// There is one builder at a time: who was silent for a lease adds nothing more.
     OneBuilder,
     /// A builder reads a window again, for what changed before its entries were written.

@@ -26,6 +26,11 @@ impl Footprint {
         Self { partition, ..Self::all(place, false) }
     }
 
+    /// Whether it is of rows alone that begin so.
+    pub(super) fn is_of(&self, rows: &str) -> bool {
+        self.rows.as_ref().is_some_and(|these| these.iter().all(|row| row.starts_with(rows)))
+    }
+
     pub(super) fn meets(&self, other: &Self) -> bool {
         let partitions =
             self.partition.is_none() || other.partition.is_none() || self.partition == other.partition;

@@ -19,6 +19,7 @@ mod office;
 mod openers;
 mod programs;
 mod queue;
+mod registered;
 mod rest;
 mod scene;
 mod schedules;

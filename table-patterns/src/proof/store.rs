@@ -59,7 +59,9 @@ impl StagedStore {
         if !self.live.load(Ordering::SeqCst) {
             return run.await;
         }
-        if self.reads_only {
+        // A process says that it is there, whatever else it does.
+        let is_registration = footprint.is_of("process~");
+        if self.reads_only && !is_registration {
             self.stage.accuse(format!("a report writes: {}", label()));
         }
         self.stage.request(sender(self.task), footprint, false, label, run).await

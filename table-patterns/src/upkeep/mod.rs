@@ -41,8 +41,8 @@
 //! # Cost in requests
 //! | for each table | requests |
 //! |---|---|
-//! | opened, once | 3; 1 more where this process waits or caches longer than any before it |
-//! | a round with nothing to do | 1 for the manifest, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; so 2 for a small table without such an index, 3 with one whose entries are in other partitions |
+//! | opened, once | 2, and 1 for its own row where other processes write the store, which it writes again every ten times [`IndexOptions::cache`](crate::index::IndexOptions::cache), or every lease where that is longer |
+//! | a round with nothing to do | 1 for the manifest, 1 for the row of each process that is found to be gone, up to 10, and a scan of the table and of each table of unique entries: 1 per 1,000 rows; so 2 for a small table without such an index, 3 with one whose entries are in other partitions |
 //! | a table without a manifest | 1 a round |
 //! | a scrub | 2, and those of [`scrub`](crate::index::IndexedEntities::scrub) for each index: 1 per entity and entry |
 //! | a build that was interrupted | 3 to take it over, then those of [`run`](crate::index::IndexBuild::run) |

@@ -7,7 +7,8 @@ async fn set(store: Arc<dyn TableStore>) -> Result<IndexSet> {
     let table = TableName::new("People")?;
     store.create_table(&table).await?;
     let index = Index::new("city", Placement::SamePartition, "1", |_| Ok(None));
-    Ok(IndexSet::new(store, table, vec![index], Duration::from_secs(1)))
+    let durations = Durations { cache: Duration::from_secs(1), ..Durations::default() };
+    Ok(IndexSet::new(store, table, vec![index], durations))
 }
 
 /// A manifest that was asked before is older, however late it answers.

@@ -9,6 +9,7 @@ mod local;
 mod moving;
 mod others;
 mod owners;
+mod processes;
 mod refused;
 mod reserved;
 mod slow;
