@@ -7,7 +7,7 @@ mod public_async;
 
 use public_async::{any, check_calls, send};
 use table_core::adapter::{Faulty, RequestMeter};
-use table_core::manifest::Manifest;
+use table_core::manifest::{Manifest, ManifestCache};
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, IfMatch, TableName};
 use table_core::store::{LocalChange, LocalWriters};
@@ -46,6 +46,7 @@ fn tables(table: &Table<Row>) {
     send(table.delete_if_exists(any::<Key>()));
     send(table.move_to(any::<Key>(), table, any::<Key>()));
     send(table.upgrade_all());
+    send(table.plain_write());
 }
 
 fn queries(query: &TableQuery<Row>, group: TableGroup<Row>) {
@@ -61,9 +62,14 @@ fn adapters(faulty: &Faulty<MemoryStore>, meter: &RequestMeter) {
     send(meter.measure(std::future::ready(())));
 }
 
-fn manifests(store: &MemoryStore, table: &TableName, writers: &LocalWriters, change: &LocalChange) {
+fn manifests(
+    (store, table, cache): (&MemoryStore, &TableName, &ManifestCache),
+    writers: &LocalWriters,
+    change: &LocalChange,
+) {
     send(Manifest::load(store, table));
-    send(Manifest::has_indexes(store, table));
+    send(cache.of(store, table));
+    send(cache.plain_write(store, table));
     send(writers.until_idle("a build"));
     send(change.known());
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use table_core::engine;
+use table_core::manifest::ManifestCache;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
 use table_core::store::{
@@ -155,7 +156,9 @@ impl TableStore for EmbeddedStore {
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.request(Request::CreateTable(table.clone())).await.map(drop)
+        let queue = &self.inner.queue;
+        let new = queue.manifests().new_table(table, Some(queue.writers()));
+        self.request(Request::CreateTable(table.clone())).await.map(|_| new.created())
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
@@ -217,5 +220,9 @@ impl TableStore for EmbeddedStore {
     /// The directory is locked: while this process may write, no other process can.
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         Some(Arc::clone(self.inner.queue.writers()))
+    }
+
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        Some(Arc::clone(self.inner.queue.manifests()))
     }
 }

@@ -18,10 +18,10 @@
 //! None: a change is one request.
 //!
 //! # Cost in requests
-//! Reading: those of the query. [`modify`]: 3, and 2 more for each conflict.
+//! Reading: those of the query. [`modify`]: 2, and 2 more for each conflict.
 //!
 //! # When not to use it
-//! [`modify`] refuses a table that holds indexes, whose entries would go stale: change its entities through
+//! [`modify`] refuses an entity that an index is of, whose entry would go stale: change such entities through
 //! [`IndexedTable`](crate::index::IndexedTable). Types that are never read together are
 //! better off in tables of their own.
 
@@ -30,8 +30,8 @@ use std::fmt;
 
 use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
-use table_core::manifest::Manifest;
-use table_core::model::{Entity, Key, Properties, ValueRef};
+use table_core::manifest::{PlainWrite, Touched};
+use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 
@@ -161,7 +161,7 @@ impl<R> Resolver<R> {
 /// merges those in the version that was read; from the start if another writer was quicker. Other properties stay as
 /// they are, of whatever type the entity is, and what was marked for encryption stays marked. What was set; empty if `change` set nothing, and then nothing is written.
 ///
-/// Three requests, of which the first two at once: one sees that the table has no indexes. Two more for each conflict.
+/// Two requests, and two more for each conflict; beside them that of writes for the [manifest](Table#cost).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -192,7 +192,7 @@ impl<R> Resolver<R> {
 /// ```
 ///
 /// # Errors
-/// Entity not found; the table holds indexes; of `change`, with nothing written; precondition failed, after the last of
+/// Entity not found; an index is of the entity (see [`Table::unmanaged`]); of `change`, with nothing written; precondition failed, after the last of
 /// ten attempts; the store's.
 pub async fn modify<T>(
     table: &Table<T>,
@@ -201,14 +201,7 @@ pub async fn modify<T>(
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(ATTEMPTS);
-    let (indexed, mut read) =
-        try_join(Manifest::has_indexes(&**store, name), store.get(name, key, None)).await?;
-    if indexed {
-        return Err(Error::invalid_request(format!(
-            "the table '{name}' holds indexes, which `modify` would leave stale: change its entities through \
-             `IndexedTable`"
-        )));
-    }
+    let (mut rests_on, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     loop {
         let entity = read.ok_or_else(|| missing(table, key))?;
         let mut set = change(&entity)?;
@@ -216,13 +209,27 @@ pub async fn modify<T>(
         if set.is_empty() {
             return Ok(set);
         }
+        if let Some(rests_on) = &rests_on {
+            check_plain(rests_on, name, &entity, &set)?;
+        }
         let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), version_of(&entity)?);
         match store.write(name, merge).await {
             Err(error) => conflicts.wait(error).await?,
             Ok(_) => return Ok(set),
         }
-        read = store.get(name, key, None).await?;
+        (rests_on, read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     }
+}
+
+/// Refuses to change what an index is of, or to make it that.
+fn check_plain(rests_on: &PlainWrite, table: &TableName, entity: &Entity, set: &Properties) -> Result<()> {
+    let mut changed = entity.clone();
+    set.iter()
+        .for_each(|property| changed.properties_mut().set(property.name(), property.value().to_owned()));
+    [entity, &changed].into_iter().try_for_each(|entity| {
+        let instead = "change it through `IndexedTable`, or ask for it by `unmanaged()`";
+        rests_on.manifest().check_plain(table, Touched::Entity(entity), "a change", instead)
+    })
 }
 
 /// Marks what is set in place of something marked.

@@ -106,4 +106,8 @@ impl TableStore for Elsewhere {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.0.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+        self.0.manifests()
+    }
 }

@@ -2,11 +2,13 @@
 
 mod address;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::IpAddr;
 
 pub(crate) use address::{Address, entity_path};
 use azure_core::http::Url;
+use table_core::model::{MANIFEST_PARTITION, key_order};
 use table_core::{Error, Result};
 
 use crate::Service;
@@ -30,6 +32,8 @@ pub(crate) struct Endpoint {
     reads: Url,
     secondary: Option<Url>,
     sas: Option<String>,
+    /// Whether the SAS is of a range of keys without the whole of every manifest.
+    hides_manifest: bool,
     pub(crate) cosmos: bool,
     pub(crate) secure: bool,
     /// Whether requests carry a secret: a signature by a secret account key, or a SAS.
@@ -47,7 +51,9 @@ impl Endpoint {
             || (is_loopback(&url) && url.port() == Some(COSMOS_EMULATOR_PORT));
         let secure = url.scheme() == "https";
         let (primary, secret) = (base(url), sas.is_some());
-        Ok(Self { reads: primary.clone(), primary, secondary: None, sas, cosmos, secure, secret })
+        let hides_manifest = sas.as_deref().is_some_and(hides_manifest);
+        let reads = primary.clone();
+        Ok(Self { reads, primary, secondary: None, sas, hides_manifest, cosmos, secure, secret })
     }
 
     /// Creates an endpoint from the URL of an account or a table, with a SAS.
@@ -104,6 +110,11 @@ impl Endpoint {
 
     fn secondary_base(&self) -> Result<Url> {
         self.secondary.clone().map_or_else(|| secondary_of(&self.primary), Ok)
+    }
+
+    /// Whether a query of a manifest would not find all of it, and not say so.
+    pub(crate) const fn hides_manifest(&self) -> bool {
+        self.hides_manifest
     }
 
     /// Returns the root of the secondary endpoint, independent of where reads go.
@@ -212,6 +223,25 @@ fn secondary_of(primary: &Url) -> Result<Url> {
         None => url.set_path(&format!("{}-secondary/", primary.path().trim_end_matches('/'))),
     }
     Ok(url)
+}
+
+/// Whether a SAS is of a range of keys (`spk`, `srk`, `epk`, `erk`) without the whole partition of manifests: queries find what is in
+/// the range alone (<https://learn.microsoft.com/rest/api/storageservices/create-service-sas#specify-table-access-ranges>).
+fn hides_manifest(sas: &str) -> bool {
+    let pairs: Vec<_> = query_pairs(sas).collect();
+    let field = |wanted: &str| pairs.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let order = |key: &str| key_order::compare(key, MANIFEST_PARTITION);
+    let starts_late = field("spk").is_some_and(|spk| match order(spk) {
+        Ordering::Less => false,
+        Ordering::Equal => field("srk").is_some(),
+        Ordering::Greater => true,
+    });
+    let ends_early = field("epk").is_some_and(|epk| match order(epk) {
+        Ordering::Less => true,
+        Ordering::Equal => field("erk").is_some(),
+        Ordering::Greater => false,
+    });
+    starts_late || ends_early
 }
 
 /// Iterates over the pairs of a query string.

@@ -134,3 +134,15 @@ fn the_cosmos_emulator_is_recognized_by_its_port() {
     let told = Endpoint::new("http://localhost:8902", None).unwrap().of(Service::TableStorage);
     assert!(!told.cosmos);
 }
+
+/// A query of such a signature leaves out what is beyond its range, and would find no manifest where there is one.
+#[test]
+fn a_range_of_keys_without_the_manifest_is_known() {
+    let hides = |sas: &str| {
+        Endpoint::from_sas_url(&format!("http://127.0.0.1:1/acc?sig=x&{sas}")).unwrap().hides_manifest()
+    };
+    assert!(hides("spk=contoso&epk=contoso") && hides("epk=contoso") && hides("spk=~~queue"));
+    assert!(hides("spk=a&epk=~~manifest&erk=m") && hides("spk=~~manifest&srk=m"));
+    assert!(!hides("sp=r") && !hides("spk=a") && !hides("spk=a&epk=~~manifest") && !hides("epk=~~z"));
+    assert!(!Endpoint::new("http://127.0.0.1:1/acc", None).unwrap().hides_manifest());
+}

@@ -13,9 +13,10 @@ use azure_core::http::policies::Policy;
 use azure_core::http::policies::auth::BearerTokenAuthorizationPolicy;
 use azure_core::http::{Pipeline, RetryOptions};
 use table_core::adapter::TraceKeys;
-use table_core::model::{Entity, Key, TableName};
+use table_core::manifest::ManifestCache;
+use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::{GroupTransaction, Operation, ServiceProfile, TableStore, Written};
+use table_core::store::{ErrorKind, GroupTransaction, Operation, ServiceProfile, TableStore, Written};
 use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
@@ -46,6 +47,7 @@ use crate::{AzureTableStoreOptions, SharedKey};
 pub struct AzureTableStore {
     client: Arc<Client>,
     key: Option<SharedKey>,
+    manifests: Arc<ManifestCache>,
 }
 
 impl AzureTableStore {
@@ -151,7 +153,8 @@ impl AzureTableStore {
             place_timeout: options.place_timeout,
             traced,
         };
-        Ok(Self { client: Arc::new(client), key: None })
+        let manifests = Arc::new(ManifestCache::new(&client.profile));
+        Ok(Self { client: Arc::new(client), key: None, manifests })
     }
 }
 
@@ -162,10 +165,12 @@ impl TableStore for AzureTableStore {
     }
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.client.create_table(table).await
+        let new = self.manifests.new_table(table, None);
+        self.client.create_table(table).await.map(|()| new.created())
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let _change = self.manifests.change(table);
         self.client.delete_table(table).await
     }
 
@@ -187,14 +192,28 @@ impl TableStore for AzureTableStore {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
+        // The service leaves out what is beyond the range of a signature, and so would say that the manifest is empty.
+        if self.client.endpoint.hides_manifest()
+            && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION)
+        {
+            let reason =
+                format!("the shared access signature is not of the partition '{MANIFEST_PARTITION}'");
+            return Err(ErrorKind::Forbidden(reason).into());
+        }
         self.client.query(table, query, from).await
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        let _change = self.manifests.change_of(table, operation.key().partition());
         self.client.write(table, &operation).await
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        let _change = self.manifests.change_of(table, group.partition().as_str());
         self.client.transact(table, &group).await
+    }
+
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        Some(Arc::clone(&self.manifests))
     }
 }

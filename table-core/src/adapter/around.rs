@@ -115,6 +115,10 @@ macro_rules! impl_around {
             fn local_writers(&self) -> Option<std::sync::Arc<$crate::store::LocalWriters>> {
                 self.store.local_writers()
             }
+
+            fn manifests(&self) -> Option<std::sync::Arc<$crate::manifest::ManifestCache>> {
+                self.store.manifests()
+            }
         }
     };
 }

@@ -6,12 +6,14 @@
 //!
 //! `docs/manifest.md` describes the format: every word of a [`KeyTemplate`] and the JSON of a definition.
 
+mod cache;
 mod collide;
 mod definition;
 mod evaluate;
 mod kinds;
 mod lowercase;
 mod part;
+mod plain;
 mod state;
 mod stored;
 mod template;
@@ -22,6 +24,7 @@ mod value;
 
 use std::borrow::Cow;
 
+pub use cache::{ManifestCache, ManifestChange, NewTable};
 pub use collide::can_collide;
 pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
@@ -29,6 +32,7 @@ pub(crate) use evaluate::could_be_entity;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use lowercase::{LOWERCASE_UNICODE, lowercase};
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
+pub use plain::{PlainWrite, Touched};
 pub use state::IndexState;
 pub use stored::{Manifest, StoredIndex, StoredType, index_name};
 pub use template::{KeySegment, KeyTemplate};

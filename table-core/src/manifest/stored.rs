@@ -19,8 +19,6 @@ const PROGRESS: &str = "Progress";
 const VERSION: &str = "Version";
 const INDEX_ROWS: &str = "index~";
 const TYPE_ROWS: &str = "type~";
-/// What sorts behind every row with such a prefix.
-const BEHIND: &str = "~\u{10FFFF}";
 
 /// What the manifest of a table holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,18 +75,6 @@ impl Manifest {
     pub async fn load(store: &dyn TableStore, table: &TableName) -> Result<Self> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
         Self::from_rows(store.query_all(table, &query).await?)
-    }
-
-    /// Whether the manifest of a table names an index. One request.
-    ///
-    /// # Errors
-    /// The storage's.
-    pub async fn has_indexes(store: &dyn TableStore, table: &TableName) -> Result<bool> {
-        let here = Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION);
-        let indexes = Filter::ge(Filter::ROW_KEY, INDEX_ROWS)
-            .and(Filter::lt(Filter::ROW_KEY, format!("index{BEHIND}")));
-        let query = Query::new().with_filter(here.and(indexes)).with_top(1);
-        Ok(!store.query_all(table, &query).await?.is_empty())
     }
 
     fn from_rows(rows: Vec<Entity>) -> Result<Self> {

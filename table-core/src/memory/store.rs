@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use super::table::MemoryTable;
 use crate::engine::{self, Stamp};
+use crate::manifest::ManifestCache;
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
 use crate::store::{
@@ -45,6 +46,7 @@ struct Shared {
     tables: RwLock<BTreeMap<String, Arc<MemoryTable>>>,
     version: AtomicU64,
     writers: Arc<LocalWriters>,
+    manifests: Arc<ManifestCache>,
 }
 
 impl Default for MemoryStore {
@@ -62,6 +64,7 @@ impl MemoryStore {
     /// Creates an empty store with other limits. It always sorts.
     pub fn with_profile(profile: ServiceProfile) -> Self {
         let shared = Shared {
+            manifests: Arc::new(ManifestCache::new(&profile)),
             profile,
             tables: RwLock::default(),
             version: AtomicU64::new(0),
@@ -90,17 +93,20 @@ impl TableStore for MemoryStore {
 
     async fn create_table(&self, table: &TableName) -> Result<()> {
         use std::collections::btree_map::Entry;
+        let new = self.shared.manifests.new_table(table, Some(&self.shared.writers));
         let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
         match tables.entry(self.shared.profile.table_identity(table)) {
             Entry::Occupied(_) => Err(ErrorKind::TableAlreadyExists { table: table.to_string() }.into()),
             Entry::Vacant(entry) => {
                 entry.insert(Arc::new(MemoryTable::new(table.clone())));
+                new.created();
                 Ok(())
             }
         }
     }
 
     async fn delete_table(&self, table: &TableName) -> Result<()> {
+        let _change = self.shared.manifests.change(table);
         let mut tables = self.shared.tables.write().unwrap_or_else(PoisonError::into_inner);
         match tables.remove(&self.shared.profile.table_identity(table)) {
             Some(_) => Ok(()),
@@ -136,15 +142,21 @@ impl TableStore for MemoryStore {
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
         engine::check_operation(&self.shared.profile, &operation)?;
+        let _change = self.shared.manifests.change_of(table, operation.key().partition());
         self.table(table)?.write(&self.shared.profile, operation, || self.stamp())
     }
 
     async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
         engine::check_group(&self.shared.profile, &group)?;
+        let _change = self.shared.manifests.change_of(table, group.partition().as_str());
         self.table(table)?.transact(&self.shared.profile, group.into_operations(), || self.stamp())
     }
 
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         Some(Arc::clone(&self.shared.writers))
+    }
+
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        Some(Arc::clone(&self.shared.manifests))
     }
 }

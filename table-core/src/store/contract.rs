@@ -4,6 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written};
+use crate::manifest::ManifestCache;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
 
@@ -107,6 +108,14 @@ pub trait TableStore: Debug + Send + Sync + 'static {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         None
     }
+
+    /// What this process knows of the manifests of the store's tables, for all who write through it. No request. A backend keeps
+    /// one: it tells it of tables that it [creates](ManifestCache::new_table) and deletes, and of rows of manifests that it
+    /// [writes](ManifestCache::change_of). Without one each handle keeps its own, and learns of what others of the process write as late as of what
+    /// other processes do.
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        None
+    }
 }
 
 #[async_trait]
@@ -172,5 +181,9 @@ impl<S: TableStore + ?Sized> TableStore for Arc<S> {
 
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         (**self).local_writers()
+    }
+
+    fn manifests(&self) -> Option<Arc<ManifestCache>> {
+        (**self).manifests()
     }
 }

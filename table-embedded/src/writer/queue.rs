@@ -3,12 +3,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::panicking;
 
 use table_core::Result;
+use table_core::manifest::{ManifestCache, ManifestChange};
 use table_core::model::TableName;
 use table_core::store::{LocalPermit, LocalWriters, Operation, Written};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;
 use crate::error::Failure;
+use crate::store::PROFILE;
 use crate::verify::Pinned;
 
 /// A change that the writer executes.
@@ -63,7 +65,8 @@ pub(super) struct Job {
 
 /// The permits of a job until it is answered: its share of the queue, and its registration as a write in
 /// progress. The job keeps them even if its caller stopped waiting after it began.
-pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit);
+/// A change of a manifest is forgotten by the cache when it is made.
+pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit, Option<ManifestChange>);
 
 impl Job {
     /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
@@ -112,13 +115,15 @@ pub(crate) struct Queue {
     messages: Sender<Message>,
     room: Arc<Semaphore>,
     writers: Arc<LocalWriters>,
+    manifests: Arc<ManifestCache>,
 }
 
 impl Queue {
     pub(crate) fn new() -> (Self, Requests) {
         let (messages, receiver) = channel();
         let room = Arc::new(Semaphore::new(QUEUE_ROOM));
-        (Self { messages, room, writers: Arc::default() }, Requests(receiver))
+        let manifests = Arc::new(ManifestCache::new(&PROFILE));
+        (Self { messages, room, writers: Arc::default(), manifests }, Requests(receiver))
     }
 
     /// Sends a change to the writer. A future that is dropped before the writer begins the change cancels it;
@@ -127,13 +132,31 @@ impl Queue {
         let bytes = request.bytes();
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
-        let room = (room, self.writers.enter());
+        let room = (room, self.writers.enter(), self.manifest_change(&request));
+        // Its answer may come before the job is put away.
+        let _change = self.manifest_change(&request);
         self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await
     }
 
     /// Returns the writes in progress.
     pub(crate) const fn writers(&self) -> &Arc<LocalWriters> {
         &self.writers
+    }
+
+    /// What is known of manifests.
+    pub(crate) const fn manifests(&self) -> &Arc<ManifestCache> {
+        &self.manifests
+    }
+
+    fn manifest_change(&self, request: &Request) -> Option<ManifestChange> {
+        match request {
+            Request::CreateTable(_) => None,
+            Request::DeleteTable(table) => Some(self.manifests.change(table)),
+            Request::Write(table, work) => {
+                let partition = work.operations().first()?.key().partition();
+                self.manifests.change_of(table, partition)
+            }
+        }
     }
 
     /// Compacts the file while the guard excludes others.

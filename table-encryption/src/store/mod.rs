@@ -312,6 +312,10 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.inner.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+        self.inner.manifests()
+    }
 }
 
 impl<S: fmt::Debug> fmt::Debug for EncryptedStore<S> {

@@ -44,7 +44,7 @@ pub enum Unchanged {
 /// ```
 ///
 /// # Errors
-/// Reading failed, or the table holds indexes. Failed deletes are in the summary.
+/// Reading failed, or the table holds indexes: a row may be one that they are of. Failed deletes are in the summary.
 pub async fn delete_partition(
     store: Arc<dyn TableStore>,
     table: &TableName,

@@ -25,7 +25,7 @@ pub struct BulkOptions {
     pub retry: Option<RetryPolicy>,
     /// Whether nothing more is read after the first operation that failed.
     pub stops_at_failure: bool,
-    /// Whether tables that hold indexes are written all the same, as a copy that brings the
+    /// Whether what indexes are of is written all the same, and no manifest read, as a copy that brings the
     /// entries along does.
     pub writes_indexed: bool,
 }
@@ -85,8 +85,8 @@ impl BulkOptions {
         self
     }
 
-    /// Writes tables that hold indexes without maintaining them: for copies that bring the entries
-    /// along, and for repairs that a scrub follows. Saves a request a table.
+    /// Writes what indexes are of without maintaining them, and reads no manifest: for copies that bring the entries
+    /// along, and for repairs that a scrub follows.
     #[must_use]
     pub const fn write_indexed(mut self) -> Self {
         self.writes_indexed = true;

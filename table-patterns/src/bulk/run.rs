@@ -6,13 +6,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use table_core::manifest::Manifest;
+use table_core::manifest::{Manifest, PlainWrite};
 use table_core::model::{Key, TableName};
 use table_core::store::{Error, Operation, Result, ServiceProfile};
 use tokio::time::{Instant, sleep_until};
 
 use super::open::{Batch, OpenGroups};
-use super::send::Sender;
+use super::send::{Sender, check_plain};
 use super::{BulkOptions, BulkOutcome};
 
 type Item = (TableName, Operation);
@@ -26,8 +26,8 @@ pub(super) struct Run<S> {
     failure: Option<Error>,
     /// Read, and on an entity that another operation is about to write.
     held: Option<Item>,
-    /// Read, and of a table of which is asked whether it holds indexes.
-    asked: Option<(Item, BoxFuture<'static, Result<bool>>)>,
+    /// Read, and of a table whose manifest is asked for.
+    asked: Option<(Item, BoxFuture<'static, Result<PlainWrite>>)>,
     open: OpenGroups,
     closed: VecDeque<Batch>,
     in_flight: FuturesUnordered<BoxFuture<'static, Vec<BulkOutcome>>>,
@@ -108,40 +108,41 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         }
     }
 
-    /// Takes what goes to a table that is known; else asks whether its indexes would go stale.
+    /// Takes what goes to a table whose manifest is known; else asks for it.
     fn admit(&mut self, item: Item) -> Option<Outcomes> {
         if self.options.writes_indexed {
-            self.busy.entry(item.0.clone()).or_default();
-        }
-        if self.busy.contains_key(&item.0) {
             return self.take(item);
         }
-        let (store, table) = (Arc::clone(self.sender.store()), item.0.clone());
-        self.asked = Some((item, async move { Manifest::has_indexes(&*store, &table).await }.boxed()));
+        let (store, manifests) = (Arc::clone(self.sender.store()), Arc::clone(self.sender.manifests()));
+        if let Some(manifest) = manifests.known(&*store, &item.0) {
+            return self.take_plain(item, &manifest);
+        }
+        let table = item.0.clone();
+        self.asked = Some((item, async move { manifests.plain_write(&*store, &table).await }.boxed()));
         None
+    }
+
+    /// Ends the input before what an index of the manifest is of.
+    fn take_plain(&mut self, item: Item, manifest: &Manifest) -> Option<Outcomes> {
+        match check_plain(manifest, &item.0, &item.1) {
+            Ok(()) => self.take(item),
+            Err(refused) => self.stop(Some(refused)),
+        }
     }
 
     /// Waits for the answer of that, unless one to a write comes first.
     async fn ask(&mut self) -> Option<Outcomes> {
         let age = self.age();
         let (_, question) = self.asked.as_mut()?;
-        let is_indexed = tokio::select! {
+        let rests_on = tokio::select! {
             biased;
             answer = question => answer,
             Some(outcomes) = self.in_flight.next() => return Some(self.free(outcomes)),
             () = reached(age) => return self.close_oldest(),
         };
         let (item, _) = self.asked.take()?;
-        match is_indexed {
-            Ok(false) => {
-                self.busy.insert(item.0.clone(), HashSet::new());
-                self.take(item)
-            }
-            Ok(true) => self.stop(Some(Error::invalid_request(format!(
-                "the table '{}' holds indexes, which a bulk write would leave stale: write it through \
-                 `IndexedTable`, or bring their entries along (`write_indexed`)",
-                item.0
-            )))),
+        match rests_on {
+            Ok(rests_on) => self.take_plain(item, rests_on.manifest()),
             Err(error) => self.stop(Some(error)),
         }
     }
@@ -172,9 +173,7 @@ impl<S: Stream<Item = Result<Item>>> Run<S> {
         if let Err(error) = self.open.add(&table, operation, &self.profile) {
             return Some(self.free(vec![Sender::refused(table, key, error)]));
         }
-        if let Some(keys) = self.busy.get_mut(&table) {
-            keys.insert(key);
-        }
+        self.busy.entry(table).or_default().insert(key);
         if self.open.exceeds(self.options.waiting_operations, self.options.waiting_bytes) {
             self.closed.extend(self.open.close_oldest());
         }

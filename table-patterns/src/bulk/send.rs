@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use table_core::manifest::{Manifest, ManifestCache, PlainWrite, Touched};
 use table_core::model::{Key, PartitionKey, TableName};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, Written,
@@ -13,6 +14,9 @@ use super::open::Batch;
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     store: Arc<dyn TableStore>,
+    manifests: Arc<ManifestCache>,
+    /// Whether what indexes are of is written, too.
+    writes_indexed: bool,
     requests: Arc<AtomicU64>,
 }
 
@@ -27,8 +31,12 @@ enum Verdict {
 }
 
 impl Sender {
-    pub(super) fn new(store: Arc<dyn TableStore>) -> Self {
-        Self { store, requests: Arc::default() }
+    pub(super) fn new(store: Arc<dyn TableStore>, writes_indexed: bool) -> Self {
+        Self { manifests: ManifestCache::over(&*store), store, writes_indexed, requests: Arc::default() }
+    }
+
+    pub(super) const fn manifests(&self) -> &Arc<ManifestCache> {
+        &self.manifests
     }
 
     pub(super) fn store(&self) -> &Arc<dyn TableStore> {
@@ -42,6 +50,28 @@ impl Sender {
         let mut outcomes = Vec::with_capacity(group.len());
         let mut todo = vec![group.into_operations()];
         while let Some(mut operations) = todo.pop() {
+            // What waited for others is looked at again: an index may have been declared since it was read.
+            let rests_on = match self.rests_on(&table).await {
+                Ok(rests_on) => rests_on,
+                Err(error) => {
+                    let refused =
+                        |o: &Operation| Self::refused(table.clone(), o.key().clone(), error.clone());
+                    outcomes.extend(operations.iter().map(refused));
+                    continue;
+                }
+            };
+            if let Some(rests_on) = &rests_on {
+                operations.retain(|operation| {
+                    let refused = check_plain(rests_on.manifest(), &table, operation).err();
+                    let is_free = refused.is_none();
+                    let refuse = |error| Self::refused(table.clone(), operation.key().clone(), error);
+                    outcomes.extend(refused.map(refuse));
+                    is_free
+                });
+                if operations.is_empty() {
+                    continue;
+                }
+            }
             let request = self.requests.fetch_add(1, Ordering::Relaxed);
             let outcome = |operation: &Operation, result| {
                 let (table, key) = (table.clone(), operation.key().clone());
@@ -70,6 +100,14 @@ impl Sender {
         outcomes
     }
 
+    /// What a request rests on, until it is answered.
+    async fn rests_on(&self, table: &TableName) -> Result<Option<PlainWrite>> {
+        if self.writes_indexed {
+            return Ok(None);
+        }
+        self.manifests.plain_write(&*self.store, table).await.map(Some)
+    }
+
     /// One operation needs no group transaction.
     async fn send(
         &self,
@@ -89,6 +127,12 @@ impl Sender {
     pub(super) fn refused(table: TableName, key: Key, error: Error) -> BulkOutcome {
         BulkOutcome { table, key, request: None, result: Err(error) }
     }
+}
+
+/// Refuses what an index of the manifest is of.
+pub(super) fn check_plain(manifest: &Manifest, table: &TableName, operation: &Operation) -> Result<()> {
+    const INSTEAD: &str = "write it through `IndexedTable`, or bring the entries along (`write_indexed`)";
+    manifest.check_plain(table, Touched::by(operation), operation.kind().name(), INSTEAD)
 }
 
 fn verdict(error: &Error, operations: usize) -> Verdict {

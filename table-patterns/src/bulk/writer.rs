@@ -52,7 +52,7 @@ impl BulkWriter {
     /// Writes everything and counts.
     ///
     /// # Errors
-    /// Of the input, or a table that holds indexes. What was read before is written nonetheless. The
+    /// Of the input, or an operation on what an index of its table is of. What was read before is written nonetheless. The
     /// errors of operations are in the summary.
     pub async fn write<S>(&self, operations: S) -> Result<BulkSummary>
     where
@@ -83,10 +83,11 @@ impl BulkWriter {
 
     fn sender(&self) -> Sender {
         let store = Arc::clone(&self.store);
-        Sender::new(match &self.options.retry {
+        let store = match &self.options.retry {
             None => store,
             Some(policy) => Arc::new(Retrying::new(store, policy.clone())),
-        })
+        };
+        Sender::new(store, self.options.writes_indexed)
     }
 }
 

@@ -12,7 +12,7 @@ use super::plan::TransactionId;
 use super::resources::Resources;
 #[cfg(doc)]
 use super::status::TransactionStatus;
-use super::tables::Unindexed;
+use super::tables::Manifests;
 #[cfg(test)]
 use crate::journal::Rule;
 use crate::journal::{Rules, Timing};
@@ -68,7 +68,7 @@ pub struct Coordinator {
     pub(super) resources: Resources,
     pub(super) timing: Timing,
     pub(super) rules: Rules,
-    pub(super) unindexed: Arc<Unindexed>,
+    pub(super) manifests: Arc<Manifests>,
     /// How often a step fails before its transaction is poisoned.
     pub(super) attempts: u32,
     retry: Duration,
@@ -101,9 +101,9 @@ impl Coordinator {
         store.create_table_if_missing(&table).await?;
         let (ledger, timing) = (Ledger { store, table }, Timing::default());
         let (rules, retry) = (Rules::default(), Duration::from_secs(5));
-        let unindexed = Arc::default();
+        let manifests = Arc::default();
         let (attempts, listener) = (5, None);
-        Ok(Self { ledger, queue, resources, timing, rules, unindexed, attempts, retry, listener })
+        Ok(Self { ledger, queue, resources, timing, rules, manifests, attempts, retry, listener })
     }
 
     /// Sets the durations of claims and requests: the same in every process of these transactions.

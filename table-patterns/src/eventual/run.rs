@@ -1,12 +1,13 @@
 //! What each kind of step does.
 
 use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
+use table_core::manifest::Touched;
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 
 use super::coordinator::Coordinator;
 use super::resources::StepId;
 use super::step::{Place, Step, blob_path};
-use super::tables::{check_movable, places};
+use super::tables::check_movable;
 use crate::blob::blob_error;
 
 /// How often a move starts over because the entity was changed.
@@ -14,10 +15,8 @@ const ROUNDS: usize = 16;
 
 impl Coordinator {
     pub(super) async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
-        for (store, table, _) in places(step) {
-            self.check_unindexed(store, table).await?;
-        }
         if let Some((store, table, operation)) = step.operation() {
+            let _rests_on = self.plain_write(store, table, Touched::by(&operation)).await?;
             let store = self.resources.store(store)?;
             return match store.write(table, operation).await {
                 // What is gone need not be removed, and what was removed is not brought back.
@@ -47,6 +46,7 @@ impl Coordinator {
                 // Moved before: by this step, when it could not record that.
                 return self.check_moved(step).await;
             };
+            let _rest_on = self.move_rests_on(step, &entity).await?;
             check_movable(&from.table, &entity)?;
             let Some(etag) = entity.etag().cloned() else { break };
             let moved = entity.with_system(None, None).with_key(to.key.clone());

@@ -2,14 +2,12 @@
 //! rows, or other keys.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use table_core::manifest::Manifest;
+use table_core::manifest::{ManifestCache, PlainWrite, Touched};
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
-use tokio::time::Instant;
 
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;
@@ -17,11 +15,8 @@ use super::step::{Place, Step};
 use crate::work::is_of_the_storage;
 use crate::{large, spread, wide};
 
-/// How long a table is known to hold no indexes.
-const KNOWN: Duration = Duration::from_secs(30);
-
-/// Tables of which was asked whether they hold indexes, and when: those that hold none.
-pub(super) type Unindexed = Mutex<HashMap<(String, TableName), Instant>>;
+/// What is known of the manifests of each store, by its name.
+pub(super) type Manifests = Mutex<HashMap<String, Arc<ManifestCache>>>;
 
 impl Coordinator {
     /// Refuses a plan that would leave a table wrong, before it is committed; not one that is known already, which may be
@@ -46,8 +41,8 @@ impl Coordinator {
     }
 
     async fn check_step(&self, step: &Step, touched: &BTreeSet<(String, TableName, Key)>) -> Result<()> {
-        for (store, table, _) in places(step) {
-            self.check_unindexed(store, table).await?;
+        if let Some((store, table, operation)) = step.operation() {
+            self.plain_write(store, table, Touched::by(&operation)).await?;
         }
         let (from, moves) = match step {
             Step::Move { from, .. } => (from.clone(), true),
@@ -63,7 +58,10 @@ impl Coordinator {
         }
         let select = (!moves).then(|| Select::new(["PartitionKey"]));
         match store.get(&from.table, &from.key, select.as_ref()).await? {
-            Some(row) if moves => check_movable(&from.table, &row),
+            Some(row) if moves => {
+                self.move_rests_on(step, &row).await?;
+                check_movable(&from.table, &row)
+            }
             Some(_) => Ok(()),
             None => {
                 check_absent(&**store, &from.table, &from.key).await?;
@@ -87,23 +85,36 @@ impl Coordinator {
         Err(Error::from(ErrorKind::EntityNotFound { table, key }).with_source(hint))
     }
 
-    /// Refuses a table that holds indexes: its entries would go stale. A request where that is not known of the last 30
-    /// seconds.
-    pub(super) async fn check_unindexed(&self, store: &str, table: &TableName) -> Result<()> {
-        let Some(opened) = self.resources.known_store(store)? else { return Ok(()) };
-        let (key, asked) = ((store.to_owned(), table.clone()), Instant::now());
-        let known = |at: &Instant| at.elapsed() < KNOWN;
-        if self.unindexed.lock().unwrap_or_else(PoisonError::into_inner).get(&key).is_some_and(known) {
-            return Ok(());
-        }
-        if Manifest::has_indexes(&**opened, table).await? {
-            return Err(Error::invalid_request(format!(
-                "the table '{table}' holds indexes, which a step would leave stale: move entities by their `IndexedTable` \
-                 (`move_by`), and write them by a handler that has it"
-            )));
-        }
-        self.unindexed.lock().unwrap_or_else(PoisonError::into_inner).insert(key, asked);
-        Ok(())
+    /// Refuses a step on what an index is of: its entry would go stale. What the step rests on, until it is done; `None` of a store that is
+    /// not here.
+    pub(super) async fn plain_write(
+        &self,
+        store: &str,
+        table: &TableName,
+        touched: Touched<'_>,
+    ) -> Result<Option<PlainWrite>> {
+        const INSTEAD: &str =
+            "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
+        let Some(opened) = self.resources.known_store(store)? else { return Ok(None) };
+        let rests_on = self.manifests_of(store, opened).plain_write(&**opened, table).await?;
+        rests_on.manifest().check_plain(table, touched, "a step", INSTEAD)?;
+        Ok(Some(rests_on))
+    }
+
+    /// The same for both sides of a move of this row.
+    pub(super) async fn move_rests_on(&self, step: &Step, row: &Entity) -> Result<[Option<PlainWrite>; 2]> {
+        let Step::Move { from, to } = step else { return Ok([None, None]) };
+        let moved = row.clone().with_key(to.key.clone());
+        Ok([
+            self.plain_write(&from.store, &from.table, Touched::Entity(row)).await?,
+            self.plain_write(&to.store, &to.table, Touched::Entity(&moved)).await?,
+        ])
+    }
+
+    fn manifests_of(&self, name: &str, store: &Arc<dyn TableStore>) -> Arc<ManifestCache> {
+        let mut known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = || ManifestCache::over(&**store);
+        Arc::clone(known.entry(name.to_owned()).or_insert_with(over))
     }
 }
 

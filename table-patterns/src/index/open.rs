@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use table_core::manifest::{EntityType, IndexState, Manifest, StoredIndex, StoredType};
+use table_core::manifest::{EntityType, IndexState, ManifestCache, StoredIndex, StoredType};
 use table_core::model::TableName;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 
@@ -174,7 +174,11 @@ impl IndexedEntities {
     async fn check_targets(&self) -> Result<()> {
         for index in self.set.own().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
             let other = self.index_table(index);
-            if other != *self.table() && Manifest::has_indexes(&*self.store, &other).await? {
+            if other == *self.table() {
+                continue;
+            }
+            let manifest = ManifestCache::over(&*self.store).of(&*self.store, &other).await?;
+            if !manifest.indexes.is_empty() {
                 return Err(Error::invalid_request(format!(
                     "the index '{}' copies into the entities of '{other}', which has indexes of its own that would not \
                      follow: copy into entities of '{}', or into a table without indexes",

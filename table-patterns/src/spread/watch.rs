@@ -204,4 +204,8 @@ impl<S: TableStore> TableStore for Watched<S> {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.store.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+        self.store.manifests()
+    }
 }

@@ -149,4 +149,8 @@ impl TableStore for Before {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.store.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+        self.store.manifests()
+    }
 }

@@ -110,4 +110,8 @@ impl TableStore for Bent {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.store.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+        self.store.manifests()
+    }
 }

@@ -70,7 +70,7 @@ fn check_outcomes(
     stops: bool,
 ) {
     let Ok(outcomes) = told else {
-        // Whether the table has indexes is asked first.
+        // The manifest, where it is asked for, comes first.
         assert!(found.is_empty(), "{play}: {told:?}, and rows are there");
         return;
     };

@@ -109,4 +109,8 @@ impl TableStore for Crowd {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.store.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+        self.store.manifests()
+    }
 }

@@ -186,4 +186,8 @@ impl<S: TableStore> TableStore for Faulty<S> {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.store.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<crate::manifest::ManifestCache>> {
+        self.store.manifests()
+    }
 }

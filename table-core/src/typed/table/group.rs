@@ -3,9 +3,11 @@ use std::fmt;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::merge::looks;
+use super::versioned::without_etag;
 use super::write::{bound, bound_replace, delete, replace};
 use super::{KeyOf, PartitionIn, Table};
-use crate::model::{IfMatch, Key};
+use crate::manifest::{PlainWrite, Touched};
+use crate::model::{ETag, IfMatch, Key};
 use crate::store::{Error, GroupTransaction, Operation, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 
@@ -44,6 +46,8 @@ use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 pub struct TableGroup<T> {
     table: Table<T>,
     group: GroupTransaction,
+    /// The type of each write's entity, if it tells.
+    types: Vec<Option<&'static Schema>>,
     /// Writes that must not cross types or schema versions.
     checks: Vec<Check>,
 }
@@ -61,12 +65,12 @@ impl<T: FromEntity> Table<T> {
     pub fn group(&self, partition: impl PartitionIn<T>) -> TableGroup<T> {
         let partition = partition.partition_key().clone();
         let group = GroupTransaction::new(partition, self.store().profile());
-        TableGroup { table: self.clone(), group, checks: Vec::new() }
+        TableGroup { table: self.clone(), group, types: Vec::new(), checks: Vec::new() }
     }
 }
 
 /// Each method that adds fails if the entity is in another partition, is in the group already, has
-/// declared indexes (see [`Table::ignoring_indexes`]), or exceeds a limit of the store: 100 operations
+/// declared indexes (see [`Table::unmanaged`]), or exceeds a limit of the store: 100 operations
 /// and 4 MiB on Azure Table Storage.
 impl<T: FromEntity> TableGroup<T> {
     /// Adds an [`insert`](Table::insert).
@@ -74,7 +78,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// See above; a key or a value cannot be stored.
     pub fn insert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add::<E>(entity.to_entity().map(Operation::Insert))
+        self.add_typed::<E>(entity.to_entity().map(Operation::Insert))
     }
 
     /// Adds an [`upsert`](Table::upsert). For a type that has a `type` or a `version`, `commit` costs
@@ -84,7 +88,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// As [`insert`](Self::insert).
     pub fn upsert<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
-        self.add::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
+        self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrReplace))?;
         self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: true }));
         Ok(self)
     }
@@ -96,7 +100,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// As [`insert`](Self::insert).
     pub fn insert_or_merge<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
         let (index, schema) = (self.len(), E::SCHEMA);
-        self.add::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
+        self.add_typed::<E>(entity.to_entity().map(Operation::InsertOrMerge))?;
         self.checks.extend(schema.may_be_newer().then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
@@ -106,7 +110,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert); the value carries no ETag.
     pub fn replace<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add::<E>(entity.own_version().and_then(|version| replace(entity, version.into())))
+        self.add_typed::<E>(entity.own_version().and_then(|version| replace(entity, version.into())))
     }
 
     /// Adds a [`replace_if`](Table::replace_if). Under [`IfMatch::Any`], as [`upsert`](Self::upsert).
@@ -120,7 +124,7 @@ impl<T: FromEntity> TableGroup<T> {
     ) -> Result<&mut Self> {
         let (index, schema, version) = (self.len(), E::SCHEMA, version.into());
         let looks = version == IfMatch::Any && schema.may_be_newer();
-        self.add::<E>(replace(entity, version))?;
+        self.add_typed::<E>(replace(entity, version))?;
         self.checks.extend(looks.then_some(Check { index, schema, replaces: true }));
         Ok(self)
     }
@@ -138,7 +142,7 @@ impl<T: FromEntity> TableGroup<T> {
     ) -> Result<&mut Self> {
         let (index, schema, version) = (self.len(), P::Entity::SCHEMA, version.into());
         let (entity, looks) = (patch.to_entity(key.into_key()), looks(schema, &version));
-        self.add::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version)))?;
+        self.add_typed::<P::Entity>(entity.map(|entity| Operation::Merge(entity, version)))?;
         self.checks.extend(looks.then_some(Check { index, schema, replaces: false }));
         Ok(self)
     }
@@ -148,7 +152,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn delete(&mut self, key: impl Into<Key>, version: impl Into<IfMatch>) -> Result<&mut Self> {
-        self.add::<T>(Ok(Operation::Delete(key.into(), version.into())))
+        self.add::<T>(Ok(Operation::Delete(key.into(), version.into())), None)
     }
 
     /// Adds a [`delete_entity`](Table::delete_entity).
@@ -156,7 +160,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// As [`replace`](Self::replace).
     pub fn delete_entity<E: TableEntity>(&mut self, entity: &E) -> Result<&mut Self> {
-        self.add::<E>(delete(entity))
+        self.add_typed::<E>(delete(entity))
     }
 
     /// Adds an operation on an entity as a bag of properties.
@@ -164,7 +168,7 @@ impl<T: FromEntity> TableGroup<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn push(&mut self, operation: Operation) -> Result<&mut Self> {
-        self.add::<T>(Ok(operation))
+        self.add::<T>(Ok(operation), None)
     }
 
     /// How many writes there are.
@@ -184,10 +188,18 @@ impl<T: FromEntity> TableGroup<T> {
     /// [`with_concurrency`](Table::with_concurrency) allows. Dropped before the answer, the group is done or undone
     /// as a whole.
     ///
+    /// Where the manifest of the table names indexes, one more for each write that does not tell which type its entity is of: a
+    /// [`delete`](Self::delete), what is [pushed](Self::push). It is bound to what was read.
+    ///
     /// # Errors
-    /// The error of the first operation that failed, with its index; nothing was written. The group is
+    /// An entity is one that an index of the manifest is of (see [`Table::unmanaged`]). The error of the first operation that failed, with its index; nothing was written. The group is
     /// empty, or too large in the exact form that is sent.
     pub async fn commit(mut self) -> Result<Vec<Written>> {
+        let rests_on = self.table.shared().plain_write().await?;
+        if let Some(rests_on) = &rests_on {
+            self.check_types(rests_on)?;
+            self.check_stored(rests_on).await?;
+        }
         self.check_schemas().await?;
         self.table.store().transact(self.table.name(), self.group).await
     }
@@ -211,26 +223,92 @@ impl<T: FromEntity> TableGroup<T> {
         });
         let read: Vec<_> = checks.buffered(shared.concurrency).try_collect().await?;
         for (Check { index, replaces, .. }, etag) in read {
-            let operation = &mut self.group.operations_mut()[index];
-            match (operation.if_match_mut(), etag) {
-                (Some(version), Some(etag)) => *version = IfMatch::Exactly(etag),
-                (_, etag) => {
-                    if let Some(entity) = operation.entity().cloned() {
-                        *operation = if replaces { bound_replace(entity, etag) } else { bound(entity, etag) };
-                    }
-                }
+            self.bind(index, replaces, etag);
+        }
+        Ok(())
+    }
+
+    /// Refuses what an index of the manifest is of, as far as the writes tell.
+    fn check_types(&self, rests_on: &PlainWrite) -> Result<()> {
+        if rests_on.manifest().indexes.is_empty() {
+            return Ok(());
+        }
+        for (index, (operation, schema)) in self.group.operations().iter().zip(&self.types).enumerate() {
+            let of = schema.map(Schema::entity_type);
+            let touched = match (&of, operation.entity()) {
+                (Some(of), _) => Touched::Type(of, operation.key()),
+                // Of others what is stored tells the rest.
+                (None, Some(entity)) => Touched::Entity(entity),
+                (None, None) => continue,
+            };
+            let checked = self.table.shared().check_plain(rests_on, touched, operation.kind().name());
+            checked.map_err(|error| Error::in_transaction(index, error))?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to overwrite or remove what an index of the manifest is of, where only what is stored tells, and binds such
+    /// writes to it.
+    async fn check_stored(&mut self, rests_on: &PlainWrite) -> Result<()> {
+        let (shared, operations) = (self.table.shared(), self.group.operations());
+        let is_open = |operation: &Operation| {
+            let touches = rests_on.manifest().index_of(Touched::Key(operation.key())).is_some();
+            touches && !matches!(operation, Operation::Insert(_))
+        };
+        let open = (0..self.len()).filter(|&n| self.types[n].is_none() && is_open(&operations[n]));
+        let reads = stream::iter(open.collect::<Vec<_>>()).map(|index| async move {
+            let (key, what) = (operations[index].key(), operations[index].kind().name());
+            let stored = shared.store.get(&shared.name, key, None).await;
+            let stored = stored.and_then(|stored| match stored {
+                None => Ok(None),
+                Some(row) => shared
+                    .check_plain(rests_on, Touched::Entity(&row), what)
+                    .and_then(|()| row.etag().cloned().map(Some).ok_or_else(|| without_etag(key))),
+            });
+            stored.map(|etag| (index, etag)).map_err(|error| Error::in_transaction(index, error))
+        });
+        let read: Vec<_> = reads.buffered(shared.concurrency).try_collect().await?;
+        for (index, etag) in read {
+            let operation = &self.group.operations()[index];
+            let unbound = operation.if_match().is_none_or(|version| *version == IfMatch::Any);
+            // What is missing and conditioned fails by itself.
+            if unbound && (etag.is_some() || operation.if_match().is_none()) {
+                let replaces = matches!(operation, Operation::InsertOrReplace(_));
+                self.bind(index, replaces, etag);
             }
         }
         Ok(())
     }
 
-    fn add<E: FromEntity>(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
+    /// Binds a write to the version that was read, or to there being nothing.
+    fn bind(&mut self, index: usize, replaces: bool, stored: Option<ETag>) {
+        let operation = &mut self.group.operations_mut()[index];
+        match (operation.if_match_mut(), stored) {
+            (Some(version), Some(etag)) => *version = IfMatch::Exactly(etag),
+            (_, etag) => {
+                if let Some(entity) = operation.entity().cloned() {
+                    *operation = if replaces { bound_replace(entity, etag) } else { bound(entity, etag) };
+                }
+            }
+        }
+    }
+
+    fn add_typed<E: TableEntity>(&mut self, operation: Result<Operation>) -> Result<&mut Self> {
+        self.add::<E>(operation, Some(E::SCHEMA))
+    }
+
+    fn add<E: FromEntity>(
+        &mut self,
+        operation: Result<Operation>,
+        schema: Option<&'static Schema>,
+    ) -> Result<&mut Self> {
         let index = self.len();
         let added = operation.and_then(|operation| {
             self.table.shared().check_indexes(&E::indexes(), operation.kind().name())?;
             self.group.push(operation)
         });
         added.map_err(|error| Error::in_transaction(index, error))?;
+        self.types.push(schema);
         Ok(self)
     }
 }

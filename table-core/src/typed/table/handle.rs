@@ -3,16 +3,18 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::TableQuery;
-use crate::manifest::IndexDefinition;
+use crate::manifest::{IndexDefinition, ManifestCache, PlainWrite, Touched};
 use crate::model::{INDEX_NAME, Key, TableName};
 use crate::query::{Filter, Select};
 use crate::store::{Error, ErrorKind, Hidden, Result, TableStore, TableStoreExt};
-use crate::typed::FromEntity;
+use crate::typed::{FromEntity, TableEntity};
 
 /// Point reads that [`Table::get_many`] has in flight unless told otherwise.
 const CONCURRENCY: usize = 16;
 /// Times that [`Table::update`] tries unless told otherwise.
 const ATTEMPTS: u32 = 10;
+/// What a write that is refused is to be instead.
+const INSTEAD: &str = "write through `table_patterns::index::IndexedTable`, or ask for it by `unmanaged()`";
 
 /// A table of a store, read and written as `T`.
 ///
@@ -56,7 +58,9 @@ const ATTEMPTS: u32 = 10;
 ///
 /// # Cost
 /// Each method says how many requests it sends. What is refused before anything is sent, such as a
-/// key part that does not fit, costs none.
+/// key part that does not fit, costs none. Beside that, writing costs one request in 30 seconds
+/// ([`ManifestCache::LIFE`]), of all tables of a process that have one name and one store: the manifest of the table is read, for
+/// indexes that other programs have declared. A table that this process has created costs none for the first 30 seconds.
 ///
 /// # Cancellation
 /// A dropped read leaves nothing. A dropped write is done or undone, as if its answer had been
@@ -78,8 +82,9 @@ pub(super) struct Shared {
     pub(super) type_filter: Option<Filter>,
     pub(super) concurrency: usize,
     pub(super) attempts: u32,
-    /// Whether writes may leave declared indexes as they are.
-    pub(super) ignores_indexes: bool,
+    pub(super) manifests: Arc<ManifestCache>,
+    /// Whether writes ask no manifest, and may leave indexes as they are.
+    pub(super) unmanaged: bool,
     pub(super) shown: Shown,
 }
 
@@ -104,14 +109,16 @@ impl<T: FromEntity> Table<T> {
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let name = name.try_into().map_err(Into::into)?;
+        let store = store.into_shared();
         Self::open(Shared {
-            store: store.into_shared(),
+            manifests: ManifestCache::over(&*store),
+            store,
             name,
             select: None,
             type_filter: None,
             concurrency: CONCURRENCY,
             attempts: ATTEMPTS,
-            ignores_indexes: false,
+            unmanaged: false,
             shown: Shown::default(),
         })
     }
@@ -172,14 +179,14 @@ impl<T> Table<T> {
         self
     }
 
-    /// The same table with writes that leave the entries of declared indexes as they are.
+    /// The same table with writes that read no manifest, and leave the entries of indexes as they are.
     ///
-    /// Otherwise a table of a type with `#[index(…)]` refuses to write: `table_patterns::index::IndexedTable`
-    /// keeps the entries in step. What is written here must not touch what an index holds, or be
-    /// followed by a scrub.
+    /// Otherwise a table refuses to write what an index is of, be it declared by the type (`#[index(…)]`) or, by whichever program, in
+    /// the table's manifest: `table_patterns::index::IndexedTable` keeps the entries in step. What is written here must not
+    /// touch what an index holds, or be followed by a scrub. It is for those, too, whose credential may not read the manifest.
     #[must_use]
-    pub fn ignoring_indexes(mut self) -> Self {
-        Arc::make_mut(&mut self.shared).ignores_indexes = true;
+    pub fn unmanaged(mut self) -> Self {
+        Arc::make_mut(&mut self.shared).unmanaged = true;
         self
     }
 
@@ -198,6 +205,15 @@ impl<T> Table<T> {
     pub fn with_system_rows(mut self) -> Self {
         Arc::make_mut(&mut self.shared).shown.system_rows = true;
         self
+    }
+
+    /// What a write of rows of the table rests on, until it is done, for who writes them through the [`store`](Self::store): see
+    /// [`ManifestCache::plain_write`]. `None` if the table is [unmanaged](Self::unmanaged).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn plain_write(&self) -> Result<Option<PlainWrite>> {
+        self.shared().plain_write().await
     }
 
     /// Creates the table unless it is there; whether it was created. One request; another where the answer was
@@ -254,17 +270,42 @@ impl Shared {
     /// Refuses writes that would leave entries of declared indexes stale.
     pub(super) fn check_indexes(&self, indexes: &[&IndexDefinition], what: &str) -> Result<()> {
         match indexes.first() {
-            Some(index) if !self.ignores_indexes => Err(Error::invalid_request(format!(
-                "'{}' holds entities with the index '{}', and {what} would leave its entry stale: write through \
-                 `table_patterns::index::IndexedTable`, or ask for it by `ignoring_indexes()`",
+            Some(index) if !self.unmanaged => Err(Error::invalid_request(format!(
+                "'{}' holds entities with the index '{}', and {what} would leave its entry stale: {INSTEAD}",
                 self.name, index.name
             ))),
             _ => Ok(()),
         }
     }
 
+    /// What a write rests on, until it is done; `None` where the manifest does not matter.
+    pub(super) async fn plain_write(&self) -> Result<Option<PlainWrite>> {
+        if self.unmanaged {
+            return Ok(None);
+        }
+        self.manifests.plain_write(&*self.store, &self.name).await.map(Some)
+    }
+
+    /// Refuses to write what an index of the manifest is of.
+    pub(super) fn check_plain(&self, rests_on: &PlainWrite, touched: Touched<'_>, what: &str) -> Result<()> {
+        rests_on.manifest().check_plain(&self.name, touched, what, INSTEAD)
+    }
+
     pub(super) fn changed(&self, key: &Key) -> Error {
         ErrorKind::PreconditionFailed { table: self.name.to_string(), key: key.to_string() }.into()
+    }
+}
+
+impl<T: TableEntity> Table<T> {
+    /// What a write of the entity with this key rests on, until it is done. What an index is of is refused.
+    pub(super) async fn to_write(&self, key: &Key, what: &str) -> Result<Option<PlainWrite>> {
+        let shared = self.shared();
+        shared.check_indexes(&T::indexes(), what)?;
+        let rests_on = shared.plain_write().await?;
+        if let Some(rests_on) = &rests_on {
+            shared.check_plain(rests_on, Touched::Type(&T::SCHEMA.entity_type(), key), what)?;
+        }
+        Ok(rests_on)
     }
 }
 

@@ -58,8 +58,8 @@ impl<T: TableEntity> Table<T> {
         patch: &T::Patch,
         version: impl Into<IfMatch>,
     ) -> Result<Written> {
-        self.shared().check_indexes(&T::indexes(), "a merge")?;
         let (entity, version) = (patch.to_entity(key.into_key())?, version.into());
+        self.to_write(entity.key(), "a merge").await?;
         if !looks(T::SCHEMA, &version) {
             return self.write(Operation::Merge(entity, version)).await;
         }

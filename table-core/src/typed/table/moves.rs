@@ -20,11 +20,11 @@ impl<T: TableEntity> Table<T> {
     /// the place is the same.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
         let (key, to) = (key.into_key(), to.into_key());
-        self.shared().check_indexes(&T::indexes(), "a move")?;
-        target.shared().check_indexes(&T::indexes(), "a move")?;
         if Arc::ptr_eq(self.store(), target.store()) && self.name() == target.name() && key == to {
             return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
         }
+        self.to_write(&key, "a move").await?;
+        target.to_write(&to, "a move").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let Some(row) = self.store().get(self.name(), &key, None).await? else { return Ok(false) };

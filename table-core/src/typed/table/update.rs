@@ -56,8 +56,8 @@ impl<T: TableEntity> Table<T> {
         key: impl KeyOf<T>,
         mut change: impl FnMut(&mut T) -> Result<()>,
     ) -> Result<T> {
-        self.shared().check_indexes(&T::indexes(), "an update")?;
         let key = key.into_key();
+        self.to_write(&key, "an update").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let read = self.store().get(self.name(), &key, None).await?;

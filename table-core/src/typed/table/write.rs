@@ -3,7 +3,7 @@ use crate::model::{ETag, Entity, IfMatch};
 use crate::store::{Error, Operation, Result, Written};
 use crate::typed::TableEntity;
 
-/// Writes. A type with declared indexes is refused: see [`Table::ignoring_indexes`].
+/// Writes. What an index is of is refused: see [`Table::unmanaged`].
 impl<T: TableEntity> Table<T> {
     /// Adds an entity that must not exist. One request.
     ///
@@ -27,7 +27,7 @@ impl<T: TableEntity> Table<T> {
         if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrReplace(entity)).await;
         }
-        self.shared().check_indexes(&T::indexes(), "an upsert")?;
+        self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let stored = self.shared().replaceable_in(T::SCHEMA, entity.key()).await?;
@@ -56,7 +56,7 @@ impl<T: TableEntity> Table<T> {
         if !T::SCHEMA.may_be_newer() {
             return self.write(Operation::InsertOrMerge(entity)).await;
         }
-        self.shared().check_indexes(&T::indexes(), "an upsert")?;
+        self.to_write(entity.key(), "an upsert").await?;
         let mut conflicts = Conflicts::new(self.shared().attempts);
         loop {
             let stored = self.shared().stored_in(T::SCHEMA, entity.key()).await?;
@@ -117,8 +117,8 @@ impl<T: TableEntity> Table<T> {
         if version != IfMatch::Any || !T::SCHEMA.may_be_newer() {
             return self.write(replace(entity, version)?).await;
         }
-        self.shared().check_indexes(&T::indexes(), "a replace")?;
         let (entity, mut conflicts) = (entity.to_entity()?, Conflicts::new(self.shared().attempts));
+        self.to_write(entity.key(), "a replace").await?;
         loop {
             let stored = self.shared().replaceable_in(T::SCHEMA, entity.key()).await?;
             let stored = stored.ok_or_else(|| self.shared().not_found(entity.key()))?;
@@ -157,7 +157,7 @@ impl<T: TableEntity> Table<T> {
     }
 
     pub(super) async fn write(&self, operation: Operation) -> Result<Written> {
-        self.shared().check_indexes(&T::indexes(), operation.kind().name())?;
+        let _rests_on = self.to_write(operation.key(), operation.kind().name()).await?;
         self.store().write(self.name(), operation).await
     }
 }

@@ -159,7 +159,7 @@ async fn a_plain_table_refuses_to_write_what_has_indexes() -> Result<()> {
     let mut group = table.group(Employee::partition("Sales")?);
     assert!(group.insert(&ken()).is_err() && group.delete(&key, IfMatch::Any).is_err());
 
-    let table = table.ignoring_indexes();
+    let table = table.unmanaged();
     table.insert(&ken()).await?;
     assert_eq!(table.get(&key).await?, Some(ken()));
     Ok(())

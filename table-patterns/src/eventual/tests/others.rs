@@ -2,7 +2,11 @@
 
 use object_store::memory::InMemory;
 use table_core::adapter::{Fault, FaultRule};
+use table_core::manifest::Placement::SamePartition;
+use table_core::manifest::{EntityType, IndexDefinition, IndexState, StoredIndex};
 use table_core::queue::{Message, Receipt};
+use table_core::store::Operation;
+use table_core::typed::Discriminator;
 
 use super::*;
 use crate::blob::faulty::FaultyBlobs;
@@ -126,5 +130,51 @@ async fn a_message_that_was_sent_is_a_commit() -> Result<()> {
             (TransactionStatus::Applied, (1, 1))
         );
     }
+    Ok(())
+}
+
+/// A step on what an index is of is refused before the plan is committed, and by the worker where it was declared since; others are done.
+#[tokio::test(start_paused = true)]
+async fn steps_on_what_an_index_is_of_are_refused() -> Result<()> {
+    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
+    let process = office.process().await?;
+    let keyed = IndexDefinition::keyed("city", SamePartition, None, "c_{City}_{RowKey}".parse()?);
+    let entity = EntityType {
+        name: "Employee".into(),
+        discriminator: Discriminator::Property("EntityType".into()),
+        ..EntityType::ANY
+    };
+    let index = StoredIndex::new(&IndexDefinition { entity, ..keyed }, IndexState::DeleteOnly);
+    let employee = || Entity::new("p", "7").map(|entity| entity.with("EntityType", "Employee"));
+    let of = |entity: Entity| EventualTransaction::new().upsert("office", office.table.clone(), entity);
+
+    let early = of(employee()?.with_key(Key::new("p", "6")?));
+    process.submit(&early, Acknowledge::Committed).await?;
+    office.store.write(&office.table, Operation::Insert(index.to_entity()?)).await?;
+    work_for(&process, 2).await?;
+    let status = process.status(early.id()).await?;
+    assert!(
+        matches!(status, TransactionStatus::Pending { step: 0, .. } | TransactionStatus::Poisoned { .. }),
+        "{status:?}"
+    );
+
+    let free = office.upsert("1")?;
+    process.submit(&free, Acknowledge::Applied).await?;
+    let away = EventualTransaction::new().move_entity(office.place("1")?, office.place("2")?);
+    process.submit(&away, Acknowledge::Applied).await?;
+    office.store.write(&office.table, Operation::Insert(employee()?)).await?;
+    for refused in [
+        of(employee()?),
+        EventualTransaction::new().upsert_merge("office", office.table.clone(), Entity::new("p", "7")?),
+        EventualTransaction::new().delete_if_exists(office.place("7")?),
+        EventualTransaction::new().move_entity(office.place("7")?, office.place("8")?),
+    ] {
+        let error = process.submit(&refused, Acknowledge::Committed).await.expect_err("an index is of it");
+        assert!(
+            error.to_string().contains("'city.") && error.to_string().contains("IndexedTable"),
+            "{error}"
+        );
+    }
+    assert!(office.store.get(&office.table, &Key::new("p", "6")?, None).await?.is_none());
     Ok(())
 }

@@ -239,7 +239,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         if has_others() || may_be_moved {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
-        let table = self.table().clone().ignoring_indexes();
+        let table = self.table().clone().unmanaged();
         let declared = AtomicBool::new(false);
         let check = || {
             declared.store(has_others(), Ordering::Relaxed);

@@ -3,6 +3,7 @@
 mod entries;
 mod fixtures;
 mod groups;
+mod managed;
 mod open;
 mod points;
 mod queries;

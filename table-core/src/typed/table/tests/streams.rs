@@ -204,6 +204,10 @@ impl TableStore for Reversing {
     fn local_writers(&self) -> Option<Arc<LocalWriters>> {
         self.0.local_writers()
     }
+
+    fn manifests(&self) -> Option<Arc<crate::manifest::ManifestCache>> {
+        self.0.manifests()
+    }
 }
 
 async fn unsorted() -> (TableQuery<Employee>, RequestMeter) {

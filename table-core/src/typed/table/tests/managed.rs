@@ -1,0 +1,449 @@
+//! Plain tables and the manifest: what an index of any program is of is not written past it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+
+use crate::adapter::{Metered, RequestMeter};
+use crate::manifest::{
+    EntityType, IndexDefinition, IndexState, Manifest, ManifestCache, Placement, StoredIndex,
+};
+use crate::memory::MemoryStore;
+use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
+use crate::query::{Continuation, Page, Query, Select};
+use crate::store::{
+    Error, ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+};
+use crate::typed::{Discriminator, Table, TableEntity};
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(crate = crate, type = "Order")]
+struct Order {
+    #[partition_key]
+    shop: String,
+    #[row_key(format = "order_{:04}")]
+    number: u32,
+    total: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(crate = crate, type = "Customer")]
+struct Customer {
+    #[partition_key]
+    shop: String,
+    #[row_key(format = "customer_{:04}")]
+    number: u32,
+    name: Option<String>,
+}
+
+/// Nothing tells its rows from others.
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(crate = crate)]
+struct Note {
+    #[partition_key]
+    shop: String,
+    #[row_key(format = "note_{:04}")]
+    number: u32,
+}
+
+fn order(number: u32) -> Order {
+    Order { shop: "s".into(), number, total: 7 }
+}
+
+fn customer(number: u32) -> Customer {
+    Customer { shop: "s".into(), number, name: None }
+}
+
+fn shop() -> TableName {
+    TableName::from_static("Shop")
+}
+
+/// The index that some program declares: of orders, in whichever state.
+async fn declare(store: &dyn TableStore, of: EntityType) -> Result<StoredIndex> {
+    let row_key = "total_{Total}_{RowKey}".parse()?;
+    let definition = IndexDefinition::keyed("total", Placement::SamePartition, None, row_key);
+    let definition = IndexDefinition { entity: of, ..definition };
+    let index = StoredIndex::new(&definition, IndexState::DeleteOnly);
+    store.write(&shop(), Operation::Insert(index.to_entity()?)).await?;
+    Ok(index)
+}
+
+fn orders() -> EntityType {
+    Order::SCHEMA.entity_type()
+}
+
+async fn metered() -> Result<(Arc<dyn TableStore>, RequestMeter)> {
+    let meter = RequestMeter::new();
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(MemoryStore::new(), meter.clone()));
+    store.create_table(&shop()).await?;
+    meter.reset();
+    Ok((store, meter))
+}
+
+/// A store as another process has it: it knows nothing of what others do. A guest may not read the manifest.
+#[derive(Debug)]
+struct Process {
+    store: MemoryStore,
+    guest: bool,
+    /// Whether reads wait to be let go on.
+    held: AtomicBool,
+    go_on: Notify,
+}
+
+impl Process {
+    fn of(store: &MemoryStore) -> Self {
+        Self { store: store.clone(), guest: false, held: AtomicBool::new(false), go_on: Notify::new() }
+    }
+}
+
+#[async_trait]
+impl TableStore for Process {
+    fn profile(&self) -> &ServiceProfile {
+        self.store.profile()
+    }
+
+    async fn create_table(&self, table: &TableName) -> Result<()> {
+        self.store.create_table(table).await
+    }
+
+    async fn delete_table(&self, table: &TableName) -> Result<()> {
+        self.store.delete_table(table).await
+    }
+
+    async fn list_tables(
+        &self,
+        prefix: Option<&str>,
+        from: Option<&Continuation>,
+    ) -> Result<Page<TableName>> {
+        self.store.list_tables(prefix, from).await
+    }
+
+    async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
+        self.store.get(table, key, select).await
+    }
+
+    async fn query(
+        &self,
+        table: &TableName,
+        query: &Query,
+        from: Option<&Continuation>,
+    ) -> Result<Page<Entity>> {
+        if self.guest && query.bounds().partition.as_single() == Some(MANIFEST_PARTITION) {
+            return Err(ErrorKind::Forbidden("the signature is of one partition".to_owned()).into());
+        }
+        let page = self.store.query(table, query, from).await;
+        if self.held.swap(false, Ordering::SeqCst) {
+            self.go_on.notified().await;
+        }
+        page
+    }
+
+    async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
+        self.store.write(table, operation).await
+    }
+
+    async fn transact(&self, table: &TableName, group: GroupTransaction) -> Result<Vec<Written>> {
+        self.store.transact(table, group).await
+    }
+}
+
+fn assert_refused<T: std::fmt::Debug>(result: Result<T>, index: &StoredIndex) {
+    let refused = result.expect_err("an index is of it");
+    assert!(matches!(refused.root().kind(), ErrorKind::InvalidRequest(_)), "{refused}");
+    let text = refused.to_string();
+    for named in ["'Shop'", &*format!("'{}'", index.id()), "IndexedTable", "unmanaged()"] {
+        assert!(text.contains(named), "{named}: {text}");
+    }
+}
+
+/// A handle that was opened on Monday sees Tuesday's index: another process has declared it, and tells nobody.
+#[tokio::test(start_paused = true)]
+async fn an_index_of_another_process_is_known_after_its_life() -> Result<()> {
+    let shared = MemoryStore::new();
+    shared.create_table(&shop()).await?;
+    let meter = RequestMeter::new();
+    let table = Table::<Order>::new(Metered::new(Process::of(&shared), meter.clone()), "Shop")?;
+    table.insert(&order(1)).await?;
+    assert_eq!(
+        (meter.total(), meter.snapshot().of_kind(OperationKind::Query)),
+        (2, 1),
+        "it reads the manifest once"
+    );
+    table.insert(&order(2)).await?;
+    table.clone().view::<Customer>()?.insert(&customer(1)).await?;
+    assert_eq!(meter.total(), 4, "clones and views know what it knows");
+
+    let index = declare(&shared, orders()).await?;
+    tokio::time::advance(ManifestCache::LIFE - Duration::from_secs(1)).await;
+    table.insert(&order(3)).await?;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_refused(table.insert(&order(4)).await, &index);
+    assert_eq!(meter.total(), 6, "the manifest, and no write");
+    assert_refused(table.delete(Order::key("s", 1u32)?, IfMatch::Any).await, &index);
+    assert_eq!(meter.total(), 6, "what was refused is remembered, too");
+    assert!(table.get(Order::key("s", 4u32)?).await?.is_none());
+
+    // Absence is remembered for no longer than presence.
+    shared.write(&shop(), Operation::Delete(index.key()?, IfMatch::Any)).await?;
+    tokio::time::advance(ManifestCache::LIFE).await;
+    table.insert(&order(4)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_index_of_this_process_is_known_at_once() -> Result<()> {
+    let (store, meter) = metered().await?;
+    let table = Table::<Order>::new(store.clone(), "Shop")?;
+    table.insert(&order(1)).await?;
+    assert_eq!(meter.total(), 1, "this process has created the table: its manifest is empty");
+    let index = declare(&*store, orders()).await?;
+    meter.reset();
+    let key = || Order::key("s", 1u32);
+    assert_refused(table.insert(&order(2)).await, &index);
+    assert_refused(table.upsert(&order(1)).await, &index);
+    assert_refused(table.insert_or_merge(&order(1)).await, &index);
+    assert_refused(table.replace_if(&order(1), IfMatch::Any).await, &index);
+    assert_refused(table.merge(key()?, &Order::patch().total(8), IfMatch::Any).await, &index);
+    assert_refused(table.update(key()?, |_| panic!("refused before it is read")).await, &index);
+    assert_refused(table.delete_if_exists(key()?).await, &index);
+    assert_refused(table.move_to(key()?, &table, Order::key("s", 9u32)?).await, &index);
+    assert_eq!(meter.total(), 1, "all by one reading of the manifest");
+
+    let old = Entity::from(key()?.into_key()).with("EntityType", "Order").with("total", 7);
+    #[derive(Clone, Debug, PartialEq, TableEntity)]
+    #[entity(crate = crate, type = "Order", version = 2, previous = Order)]
+    struct Newer {
+        #[partition_key]
+        shop: String,
+        #[row_key(format = "order_{:04}")]
+        number: u32,
+        sum: i32,
+    }
+    impl From<Order> for Newer {
+        fn from(Order { shop, number, total }: Order) -> Self {
+            Self { shop, number, sum: total }
+        }
+    }
+    assert_refused(table.view::<Newer>()?.upgrade_all().await, &index);
+    assert_eq!(store.get(&shop(), old.key(), None).await?.unwrap().properties(), old.properties());
+
+    // Another adapter of the same store knows the same.
+    let other = Table::<Order>::new(Metered::new(store.clone(), RequestMeter::new()), "shop")?;
+    assert!(other.insert(&order(2)).await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_type_of_the_table_is_written_freely() -> Result<()> {
+    let (store, meter) = metered().await?;
+    let index = declare(&*store, orders()).await?;
+    meter.reset();
+    let customers = Table::<Customer>::new(store.clone(), "Shop")?;
+    customers.insert(&customer(1)).await?;
+    let named = Customer::patch().name("Ann".to_owned());
+    customers.merge(Customer::key("s", 1u32)?, &named, IfMatch::Any).await?;
+    customers
+        .update(Customer::key("s", 1u32)?, |customer| {
+            customer.name = None;
+            Ok(())
+        })
+        .await?;
+    customers.delete(Customer::key("s", 1u32)?, IfMatch::Any).await?;
+    assert_eq!(meter.total(), 1 + 1 + 2 + 2 + 1, "beside the counts of each, one for the manifest");
+    assert_refused(
+        Table::<Note>::new(store.clone(), "Shop")?.insert(&Note { shop: "s".into(), number: 1 }).await,
+        &index,
+    );
+
+    // Where keys tell the rows of an index, the key of a write tells.
+    store.write(&shop(), Operation::Delete(index.key()?, IfMatch::Any)).await?;
+    let of_keys = EntityType {
+        name: "Scrap".into(),
+        discriminator: Discriminator::RowPrefix("order_".into()),
+        ..EntityType::ANY
+    };
+    let index = declare(&*store, of_keys).await?;
+    customers.insert(&customer(1)).await?;
+    Table::<Note>::new(store.clone(), "Shop")?.insert(&Note { shop: "s".into(), number: 1 }).await?;
+    assert_refused(Table::<Order>::new(store, "Shop")?.insert(&order(1)).await, &index);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unmanaged_table_reads_and_checks_nothing() -> Result<()> {
+    let (store, meter) = metered().await?;
+    declare(&*store, orders()).await?;
+    meter.reset();
+    let table = Table::<Order>::new(store, "Shop")?.unmanaged();
+    table.insert(&order(1)).await?;
+    let mut group = table.group(Order::partition("s")?);
+    group.insert(&order(2))?.delete(Order::key("s", 1u32)?, IfMatch::Any)?;
+    group.commit().await?;
+    assert_eq!(meter.total(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_may_not_read_the_manifest_is_told_of_unmanaged_tables() -> Result<()> {
+    let shared = MemoryStore::new();
+    shared.create_table(&shop()).await?;
+    let table = Table::<Order>::new(Process { guest: true, ..Process::of(&shared) }, "Shop")?;
+    let refused: Error = table.insert(&order(1)).await.unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::Forbidden(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(
+        text.contains("of one partition") && text.contains("unmanaged()") && text.contains("'Shop'"),
+        "{text}"
+    );
+    table.unmanaged().insert(&order(1)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn groups_are_checked_by_the_types_in_them() -> Result<()> {
+    let (store, meter) = metered().await?;
+    let table = Table::<Order>::new(store.clone(), "Shop")?;
+    table.insert(&order(1)).await?;
+    table.view::<Customer>()?.insert(&customer(1)).await?;
+    let index = declare(&*store, orders()).await?;
+    meter.reset();
+    let group = || table.group(PartitionKey::new("s").unwrap());
+    let (mut free, mut bound) = (group(), group());
+    free.insert(&customer(2))?.upsert(&customer(3))?;
+    free.commit().await?;
+    assert_eq!(meter.total(), 1 + 1 + 1, "the manifest, what the upsert replaces, the group");
+    bound.insert(&customer(4))?.insert(&order(2))?;
+    let refused = bound.commit().await;
+    assert_eq!(refused.as_ref().unwrap_err().failed_index(), Some(1));
+    assert_refused(refused, &index);
+
+    // What a removal is of only the row tells.
+    let (mut free, mut bound) = (group(), group());
+    free.delete(Customer::key("s", 1u32)?, IfMatch::Any)?;
+    meter.reset();
+    free.commit().await?;
+    assert_eq!(meter.total(), 2, "the row, and the group");
+    bound.delete(Order::key("s", 1u32)?, IfMatch::Any)?;
+    assert_refused(bound.commit().await, &index);
+    assert!(table.get(Order::key("s", 1u32)?).await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn dynamic_entities_are_checked_one_by_one() -> Result<()> {
+    let (store, _) = metered().await?;
+    Table::<Order>::new(store.clone(), "Shop")?.insert(&order(1)).await?;
+    let index = declare(&*store, orders()).await?;
+    let table = Table::<Entity>::new(store.clone(), "Shop")?;
+    let group = |operation: Operation| {
+        let mut group = table.group(PartitionKey::new("s").unwrap());
+        group.push(operation).map(drop).map(|()| group)
+    };
+    let free = Entity::new("s", "x")?.with("Total", 1);
+    group(Operation::Insert(free.clone()))?.commit().await?;
+    group(Operation::InsertOrReplace(free.clone()))?.commit().await?;
+    group(Operation::Merge(free.clone(), IfMatch::Any))?.commit().await?;
+    group(Operation::Delete(free.key().clone(), IfMatch::Any))?.commit().await?;
+    group(Operation::InsertOrMerge(free))?.commit().await?;
+
+    let new = Entity::new("s", "y")?.with("EntityType", "Order");
+    assert_refused(group(Operation::Insert(new))?.commit().await, &index);
+    let stored = || Entity::new("s", "order_0001").unwrap().with("Total", 1);
+    for over in [
+        Operation::InsertOrReplace(stored()),
+        Operation::InsertOrMerge(stored()),
+        Operation::Merge(stored(), IfMatch::Any),
+        Operation::Replace(stored(), IfMatch::Any),
+        Operation::Delete(stored().key().clone(), IfMatch::Any),
+    ] {
+        assert_refused(group(over)?.commit().await, &index);
+    }
+    let system = Entity::new("s", "~~lock")?.with("By", "me");
+    group(Operation::InsertOrReplace(system))?.commit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_table_is_missing_and_a_new_one_is_read_anew() -> Result<()> {
+    let store = MemoryStore::new();
+    let table = Table::<Order>::new(store.clone(), "Shop")?;
+    assert!(table.insert(&order(1)).await.unwrap_err().is_table_not_found());
+    store.create_table(&shop()).await?;
+    declare(&store, orders()).await?;
+    assert!(table.insert(&order(1)).await.is_err());
+    store.delete_table(&shop()).await?;
+    assert!(table.insert(&order(1)).await.unwrap_err().is_table_not_found());
+    store.create_table(&shop()).await?;
+    table.insert(&order(1)).await.map(drop)
+}
+
+/// A change of the manifest waits for the writes that rest on what it was.
+#[tokio::test]
+async fn a_write_is_waited_for() -> Result<()> {
+    let store = MemoryStore::new();
+    store.create_table(&shop()).await?;
+    let writers = store.local_writers().expect("only this process writes");
+    let rests_on = store.manifests().expect("a store has one").plain_write(&store, &shop()).await?;
+    let change = writers.change("shop");
+    assert!(!change.is_known());
+    drop(rests_on);
+    assert!(change.is_known());
+    Ok(())
+}
+
+async fn held() -> Result<(Arc<Process>, Arc<ManifestCache>)> {
+    let shared = MemoryStore::new();
+    shared.create_table(&shop()).await?;
+    let process = Process::of(&shared);
+    process.held.store(true, Ordering::SeqCst);
+    Ok((Arc::new(process), Arc::new(ManifestCache::new(shared.profile()))))
+}
+
+#[tokio::test]
+async fn one_reads_for_all_who_wait_and_another_where_it_was_dropped() -> Result<()> {
+    let (process, cache) = held().await?;
+    let meter = RequestMeter::new();
+    let store = Metered::new(process.clone(), meter.clone());
+    let table = shop();
+    let (mut first, mut second) = (Box::pin(cache.of(&store, &table)), Box::pin(cache.of(&store, &table)));
+    assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+    assert_eq!(meter.total(), 1);
+    process.go_on.notify_one();
+    first.await?;
+    assert_eq!((second.await?, meter.total()), (Arc::new(Manifest::default()), 1));
+
+    cache.forget(&shop());
+    process.held.store(true, Ordering::SeqCst);
+    let (mut first, mut second) = (Box::pin(cache.of(&store, &table)), Box::pin(cache.of(&store, &table)));
+    assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
+    drop(first);
+    second.await?;
+    assert_eq!(meter.total(), 3);
+    Ok(())
+}
+
+/// A reading that was under way when the manifest was written says what was before.
+#[tokio::test]
+async fn a_reading_of_before_a_change_is_not_kept() -> Result<()> {
+    let (process, cache) = held().await?;
+    let table = shop();
+    let mut reading = Box::pin(cache.of(&*process, &table));
+    assert!(reading.as_mut().now_or_never().is_none());
+    let change = cache.change(&table);
+    declare(&process.store, orders()).await?;
+    drop(change);
+    process.go_on.notify_one();
+    assert!(reading.await?.indexes.is_empty(), "it was asked for before");
+    assert_eq!(cache.of(&*process, &table).await?.indexes.len(), 1);
+
+    // Nor is a table taken for empty whose manifest was written before its creator had the answer.
+    let new = cache.new_table(&table, None);
+    drop(cache.change(&table));
+    new.created();
+    assert!(cache.known(&*process, &table).is_none());
+    Ok(())
+}
