@@ -2,11 +2,11 @@
 
 mod check;
 mod group;
-mod operation;
 mod size;
+mod write;
 
 pub(crate) use check::check_size;
 pub use check::{check_group, check_operation, check_query};
 pub use group::GroupTransaction;
-pub use operation::{Operation, OperationKind, Written};
 pub use size::{entity_size, least_payload, property_size};
+pub use write::{Operation, OperationKind, Written};
