@@ -93,7 +93,7 @@ impl IndexedEntities {
     }
 
     /// Deletes blobs that crashes left and no list names; how many. Waits the longest lease of
-    /// those who have opened the table, in which every write under way is finished or given up.
+    /// the processes that are registered, in which every write under way is finished or given up.
     ///
     /// # Errors
     /// The index is unknown; the storage's.

@@ -182,7 +182,7 @@ async fn that_cannot_be_registered_do_not_write() -> Result<()> {
         let faults = FaultInjector::new(1);
         let writer = open(Faulty::new(store.clone(), faults.clone()), IndexOptions::local(), vec![]).await?;
         sleep(Duration::from_secs(60)).await;
-        faults.add(FaultRule::new(fault.clone()).on(OperationKind::Replace).nth(1));
+        faults.add(FaultRule::new(fault).on(OperationKind::Replace).nth(1));
         writer.insert(person("1")).await.unwrap_err();
         assert_eq!(faults.injected().len(), 1);
         assert!(store.get(&people(), person("1").key(), None).await?.is_none(), "{fault:?}");
