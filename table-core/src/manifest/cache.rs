@@ -133,7 +133,6 @@ impl ManifestCache {
     }
 
     /// Says that a table is about to be created: for a store, which says by [`NewTable::created`] that it was.
-    #[must_use]
     pub fn new_table(self: &Arc<Self>, table: &TableName, local: Option<&LocalWriters>) -> NewTable {
         let identity = self.profile.table_identity(table);
         // What is known stays, for a table that turns out to be there.

@@ -66,7 +66,7 @@ pub(super) struct Job {
 /// The permits of a job until it is answered: its share of the queue, and its registration as a write in
 /// progress. The job keeps them even if its caller stopped waiting after it began.
 /// A change of a manifest is forgotten by the cache when it is made.
-pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit, Option<ManifestChange>);
+pub(super) type Room = (Option<OwnedSemaphorePermit>, LocalPermit, Option<Box<ManifestChange>>);
 
 impl Job {
     /// Whether the caller still waits. A job without a caller is not begun, because the caller may have done
@@ -132,7 +132,7 @@ impl Queue {
         let bytes = request.bytes();
         let room = bytes.div_ceil(ROOM).clamp(1, QUEUE_ROOM) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(room).await.ok();
-        let room = (room, self.writers.enter(), self.manifest_change(&request));
+        let room = (room, self.writers.enter(), self.manifest_change(&request).map(Box::new));
         // Its answer may come before the job is put away.
         let _change = self.manifest_change(&request);
         self.send(|reply| Message::Change(Job { request, bytes, reply, room })).await

@@ -12,6 +12,7 @@ use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _
 use super::checkpoint::{Checkpoint, Progress, is_checkpoint};
 use super::scan::scan;
 use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
+use crate::journal::{has_mark, is_journal_row, is_pending};
 use crate::large::{BlobStores, in_a_blob};
 
 /// Rows whose blobs are copied at once.
@@ -33,6 +34,11 @@ pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// Rows of [large entities](crate::large) refer to blobs by names in which the table's own name is: they come along to a table
 /// of the same name [`with_blobs`](Self::with_blobs). Without, a window of rows with a row that refers to one is refused before
 /// it is written, and so is verifying them, as is a row in ciphertext, whose references cannot be seen, unless [`rows_only`](Self::rows_only) says that the blobs are looked after elsewhere.
+/// A write that is not finished cannot be finished in the copy, and a worker that tried would change entries of the source's tables: a
+/// window of rows with a row of the [journal](crate::journal), a pending reservation or an entity that is being moved is refused before it
+/// is written. [`Upkeep`](crate::upkeep::Upkeep), or a [sweep](crate::journal::Journal::sweep), finishes what was left; then run the copy
+/// again.
+///
 /// Index entries in other tables and indexes in blobs do not come along: copy the tables, and rebuild such indexes.
 ///
 /// ```
@@ -139,7 +145,8 @@ impl CopyJob {
     /// memory.
     ///
     /// # Errors
-    /// The stores', with what was written before left in place; a row that the target refuses, named.
+    /// The stores', with what was written before left in place; a row that the target refuses, named; a row of a write that is not
+    /// finished.
     pub async fn run(&self) -> Result<CopyReport> {
         let (to, table) = &self.to;
         to.create_table_if_missing(table).await?;
@@ -209,6 +216,18 @@ impl CopyJob {
         )))
     }
 
+    /// Refuses rows of writes that are not finished: their entries, in the source, are not in step, and the copy's own could not be
+    /// told apart from them.
+    fn check_finished(&self, rows: &[Entity]) -> Result<()> {
+        let unfinished = |row: &&Entity| is_journal_row(row) || is_pending(row) || has_mark(row);
+        let Some(row) = rows.iter().find(unfinished) else { return Ok(()) };
+        let (key, table) = (row.key(), &self.from.1);
+        Err(Error::invalid_request(format!(
+            "{key} is of a write of '{table}' that is not finished: let `Upkeep` run once (or a sweep of the journal) while nobody \
+             writes, and copy then"
+        )))
+    }
+
     /// Refuses rows that a target without encryption would refuse one by one, with their neighbours already written.
     fn check_marks(&self, rows: &[Entity]) -> Result<()> {
         if self.to.0.profile().encrypts {
@@ -271,6 +290,7 @@ impl CopyJob {
         let (store, table) = &self.to;
         let table = table.clone();
         self.check_rows(&rows)?;
+        self.check_finished(&rows)?;
         self.check_marks(&rows)?;
         if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
             let copies =

@@ -81,6 +81,11 @@ pub(crate) fn is_marked(version: &ETag) -> bool {
     Mark::from_version(version).is_some()
 }
 
+/// Whether an entity, as it is stored, has the mark of a move.
+pub(crate) fn has_mark(entity: &Entity) -> bool {
+    Mark::of(entity).is_some()
+}
+
 /// An entity without the properties of its mark, in the version that is stored.
 pub(crate) fn without_mark(entity: &Entity) -> Cow<'_, Entity> {
     if Mark::of(entity).is_none() {

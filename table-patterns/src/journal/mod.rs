@@ -117,11 +117,12 @@ pub use lease::Timing;
 pub(crate) use lease::{Lease, before};
 #[cfg(test)]
 pub(crate) use mark::journal_key;
-pub(crate) use mark::{as_read, is_mark_property, is_marked, without_mark};
+pub(crate) use mark::{as_read, has_mark, is_mark_property, is_marked, without_mark};
 pub(crate) use moving::{Moved, Tried};
 pub(crate) use plan::violation;
 pub use recover::Progress;
 pub use row::WriteId;
+pub(crate) use row::is_journal_row;
 pub(crate) use rules::{Rule, Rules};
 pub use sweep::SweepReport;
 #[cfg(test)]

@@ -120,6 +120,12 @@ pub(super) fn abort_row(key: Key) -> Entity {
     Entity::from(key).with(KIND, ABORT).with(WRITTEN, Ticks::now())
 }
 
+/// Whether a row is of a committed write whose entries are still to be applied.
+pub(crate) fn is_journal_row(row: &Entity) -> bool {
+    let is_system = row.key().row().strip_prefix(SYSTEM_PREFIX).is_some_and(|rest| rest.starts_with(PREFIX));
+    is_system && row.get(KIND) == Some(ValueRef::String(WRITE))
+}
+
 /// Reads what stands at the key of a write.
 pub(super) fn read(id: WriteId, entity: &Entity) -> Result<Evidence> {
     let damaged =

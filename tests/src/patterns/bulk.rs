@@ -16,9 +16,12 @@ use table_patterns::bulk::{
     split_partitions,
 };
 
+use table_patterns::index::{IndexOptions, IndexedTable};
+
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::company::{Employee, key, with_badge};
 use crate::{Harness, TestTable};
 
 const PARTITIONS: [&str; 4] = ["alpha", "beta", "it's 100%", "\u{1F600}"];
@@ -179,6 +182,89 @@ pub async fn copies_go_there_and_back(harness: &Harness) {
     let compared = CopyJob::new(here(&table), here(&back)).verify().await.expect("the stores work");
     assert!(!compared.equal);
     assert_eq!(compared.differences.len(), 1);
+}
+
+/// A table with an employee, in which a program died before a request of its write, and the rows of the table.
+async fn left_by<F>(
+    harness: &Harness,
+    requests: u64,
+    write: impl FnOnce(IndexedTable<Employee>) -> F,
+) -> (IndexedTable<Employee>, Vec<Entity>)
+where
+    F: Future<Output = ()>,
+{
+    let table = harness.unused_name();
+    let open = |store| IndexedTable::<Employee>::open(store, table.clone(), IndexOptions::local());
+    let employees = open(Arc::clone(harness.store())).await.expect("a new table");
+    employees.insert(&with_badge(1, 7)).await.expect("a new employee");
+    let faults = FaultInjector::new(0);
+    let dying: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(harness.store()), faults.clone()));
+    let writer = open(dying).await.expect("the table");
+    faults.crash_at(requests, CrashPoint::Before);
+    write(writer).await;
+    assert!(faults.is_crashed(), "the write sends fewer than {requests} requests");
+    let rows = harness.store().query_all(&table, &Query::new()).await.expect("rows");
+    (employees, rows)
+}
+
+/// Copies of a table with an unfinished write are refused before anything is written. The table can be copied once the write is finished.
+pub async fn copies_of_unfinished_writes_are_refused(harness: &Harness) {
+    let marked = |row: &Entity| row.get("EntityMoveTo").is_some();
+    let pending = |row: &Entity| row.get("HeirRow").is_some();
+    let journaled = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("write"));
+    let kinds = |rows: &[Entity]| {
+        let count = |kind: &dyn Fn(&Entity) -> bool| rows.iter().filter(|row| kind(row)).count();
+        (count(&marked), count(&pending), count(&journaled))
+    };
+    // A move dies before it writes the row of its value, before its commit, and before it removes the source.
+    for (requests, left) in [(4, (1, 0, 0)), (6, (1, 1, 0)), (7, (1, 1, 1))] {
+        let (employees, rows) = left_by(harness, requests, |writer| async move {
+            let to = Employee::key("Marketing", 1).expect("a legal key");
+            // Committed moves are answered as done, whatever is left to do.
+            let _ = writer.move_to(key(1), &writer, to).await;
+        })
+        .await;
+        assert_eq!(kinds(&rows), left, "a move that died before request {requests}: {rows:?}");
+        refused_then_copied(&employees).await;
+    }
+    // An insert dies before it clears its journal row, which is then the only sign of it.
+    let mut journal_rows = 0;
+    for requests in 1..=6 {
+        let (employees, rows) = left_by(harness, requests, |writer| async move {
+            let _ = writer.insert(&with_badge(2, 8)).await;
+        })
+        .await;
+        if kinds(&rows) == (0, 0, 1) {
+            journal_rows += 1;
+            refused_then_copied(&employees).await;
+        }
+    }
+    assert!(journal_rows > 0, "no insert left its journal row");
+}
+
+async fn refused_then_copied(employees: &IndexedTable<Employee>) {
+    let of = employees.entities();
+    let memory: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
+    let from = (Arc::clone(of.store()), of.table().clone());
+    let job = CopyJob::new(from, (Arc::clone(&memory), of.table().clone()));
+    let refused = job.run().await.expect_err("a write is not finished");
+    let text = refused.to_string();
+    assert!(text.contains("not finished") && text.contains("Upkeep"), "{text}");
+    let copied = memory.query_all(of.table(), &Query::new()).await.expect("rows");
+    assert!(copied.is_empty(), "{copied:?}");
+
+    for _ in 0..2 {
+        let unique = [of.table().clone()];
+        of.journal().sweep(&unique, Duration::ZERO).await.expect("the store works");
+    }
+    job.run().await.expect("all is finished");
+    assert!(job.verify().await.expect("the stores work").equal);
+    let copy = IndexedTable::<Employee>::open(memory, of.table().clone(), IndexOptions::local());
+    let copy = copy.await.expect("the copy");
+    let found = copy.by(Employee::by_badge(7)).verified().get().await;
+    assert_eq!(found.expect("an answer").expect("an employee").id, 1);
+    let second = copy.insert(&with_badge(3, 7)).await.expect_err("the value is taken");
+    assert!(second.is_unique_violation(), "{second}");
 }
 
 /// A deletion that dies at any request has taken nothing that does not match; run again, it takes the rest.

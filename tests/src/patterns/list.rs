@@ -14,6 +14,7 @@ macro_rules! pattern_tests {
                 deletes_take_what_they_name
                 scans_cover_every_partition
                 copies_go_there_and_back
+                copies_of_unfinished_writes_are_refused (virtual_time)
                 a_delete_that_dies_is_run_again
             }
             bulk_crashes {
