@@ -69,6 +69,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `discriminator(row_prefix)`, `discriminator(partition_prefix)` | the literal start of the key identifies the type, without a property | |
 /// | `discriminator(none)` | the table holds only this type, although it has a `type` | |
 /// | `version = 2, previous = EmployeeV1` | reads older rows as `EmployeeV1` and converts them by `From` | 1 |
+/// | `min_reader = 2` | programs of version 2 and later read the rows of this version as their own | the version |
 /// | `projection_of = Employee` | some properties of an entity, for reading only | an entity |
 /// | `spread = 16`, `salt = "…"` | spreads partitions over buckets: `SpreadTable` of `table_patterns` | not spread |
 /// | `wide` | allows more properties than one row holds: `WideTable` of `table_patterns` | one row |
@@ -187,6 +188,10 @@ use syn::{DeriveInput, parse_macro_input};
 /// Reads convert older rows, and writes write the current version. An older program that reads a newer row
 /// gets an error. **Filters and projections see the stored properties**: `Customer::NAME.eq("Ada")` finds no
 /// row of version 1, and a projection of `Customer` fails on one. `Table::upgrade_all` rewrites such rows.
+///
+/// A version that only adds what earlier programs may ignore says so: with `#[entity(version = 3, min_reader = 2)]` rows hold
+/// `EntityReader` beside `EntityVersion`, and a program of version 2 reads them as its own. Its `update` and `merge` keep the properties that it
+/// does not know, and the version of the row; its `replace` and `upsert` replace the row, as everywhere, and what version 3 added is gone.
 #[proc_macro_derive(
     TableEntity,
     attributes(entity, index, partition_key, row_key, encrypt, large, etag, timestamp)

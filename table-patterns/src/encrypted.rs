@@ -75,6 +75,16 @@ pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: 
     Ok(())
 }
 
+/// The first of these properties that an index reads or copies.
+pub(crate) fn shown<'n>(index: &Index, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    // What only Rust code reads is not known.
+    let read = index.properties_read().unwrap_or_default();
+    names.find(|name| {
+        let sums = matches!(index.shape(), Shape::Summary { sums } if sums.iter().any(|sum| sum == name));
+        sums || read.iter().any(|part| part == name) || held_as(index, name).is_some()
+    })
+}
+
 fn check_index(
     store: &dyn TableStore,
     table: &TableName,

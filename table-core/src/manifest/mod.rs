@@ -11,11 +11,13 @@ mod collide;
 mod definition;
 mod evaluate;
 mod kinds;
+mod layout;
 mod lowercase;
 mod part;
 mod plain;
 mod state;
 mod stored;
+mod stored_type;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -30,11 +32,13 @@ pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
 pub(crate) use evaluate::could_be_entity;
 pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
+pub use layout::Layout;
 pub use lowercase::{LOWERCASE_UNICODE, lowercase};
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
 pub use plain::{PlainWrite, Touched};
 pub use state::IndexState;
-pub use stored::{Manifest, StoredIndex, StoredType, index_name};
+pub use stored::{Manifest, StoredIndex, index_name};
+pub use stored_type::StoredType;
 pub use template::{KeySegment, KeyTemplate};
 pub(crate) use value::first_chars;
 

@@ -1,24 +1,23 @@
 //! The rows of a manifest: what a table says of itself, in a system partition of its own.
 
-use super::{Discriminator, EntityType, FORMAT, IndexDefinition, IndexState, Shape, Text};
+use super::{Discriminator, EntityType, FORMAT, IndexDefinition, IndexState, Shape, StoredType, Text};
 use crate::model::{
     ETag, Entity, INDEX_TABLE, Key, KeyBuilder, MANIFEST_PARTITION, PartFormat, TableName, ValueRef,
 };
 use crate::query::{Filter, Query};
 use crate::store::{Error, Result, TableStore, TableStoreExt as _};
 
-const FORMAT_PROPERTY: &str = "Format";
+pub(super) const FORMAT_PROPERTY: &str = "Format";
 const NAME: &str = "Name";
-const TYPE: &str = "EntityType";
-const DISCRIMINATOR: &str = "Discriminator";
+pub(super) const TYPE: &str = "EntityType";
+pub(super) const DISCRIMINATOR: &str = "Discriminator";
 const DEFINITION: &str = "Definition";
 const FINGERPRINT: &str = "Fingerprint";
 const SHAPE: &str = "Shape";
 const STATE: &str = "State";
 const PROGRESS: &str = "Progress";
-const VERSION: &str = "Version";
 const INDEX_ROWS: &str = "index~";
-const TYPE_ROWS: &str = "type~";
+pub(super) const TYPE_ROWS: &str = "type~";
 
 /// What the manifest of a table holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,17 +51,6 @@ pub struct StoredIndex {
     pub state: IndexState,
     /// Where a build goes on.
     pub progress: Option<String>,
-    /// The version of the row.
-    pub etag: Option<ETag>,
-}
-
-/// A type of entities that some program writes with its indexes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredType {
-    /// Which entities are of the type, without the templates of their keys; `None` where this program cannot tell.
-    pub entity: Option<EntityType>,
-    /// The latest version of the schema that a program has had.
-    pub version: i32,
     /// The version of the row.
     pub etag: Option<ETag>,
 }
@@ -195,32 +183,6 @@ impl StoredIndex {
     }
 }
 
-impl StoredType {
-    /// A type, before it is stored.
-    pub fn new(entity: &EntityType, version: i32) -> Self {
-        Self { entity: Some(told_by(entity)), version, etag: None }
-    }
-
-    /// The row.
-    ///
-    /// # Errors
-    /// The name is too long for a key.
-    pub fn to_entity(&self) -> Result<Entity> {
-        let any = EntityType::ANY;
-        let entity = self.entity.as_ref().unwrap_or(&any);
-        let row = Key::new(MANIFEST_PARTITION, format!("{TYPE_ROWS}{}", part(&entity.name)?))?;
-        Ok(Entity::from(row)
-            .with(FORMAT_PROPERTY, FORMAT as i32)
-            .with(TYPE, &*entity.name)
-            .with(DISCRIMINATOR, to_json(&entity.discriminator))
-            .with(VERSION, self.version))
-    }
-
-    fn read(row: &Entity) -> Result<Self> {
-        Ok(Self { entity: read_type(row), version: whole(row, VERSION)?, etag: row.etag().cloned() })
-    }
-}
-
 impl IndexDefinition {
     /// What tells this index from all others of its table, other generations of it included: its name and the first 8 digits of
     /// its [fingerprint](Self::fingerprint), as in `email.1f0c77aa`. Entries hold it.
@@ -261,40 +223,40 @@ fn id(name: &str, fingerprint: &str) -> String {
 }
 
 /// The type without the templates of its keys: what tells its rows.
-fn told_by(entity: &EntityType) -> EntityType {
+pub(super) fn told_by(entity: &EntityType) -> EntityType {
     EntityType { name: entity.name.clone(), discriminator: entity.discriminator.clone(), ..EntityType::ANY }
 }
 
 /// Every format has these two properties; a discriminator of a newer format may not be known here.
-fn read_type(row: &Entity) -> Option<EntityType> {
+pub(super) fn read_type(row: &Entity) -> Option<EntityType> {
     let discriminator = serde_json::from_str(text(row, DISCRIMINATOR)?).ok()?;
     let name = Text::from(text(row, TYPE)?.to_owned());
     Some(EntityType { name, discriminator, ..EntityType::ANY })
 }
 
-fn part(text: &str) -> Result<String> {
+pub(super) fn part(text: &str) -> Result<String> {
     Ok(KeyBuilder::new("RowKey", "manifest").part("name", &text.to_owned(), PartFormat::PLAIN)?.finish())
 }
 
-fn to_json(value: &impl serde::Serialize) -> String {
+pub(super) fn to_json(value: &impl serde::Serialize) -> String {
     // Nothing in it can fail to be written: see `IndexDefinition::to_json`.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn text<'a>(row: &'a Entity, name: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(row: &'a Entity, name: &str) -> Option<&'a str> {
     match row.get(name) {
         Some(ValueRef::String(text)) => Some(text),
         _ => None,
     }
 }
 
-fn whole(row: &Entity, name: &'static str) -> Result<i32> {
+pub(super) fn whole(row: &Entity, name: &'static str) -> Result<i32> {
     match row.get(name) {
         Some(ValueRef::Int32(number)) => Ok(number),
         _ => Err(damaged(row, name, "Edm.Int32")),
     }
 }
 
-fn damaged(row: &Entity, name: &str, wanted: &str) -> Error {
+pub(super) fn damaged(row: &Entity, name: &str, wanted: &str) -> Error {
     Error::decode("manifest", row.key(), name, wanted, "something else")
 }

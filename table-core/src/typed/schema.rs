@@ -13,6 +13,9 @@ pub struct Schema {
     /// The schema version; stored in [`Schema::VERSION_PROPERTY`] from version 2 on, where absent
     /// means 1.
     pub version: u32,
+    /// The earliest version whose programs read rows of this one as their own: `#[entity(min_reader = 2)]`; the version itself unless
+    /// declared. Stored in [`Schema::READER_PROPERTY`] where it is less.
+    pub min_reader: u32,
     /// The version before this one, which rows may still be stored in.
     pub previous: Option<&'static Self>,
     /// Whether the type says that it has versions, be it the first: `#[entity(version = 1)]`.
@@ -40,6 +43,9 @@ impl Schema {
     pub const TYPE_PROPERTY: &'static str = "EntityType";
     /// The property that holds the schema version.
     pub const VERSION_PROPERTY: &'static str = "EntityVersion";
+
+    /// The property that holds the earliest version whose programs read the row.
+    pub const READER_PROPERTY: &'static str = "EntityReader";
 
     /// The type as a manifest names it: what tells its rows, without the templates of its keys.
     pub fn entity_type(&self) -> EntityType {

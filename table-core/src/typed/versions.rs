@@ -18,19 +18,29 @@ impl Schema {
     /// # Errors
     /// Its version property is no number.
     pub fn stored_version(&self, entity: &Entity) -> Result<i64> {
-        match entity.get(Self::VERSION_PROPERTY) {
-            None => Ok(1),
-            Some(ValueRef::Int32(version)) => Ok(version.into()),
-            Some(ValueRef::Int64(version)) => Ok(version),
-            Some(other) => {
-                let (name, found) = (Self::VERSION_PROPERTY, other.edm_type().name());
-                Err(Error::decode(self.rust_name, entity.key(), name, "a version", found))
-            }
+        Ok(version_in(self, entity, Self::VERSION_PROPERTY)?.unwrap_or(1))
+    }
+
+    /// Whether this version writes an entity that is stored in a later one, which says that this one reads it.
+    ///
+    /// # Errors
+    /// What tells its version is no number.
+    pub fn reads_later(&self, entity: &Entity) -> Result<bool> {
+        let own = i64::from(self.version);
+        Ok(self.stored_version(entity)? > own
+            && version_in(self, entity, Self::READER_PROPERTY)?.is_some_and(|reader| reader <= own))
+    }
+
+    /// Leaves out what tells the version: written over a stored entity, the rest leaves it in the version that it is stored in.
+    pub fn without_version(mut entity: Entity) -> Entity {
+        for name in [Self::VERSION_PROPERTY, Self::READER_PROPERTY] {
+            entity.properties_mut().remove(name);
         }
+        entity
     }
 
     /// Refuses an entity of the type that must not be replaced: one that is stored in a later version, whose properties
-    /// would be lost. The version of another type says nothing here.
+    /// would be lost, unless that version says that this one reads it. The version of another type says nothing here.
     ///
     /// # Errors
     /// It is one.
@@ -41,7 +51,7 @@ impl Schema {
             return Ok(());
         }
         let stored = self.stored_version(entity)?;
-        if stored <= i64::from(self.version) {
+        if stored <= i64::from(self.version) || self.reads_later(entity)? {
             return Ok(());
         }
         let Self { rust_name, version, .. } = self;
@@ -54,12 +64,20 @@ impl Schema {
 
     /// Gives an entity that replaces another what the type does not know of that one: properties of other programs, or of
     /// a later definition of the same version. Those that an earlier version of the schema knows are not among them: its
-    /// conversion has decided about them.
+    /// conversion has decided about them. An entity of a later version, which this one reads, stays one.
     ///
     /// # Errors
     /// The version property of the old one is no number.
     pub fn keep_unknown(&self, old: &Entity, new: &mut Entity) -> Result<()> {
         let version = self.stored_version(old)?;
+        if version > i64::from(self.version) {
+            for name in [Self::VERSION_PROPERTY, Self::READER_PROPERTY] {
+                new.properties_mut().remove(name);
+                if let Some(value) = old.get(name) {
+                    new.properties_mut().push(name, value, false);
+                }
+            }
+        }
         // What a type keeps by itself it may also drop.
         if self.keeps_rest && self.of_version(version).is_none_or(|read_by| read_by.keeps_rest) {
             return Ok(());
@@ -99,9 +117,22 @@ impl Schema {
     }
 
     fn knows(&self, name: &str) -> bool {
-        name == Self::VERSION_PROPERTY
+        [Self::VERSION_PROPERTY, Self::READER_PROPERTY].contains(&name)
             || self.discriminator.property() == Some(name)
             || self.properties.iter().any(|property| property.name == name)
             || self.previous.is_some_and(|previous| previous.knows(name))
+    }
+}
+
+/// A version that a property of an entity holds.
+fn version_in(schema: &Schema, entity: &Entity, name: &str) -> Result<Option<i64>> {
+    match entity.get(name) {
+        None => Ok(None),
+        Some(ValueRef::Int32(version)) => Ok(Some(version.into())),
+        Some(ValueRef::Int64(version)) => Ok(Some(version)),
+        Some(other) => {
+            let found = other.edm_type().name();
+            Err(Error::decode(schema.rust_name, entity.key(), name, "a version", found))
+        }
     }
 }

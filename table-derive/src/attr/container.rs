@@ -10,6 +10,7 @@ pub(crate) struct Container {
     krate: Option<Path>,
     pub(crate) type_name: Option<LitStr>,
     pub(crate) version: Option<LitInt>,
+    pub(crate) min_reader: Option<LitInt>,
     pub(crate) previous: Option<Type>,
     pub(crate) spread: Option<LitInt>,
     pub(crate) salt: Option<LitStr>,
@@ -33,6 +34,7 @@ pub(crate) enum DiscriminatorAttr {
 pub(crate) const ENTITY: &[&str] = &[
     "type",
     "version",
+    "min_reader",
     "previous",
     "spread",
     "salt",
@@ -74,6 +76,7 @@ impl Container {
         match item.name().as_str() {
             "type" => set(&mut self.type_name, item.string(errors), item, errors),
             "version" => set(&mut self.version, item.integer(errors), item, errors),
+            "min_reader" => set(&mut self.min_reader, item.integer(errors), item, errors),
             "spread" => set(&mut self.spread, item.integer(errors), item, errors),
             "salt" => set(&mut self.salt, item.string(errors), item, errors),
             "previous" => set(&mut self.previous, item.ty(errors), item, errors),

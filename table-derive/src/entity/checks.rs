@@ -121,8 +121,8 @@ fn flattened(entity: &Entity<'_>) -> Option<TokenStream> {
         entity.fields.iter().filter(|f| matches!(f.role, Role::Flatten)).map(|f| &f.ty).collect();
     let first = groups.first()?;
     let name = entity.rust_name();
-    // The first schema version is not stored.
-    let unwritten = usize::from(entity.version == 1);
+    // The first schema version is not stored, nor an earliest reader that is the version itself.
+    let unwritten = usize::from(entity.version == 1) + usize::from(entity.min_reader == entity.version);
     let twice =
         format!("{name}: two fields are stored as the same property, one of them flattened; rename one");
     let many = format!(

@@ -59,6 +59,26 @@ fn checked_name(name: &LitStr, errors: &Errors) -> String {
     text
 }
 
+/// Returns the earliest version whose programs may read the rows of this one; the version itself unless declared.
+pub(super) fn min_reader(container: &Container, version: u32, errors: &Errors) -> u32 {
+    let Some(literal) = &container.min_reader else { return version };
+    if container.version.is_none() {
+        errors.push(
+            literal,
+            "`min_reader` says which versions read the rows of this one: add `version = 2, previous = …`",
+        );
+        return version;
+    }
+    match literal.base10_parse() {
+        Ok(reader) if (1..=version).contains(&reader) => reader,
+        _ => {
+            errors
+                .push(literal, format!("`min_reader` is a version from 1 to that of the entity, {version}"));
+            version
+        }
+    }
+}
+
 /// Returns the schema version.
 pub(super) fn version(container: &Container, errors: &Errors) -> u32 {
     let Some(literal) = &container.version else {

@@ -92,6 +92,7 @@ fn table_entity(input: &DeriveInput, krate: &syn::Path) -> TokenStream {
                 type_name: "",
                 discriminator: #krate::typed::Discriminator::None,
                 version: 1,
+                min_reader: 1,
                 previous: ::core::option::Option::None,
                 has_versions: false,
                 partition_key: "",

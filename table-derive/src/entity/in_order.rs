@@ -24,6 +24,10 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
         let (name, version) = (counted("EntityVersion"), entity.version);
         quote!(__in_order.is_version(#name, #version)?;)
     });
+    let check_reader = (entity.min_reader < entity.version).then(|| {
+        let (name, reader) = (counted("EntityReader"), entity.min_reader);
+        quote!(__in_order.is_version(#name, #reader)?;)
+    });
     let key = if entity.key_fields().is_empty() { quote!(_) } else { quote!(__key) };
     let fields = entity.fields.iter().map(|field| decode(entity, field));
     Some(quote! {
@@ -31,6 +35,7 @@ pub(super) fn expand(entity: &Entity<'_>) -> Option<TokenStream> {
             let mut __in_order = #krate::__private::InOrder::new(&__entity);
             #check_type
             #check_version
+            #check_reader
             let #key = <Self as #krate::__private::KeyFields>::key_fields(__entity.key()).ok()?;
             let __value = Self { #(#fields),* };
             __in_order.finish(__NAMES)?;

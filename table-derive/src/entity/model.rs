@@ -1,7 +1,7 @@
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, Generics, Ident, LitStr, Path, Type};
 
-use super::discriminator::{Discriminator, discriminator, version};
+use super::discriminator::{Discriminator, discriminator, min_reader, version};
 use super::generics::{check_key_generics, check_lifetimes, generics};
 use super::layout;
 use super::spread::{Spread, spread};
@@ -14,12 +14,13 @@ use crate::template::{Template, plain};
 
 /// Why the discriminator's property is reserved.
 pub(crate) const DISCRIMINATOR: &str = "it identifies the type";
-/// The properties that the key and the store set, and the property of the schema version.
-pub(crate) const SYSTEM: [(&str, &str); 4] = [
+/// The properties that the key and the store set, and those of the schema version.
+pub(crate) const SYSTEM: [(&str, &str); 5] = [
     ("PartitionKey", "the partition key has that name"),
     ("RowKey", "the row key has that name"),
     ("Timestamp", "the store sets it"),
     ("EntityVersion", "it stores the schema version"),
+    ("EntityReader", "it stores the earliest schema version that reads the row"),
 ];
 
 /// The reserved properties of index entries. An entity with such a property would be mistaken for an entry.
@@ -47,6 +48,8 @@ pub(crate) struct Entity<'a> {
     pub(crate) type_name: String,
     pub(crate) discriminator: Discriminator,
     pub(crate) version: u32,
+    /// The earliest version whose programs may read its rows.
+    pub(crate) min_reader: u32,
     pub(crate) previous: Option<Type>,
     /// Whether the type declares versions.
     pub(crate) has_versions: bool,
@@ -117,6 +120,7 @@ fn entity<'a>(
     let partition = template("partition_key", container.partition_key.as_ref(), input, sources, errors);
     let row = template("row_key", container.row_key.as_ref(), input, sources, errors);
     let version = version(container, errors);
+    let min_reader = min_reader(container, version, errors);
     let keys: Vec<Ident> = key_fields([&partition, &row]);
     let discriminator = discriminator(container, [&partition, &row], errors);
     let mut reserved = SYSTEM.to_vec();
@@ -150,6 +154,7 @@ fn entity<'a>(
         type_name: container.type_name.as_ref().map_or_else(|| plain(&input.ident), LitStr::value),
         discriminator,
         version,
+        min_reader,
         previous: container.previous.clone(),
         has_versions: container.version.is_some(),
         spread: spread(container, sources, errors),
@@ -175,6 +180,7 @@ fn projection<'a>(
     for (name, at) in [
         ("type", container.type_name.to_token_stream()),
         ("version", container.version.to_token_stream()),
+        ("min_reader", container.min_reader.to_token_stream()),
         ("previous", container.previous.to_token_stream()),
         ("spread", container.spread.to_token_stream()),
         ("salt", container.salt.to_token_stream()),

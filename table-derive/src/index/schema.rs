@@ -61,10 +61,12 @@ fn definition(entity: &Entity<'_>, index: &Index) -> TokenStream {
             let of = |ident: &Ident| entity.fields.iter().find(|f| f.ident == *ident)?.property();
             let names = names.iter().filter_map(of).map(|p| p.name.as_str());
             let names = names.map(|name| quote!(#text(#name)));
-            // A projection checks the schema version, so an entry with fields stores it.
-            let version =
-                (entity.version > 1).then(|| quote!(#text(#krate::typed::Schema::VERSION_PROPERTY)));
-            let names = names.chain(version);
+            // A projection checks the schema version and its readers, so an entry with fields holds them. Also of a type that
+            // says none of the readers: a later version that does has the same definition then.
+            let schema = quote!(#krate::typed::Schema);
+            let versions =
+                [quote!(#text(#schema::VERSION_PROPERTY)), quote!(#text(#schema::READER_PROPERTY))];
+            let names = names.chain(versions.into_iter().filter(|_| entity.version > 1));
             quote! {
                 Fields({
                     const __NAMES: &[#manifest::Text] = &[#(#names),*];

@@ -115,7 +115,7 @@ impl<S: TableStore> EncryptedStoreBuilder<S> {
     /// Refuses every filter on a property of the table that is not listed, before it is sent. So no filter
     /// compares ciphertext, also for properties that this program has never read. The listed properties
     /// cannot be encrypted: a mark on one of them is refused. Keys and Timestamp can always be compared. Also
-    /// list the properties that distinguish types (`EntityType`, `EntityVersion`).
+    /// list the properties that distinguish types (`EntityType`, `EntityVersion`, `EntityReader`).
     #[must_use]
     pub fn filter_only_by<N: Into<String>>(
         mut self,

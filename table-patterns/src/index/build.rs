@@ -92,6 +92,7 @@ impl IndexedEntities {
     pub fn build(&self, index: &str) -> Result<IndexBuild<'_>> {
         self.set.check_writes()?;
         let index = self.set.find(index)?;
+        self.set.check_kept(&index)?;
         let state = IndexState::Absent;
         let progress = BuildProgress { state, entities: 0, entries: 0, groups: 0, waiting: None };
         let lease = Lease::start(self.options.timing);

@@ -30,10 +30,18 @@ impl Loaded {
         self.manifest.indexes.iter().find(|index| index.id() == id)
     }
 
-    /// Whether some program has opened the table for the type.
-    pub(super) fn has_type(&self, entity: &EntityType) -> bool {
-        let mut types = self.manifest.types.iter().filter_map(|stored| stored.entity.as_ref());
-        types.any(|known| known.is_told_as(entity))
+    /// What programs that have opened the table for the type say of it.
+    pub(super) fn stored_type(&self, entity: &EntityType) -> Option<&StoredType> {
+        let is_it =
+            |stored: &&StoredType| stored.entity.as_ref().is_some_and(|known| known.is_told_as(entity));
+        self.manifest.types.iter().find(is_it)
+    }
+
+    /// The properties that are encrypted in rows which may be of the type.
+    pub(super) fn encrypted_of<'l>(&'l self, entity: &EntityType) -> impl Iterator<Item = &'l str> {
+        let meets = |stored: &&StoredType| stored.entity.as_ref().is_none_or(|of| !of.is_apart_from(entity));
+        let types: Vec<_> = self.manifest.types.iter().filter(meets).collect();
+        types.into_iter().flat_map(|stored| &stored.encrypted).map(String::as_str)
     }
 }
 
@@ -74,7 +82,7 @@ impl ManifestRows<'_> {
         Ok(page.items.is_empty() && page.continuation.is_none())
     }
 
-    /// Writes the table's row, and adds types and indexes that are readable, all at once. `false` if another was quicker. One
+    /// Writes the table's row and those of types, and adds indexes that are readable, all at once. `false` if another was quicker. One
     /// request.
     pub(super) async fn found(
         &self,
@@ -86,7 +94,7 @@ impl ManifestRows<'_> {
         // Under its ETag: whoever else opens the table writes the row, so that of two one starts again.
         group.push(row.operation()?)?;
         for entity in types {
-            group.push(Operation::Insert(entity.to_entity()?))?;
+            group.push(entity.operation()?)?;
         }
         for index in indexes {
             group.push(Operation::Insert(index.to_entity()?))?;

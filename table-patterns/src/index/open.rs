@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use table_core::manifest::{EntityType, IndexState, ManifestCache, StoredIndex, StoredType};
+use table_core::manifest::{IndexState, ManifestCache, StoredIndex, StoredType};
 use table_core::model::TableName;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::typed::Schema;
 
 use super::build::check_generations;
 use super::definition::{Index, Uniqueness};
@@ -23,10 +24,10 @@ use crate::journal::Journal;
 const ROUNDS: usize = 16;
 
 /// Which entities a program may write by a handle.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// Those of one type, in this version of its schema.
-    Type(EntityType, i32),
+    /// Those of one type, as this schema stores them.
+    Type(&'static Schema),
     /// Those of any type.
     AnyType,
     /// None, but those that are there once more with their entries.
@@ -55,7 +56,8 @@ impl IndexedEntities {
     ///
     /// # Errors
     /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; an index would show what the
-    /// store encrypts by a rule; the table or one for entries is missing, or that has the entries of another table; copies are to go into
+    /// store encrypts by a rule; the manifest says that the type is stored in another layout, or that a property is encrypted which the
+    /// program would write in plaintext; the table or one for entries is missing, or that has the entries of another table; copies are to go into
     /// another table that has indexes.
     ///
     /// An index that is defined otherwise than before is another generation of it: [build](Self::build) it, and
@@ -83,8 +85,8 @@ impl IndexedEntities {
         options: IndexOptions,
         writes: Writes,
     ) -> Result<Self> {
-        let mut this = Self::unregistered(store, table, indexes, options, IndexSet::registered)?;
-        this.writes_entities = !matches!(writes, Writes::Nothing);
+        let mut this = Self::unregistered(store, table, indexes, options, |set| set.of(writes).registered())?;
+        this.writes_entities = writes != Writes::Nothing;
         this.register(&writes).await?;
         Ok(this)
     }
@@ -117,8 +119,21 @@ impl IndexedEntities {
         indexes: Vec<Index>,
         options: IndexOptions,
     ) -> Result<Self> {
-        let mut this = Self::unregistered(store, table, indexes, options, IndexSet::only_read)?;
+        Self::open_reader(store, table, indexes, options, Writes::Nothing).await
+    }
+
+    /// The same for who reads the entities of a type.
+    pub(crate) async fn open_reader(
+        store: Arc<dyn TableStore>,
+        table: TableName,
+        indexes: Vec<Index>,
+        options: IndexOptions,
+        of: Writes,
+    ) -> Result<Self> {
+        let set = |set: IndexSet| set.of(of).only_read();
+        let mut this = Self::unregistered(store, table, indexes, options, set)?;
         this.refresh().await?;
+        this.set.check_type()?;
         this.keep_blobs(&this.set.table_row());
         Ok(this)
     }
@@ -151,6 +166,7 @@ impl IndexedEntities {
             // Registered before the states are read: who changes one waits for those that are known.
             let asked = self.set.ask(&*self.store).await?;
             let loaded = self.rows().load().await?;
+            self.set.check_stored_type(&loaded)?;
             let (row, is_as_read) = match self.register_first(&loaded, &mine, writes).await? {
                 First::Registered(row) => (row, false),
                 First::No => {
@@ -198,8 +214,17 @@ impl IndexedEntities {
         let is_new = loaded.table.is_new() && loaded.manifest.indexes.is_empty();
         let row = loaded.table.with(mine);
         let (is_first, types) = match writes {
-            Writes::Type(of, _) if loaded.has_type(of) => (false, Vec::new()),
-            Writes::Type(of, version) => (is_new || !row.any_type, vec![StoredType::new(of, *version)]),
+            Writes::Type(schema) => {
+                let mine = StoredType::of(schema);
+                match loaded.stored_type(&schema.entity_type()) {
+                    // What it does not say yet: a later version, a large or encrypted property more.
+                    Some(stored) => (
+                        false,
+                        Some(stored.with(&mine)).filter(|grown| grown != stored).into_iter().collect(),
+                    ),
+                    None => (is_new || !row.any_type, vec![mine]),
+                }
+            }
             Writes::AnyType => (is_new, Vec::new()),
             Writes::Nothing => (false, Vec::new()),
         };
@@ -207,7 +232,7 @@ impl IndexedEntities {
         let beside_the_rows = self.store.profile().group_operations - 1 - types.len();
         let indexes = self.set.own().iter().filter(|index| !later(index)).take(beside_the_rows);
         let is_of_type = |index: &&Index| match writes {
-            Writes::Type(of, _) => is_new || index.definition().entity.is_told_as(of),
+            Writes::Type(schema) => is_new || index.definition().entity.is_told_as(&schema.entity_type()),
             Writes::AnyType | Writes::Nothing => true,
         };
         let is_apart = |index: &&Index| check_generations(index, loaded, self.table()).is_ok();
@@ -216,7 +241,7 @@ impl IndexedEntities {
             indexes.map(|index| StoredIndex::new(index.definition(), IndexState::Readable)).collect();
         let has_none = match writes {
             _ if indexes.is_empty() => false,
-            Writes::Type(of, _) if !is_new => self.rows().has_none_of(of).await?,
+            Writes::Type(schema) if !is_new => self.rows().has_none_of(&schema.entity_type()).await?,
             _ => self.rows().is_empty_table().await?,
         };
         if !has_none {

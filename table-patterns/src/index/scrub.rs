@@ -165,6 +165,7 @@ impl IndexedEntities {
         }
         drop(self.set.permission(&**self.store()).await?);
         let index = self.set.find(name)?;
+        self.set.check_kept(&index)?;
         self.check_complete(&index).map(|()| index)
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use table_core::manifest::{EntityType, IndexState, StoredIndex};
+use table_core::manifest::{EntityType, IndexState, StoredIndex, StoredType, index_name};
 use table_core::model::{Entity, TableName};
 use table_core::store::{Error, LocalChange, LocalPermit, LocalWork, LocalWriters, Result, TableStore};
 use tokio::sync::Mutex;
@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout};
 use super::definition::{Index, Placement, Uniqueness};
 use super::entry::{Entry, Maintainer, Permission};
 use super::manifest::{Loaded, ManifestRows};
+use super::open::Writes;
 use super::processes::{Durations, ProcessId, ProcessRow, Registration, Watch};
 use super::shape::Shape;
 use super::shared::copied_names;
 use super::table_row::TableRow;
-use crate::encrypted::check_indexes;
+use crate::encrypted::{check_indexes, marked, shown};
 use crate::journal::Rule;
 
 /// How many rows of processes that are gone a builder, and upkeep, remove at once.
@@ -46,6 +47,8 @@ pub(super) struct IndexSet {
     identity: String,
     /// Whether nothing is written by it: then it need not know every index.
     reads_only: bool,
+    /// Which entities the program writes by it.
+    writes: Writes,
     known: RwLock<Arc<Known>>,
     /// Who reads them again.
     reading: Mutex<()>,
@@ -58,6 +61,10 @@ struct Known {
     indexes: Vec<Declared>,
     /// Indexes that this program cannot maintain.
     unknown: Vec<Unknown>,
+    /// Why the program must not write entities of its type: others store them otherwise.
+    misfit: Option<Error>,
+    /// What the manifest says of types that have encrypted properties.
+    encrypted: Vec<StoredType>,
     /// The properties of entities that copy indexes write.
     copied: Arc<[String]>,
     table: TableRow,
@@ -96,7 +103,9 @@ struct Unknown {
     state: IndexState,
     /// Which entities it is of; any, where that is not known.
     entity: Option<EntityType>,
-    reason: &'static str,
+    reason: String,
+    /// Whether it is of what is encrypted, and the store does not decrypt.
+    is_shown: bool,
 }
 
 impl Unknown {
@@ -104,11 +113,17 @@ impl Unknown {
         if self.entity.as_ref().is_some_and(|of| !of.admits(entity)) {
             return Ok(());
         }
-        let (id, reason, key) = (&self.id, self.reason, entity.key());
+        let (id, reason, key) = (&self.id, &self.reason, entity.key());
         Err(Error::invalid_request(format!(
             "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave it stale; write by a program \
-             that has it, or drop it with `drop_index(\"{id}\")`"
+             that can maintain it, or drop it with `drop_index(\"{id}\")`"
         )))
+    }
+
+    /// The error of who asks for the index itself.
+    fn refused(&self, table: &TableName) -> Error {
+        let (id, reason) = (&self.id, &self.reason);
+        Error::invalid_request(format!("the index '{id}' of the table '{table}' {reason}"))
     }
 }
 
@@ -134,7 +149,12 @@ impl Known {
         for theirs in &later.unknown {
             let is_known = self.unknown.iter().any(|unknown| unknown.id == theirs.id);
             match self.indexes.iter_mut().find(|declared| declared.index.id() == theirs.id) {
-                Some(declared) => declared.state = theirs.state,
+                Some(declared) => {
+                    declared.state = theirs.state;
+                    if theirs.is_shown && !is_known {
+                        self.unknown.push(theirs.clone());
+                    }
+                }
                 None if is_known => {}
                 None => self.unknown.push(theirs.clone()),
             }
@@ -178,6 +198,7 @@ impl IndexSet {
             local,
             identity,
             reads_only: false,
+            writes: Writes::Nothing,
             known,
             reading: Mutex::default(),
         }
@@ -236,12 +257,62 @@ impl IndexSet {
                 declared.index = Arc::new(index.clone());
                 continue;
             }
+            if next.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.is_shown) {
+                continue;
+            }
             let unknown = next.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
             let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
             next.indexes.push(Declared { index: Arc::new(index.clone()), state });
         }
         *known = Arc::new(next.with_copies(&self.table));
         learned.extend(new);
+    }
+
+    /// The same for a program that writes these entities.
+    pub(super) fn of(self, writes: Writes) -> Self {
+        Self { writes, ..self }
+    }
+
+    /// Whether the program writes entities of any type.
+    pub(super) fn is_of_any_type(&self) -> bool {
+        self.writes == Writes::AnyType
+    }
+
+    /// Refuses a program that stores entities of its type otherwise than the manifest says.
+    pub(super) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
+        let Writes::Type(schema) = self.writes else { return Ok(()) };
+        let Some(stored) = loaded.stored_type(&schema.entity_type()) else { return Ok(()) };
+        stored.check_layout(&self.table, schema)?;
+        if self.reads_only {
+            return Ok(());
+        }
+        stored.check_encrypted(&self.table, schema)
+    }
+
+    /// The same, by what was read last.
+    pub(super) fn check_type(&self) -> Result<()> {
+        self.known().misfit.clone().map_or(Ok(()), Err)
+    }
+
+    /// Refuses an entity with a property in plaintext that the manifest says is encrypted.
+    pub(super) fn check_plaintext(&self, entity: &Entity) -> Result<()> {
+        let known = self.known();
+        let of = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.admits(entity));
+        let names = known.encrypted.iter().filter(of).flat_map(|stored| &stored.encrypted);
+        let entity = marked(&*self.store, &self.table, entity);
+        let is_open = |name: &&String| entity.properties().find(name).is_some_and(|p| !p.is_encrypted());
+        let Some(name) = { names }.find(is_open) else { return Ok(()) };
+        let (table, key) = (&self.table, entity.key());
+        Err(Error::invalid_request(format!(
+            "the manifest of the table '{table}' says that '{name}' is encrypted, and {key} has it in plaintext: mark the property"
+        )))
+    }
+
+    /// Refuses to look after an index that this program defines and must not maintain.
+    pub(super) fn check_kept(&self, index: &Index) -> Result<()> {
+        let known = self.known();
+        let unknown = known.unknown.iter().find(|unknown| unknown.id == index.id());
+        unknown.map_or(Ok(()), |unknown| Err(unknown.refused(&self.table)))
     }
 
     /// The same for a process that only reads.
@@ -351,6 +422,10 @@ impl IndexSet {
                     )));
                 }
             }
+        }
+        let is_it = |unknown: &&Unknown| unknown.id == name || index_name(&unknown.id) == name;
+        if let Some(unknown) = known.unknown.iter().find(is_it) {
+            return Err(unknown.refused(&self.table));
         }
         Err(Error::invalid_request(format!("the table '{}' has no index '{name}'", self.table)))
     }
@@ -463,6 +538,9 @@ impl IndexSet {
         let table = loaded.table.clone();
         let mut next = Known { table, processes, gone, loaded: Some(asked), ..Known::default() };
         let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        next.misfit = self.check_stored_type(loaded).err();
+        let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
+        next.encrypted = types.cloned().collect();
         for index in &self.own {
             let stored = loaded.index(index.id());
             if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
@@ -472,13 +550,17 @@ impl IndexSet {
                 )));
             }
             let state = stored.map_or(IndexState::Absent, |stored| stored.state);
+            next.unknown.extend(self.shows(index, state, loaded));
             next.indexes.push(Declared { index: Arc::new(index.clone()), state });
         }
         let known = self.known();
         let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
         for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
             match self.other(&known, &learned, stored) {
-                Ok(declared) => next.indexes.push(declared),
+                Ok(declared) => match self.shows(&declared.index, declared.state, loaded) {
+                    None => next.indexes.push(declared),
+                    Some(unknown) => next.unknown.push(unknown),
+                },
                 Err(unknown) => next.unknown.push(*unknown),
             }
         }
@@ -512,8 +594,10 @@ impl IndexSet {
         if let Some(declared) = before {
             return Ok(Declared { state, index: Arc::clone(&declared.index) });
         }
-        let unknown =
-            |reason| Box::new(Unknown { id: id.clone(), state, entity: stored.entity.clone(), reason });
+        let unknown = |reason: &str| {
+            let (id, entity, reason) = (id.clone(), stored.entity.clone(), reason.to_owned());
+            Box::new(Unknown { id, state, entity, reason, is_shown: false })
+        };
         let definition = stored
             .definition
             .clone()
@@ -525,9 +609,28 @@ impl IndexSet {
         Ok(Declared { state, index: Arc::new(index.over(&self.store)) })
     }
 
+    /// Why the index cannot be maintained here: it reads or copies what the manifest says is encrypted, and this store does not
+    /// decrypt. Its entries would hold ciphertext that is bound to other keys.
+    fn shows(&self, index: &Index, state: IndexState, loaded: &Loaded) -> Option<Unknown> {
+        if self.store.profile().encrypts {
+            return None;
+        }
+        let entity = &index.definition().entity;
+        let name = shown(index, loaded.encrypted_of(entity))?;
+        let reason =
+            format!("is of '{name}', which is encrypted, and the store of this program does not decrypt");
+        let (id, entity) = (index.id().to_owned(), Some(entity.clone()));
+        Some(Unknown { id, state, entity, reason, is_shown: true })
+    }
+
     fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
         let known = self.known();
         known.unknown.iter().try_for_each(|unknown| unknown.check(&self.table, entity))?;
+        if let (Some(misfit), Writes::Type(schema)) = (&known.misfit, self.writes)
+            && schema.entity_type().admits(entity)
+        {
+            return Err(misfit.clone());
+        }
         let mut entries = Vec::new();
         for Declared { index, .. } in known.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
             entries.extend(index.entries(&self.table, entity)?);

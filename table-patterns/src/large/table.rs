@@ -226,10 +226,7 @@ impl<T: TableEntity> LargeTable<T> {
     /// another type, or stored in another version of the schema: [`update`](Self::update) it.
     pub async fn insert_or_merge(&self, value: &T) -> Result<Written> {
         self.write_over(value, |old, new| {
-            T::SCHEMA.check_patchable(old)?;
-            let mut merged = old.clone().with_system(None, None);
-            merged.properties_mut().merge(new.properties());
-            Ok(merged)
+            T::SCHEMA.merged(old, new).map(|merged| merged.with_system(None, None))
         })
         .await
     }

@@ -9,14 +9,15 @@ use futures_util::future::BoxFuture;
 use table_core::memory::MemoryStore;
 use table_core::model::{Entity, IfMatch, Key, TableName, ValueRef};
 use table_core::store::{Error, ErrorKind, Outcome, Result, TableStore};
-use table_core::typed::TableEntity as _;
+use table_core::typed::{Schema, TableEntity as _};
 use tokio::time::sleep;
 
 use super::choose::{Bounds, Choose, Random, Systematic};
 use super::explore::{Explored, Play, explore};
 use super::keepers::FAULT;
 use super::programs::{
-    ADDED, Before, CODE, COUNT, Changed, Extended, Freed, Indexed, NOTE, Program, Raised, Ticket, Unique,
+    ADDED, Before, CODE, COUNT, Changed, Extended, Freed, Indexed, NOTE, Program, Raised, Readable, Ticket,
+    Unique,
 };
 use super::queue::Messages;
 use super::rest::{Phase, Rest, Verdict};
@@ -211,6 +212,9 @@ impl<P: Program> Place<P> {
             Ok(()) if !self.stage.is_committed(&mark) => {
                 self.stage.accuse(format!("{mark} was told that it was written"));
             }
+            Err(error) if is_readable_before::<P>() && is_of_the_later(&error) => {
+                self.stage.accuse(format!("{mark} was refused: {error}"));
+            }
             // What is read after an update is not its write.
             Err(error) if matches!(deed, Update(..)) && error.outcome() == Outcome::Applied => {}
             Ok(()) => self.told.outcome(mark, None),
@@ -343,6 +347,10 @@ impl<P: Program> Place<P> {
             };
             let counts = (held(COUNT), held(ADDED), entity.get(NOTE).is_some());
             let wanted = (changes(false), changes(true), noted);
+            let version = entity.get(Schema::VERSION_PROPERTY);
+            if is_readable_before::<P>() && held(ADDED) > 0 && version != Some(ValueRef::Int32(2)) {
+                return Err(format!("{id} has become an entity of {version:?}, by a write of version N"));
+            }
             if counts != wanted {
                 return Err(format!("{id} has {counts:?} and not {wanted:?} of what was written"));
             }
@@ -354,6 +362,17 @@ impl<P: Program> Place<P> {
 /// Whether a program's entities are of another type than those of version N.
 fn is_apart<P: Program>() -> bool {
     P::SCHEMA.entity_type().is_apart_from(&Before::SCHEMA.entity_type())
+}
+
+/// Whether a program's rows are of a later version that version N reads.
+fn is_readable_before<P: Program>() -> bool {
+    P::SCHEMA.min_reader < P::SCHEMA.version
+}
+
+/// Whether a write was refused because the row is of version 2.
+fn is_of_the_later(error: &Error) -> bool {
+    let text = error.to_string();
+    ["the newest that this program knows", "is stored in version 2"].iter().any(|why| text.contains(why))
 }
 
 fn is_duplicate(error: &Error) -> bool {
@@ -462,6 +481,15 @@ fn the_schema_version_is_raised() {
         .assert_right("version N + 1 raises the schema version beside N");
     Explored::sum(scenes.map(|scene| scene.explore(Systematic::new(ONE_FAULT))))
         .assert_right("version N + 1 raises the schema version beside N, and a fault");
+}
+
+#[test]
+fn the_schema_version_is_raised_and_read_by_the_earlier() {
+    let older: [&[&[Deed]]; 3] = [CHANGES, NOTES, GOES];
+    let newer: &[&[Deed]] = &[&[Update("x", "c"), Merge("x")]];
+    let scenes = older.map(|older| Deploy::<Readable>::new(older, newer));
+    Explored::sum(scenes.map(|scene| scene.explore(Systematic::new(ALL.switching(2)))))
+        .assert_right("version N + 1 raises the schema version, and N reads its rows");
 }
 
 #[test]

@@ -158,6 +158,24 @@ impl From<Before> for Raised {
 }
 
 program!(
+    /// It has another version of the schema, whose rows version N reads.
+    Readable,
+    [
+        entity(type = "Person", version = 2, min_reader = 1, previous = Before, rename_all = "PascalCase"),
+        index(known, partition_key = "known_{value}", row_key = "at_{place}_{id}"),
+        index(kept, row_key = "kept_{value}_{id}")
+    ],
+    value,
+    added
+);
+
+impl From<Before> for Readable {
+    fn from(Before { place, id, value, count, by, note }: Before) -> Self {
+        Self { place, id, value, count, by, note, added: None }
+    }
+}
+
+program!(
     /// Another type of the same table.
     Ticket,
     [

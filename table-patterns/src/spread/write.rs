@@ -120,6 +120,8 @@ impl<T: TableEntity> SpreadTable<T> {
 
     async fn merge_logical(&self, entity: Entity, version: IfMatch) -> Result<Written> {
         let looks = T::SCHEMA.version > 1 || (version == IfMatch::Any && T::SCHEMA.may_be_newer());
+        // What is there stays in the version that it is stored in.
+        let entity = Schema::without_version(entity);
         self.write_existing(entity, version, looks, Schema::check_patchable, Operation::Merge).await
     }
 

@@ -264,10 +264,8 @@ impl<T: TableEntity> WideTable<T> {
 /// The properties of an entity with others over them, if they are of one schema.
 fn merged<T: TableEntity>(old: &Stored, over: &Properties) -> Result<Properties> {
     let old = old.to_entity();
-    T::SCHEMA.check_patchable(&old)?;
-    let (_, mut new) = old.into_parts();
-    new.merge(over);
-    Ok(new)
+    let over = Entity::from_parts(old.key().clone(), over.clone());
+    Ok(T::SCHEMA.merged(&old, &over)?.into_parts().1)
 }
 
 /// What a type may not declare.

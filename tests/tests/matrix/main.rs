@@ -4,6 +4,8 @@
 #[path = "../suites/backends.rs"]
 mod backends;
 mod layouts;
+mod readers;
+mod types;
 mod upgrades;
 mod versions;
 mod world;

@@ -111,14 +111,18 @@ impl<'a, const N: usize> Slots<'a, N> {
         Err(self.mismatch(place, format!("the type {type_name:?}"), format!("{found:?}")))
     }
 
-    /// Whether the entity was stored in an older version of its schema.
+    /// Whether the entity was stored in an older version of its schema. The earliest version that reads it has the place after
+    /// that of the version.
     ///
     /// # Errors
-    /// It was stored in a newer one: this program cannot know what its properties mean.
+    /// It was stored in a newer one that does not say that this one reads it: this program cannot know what its properties mean.
     pub fn is_older(&self, place: usize, version: u32) -> Result<bool> {
         let stored = self.read::<_, false>(place, u32::read)?.unwrap_or(1);
         if stored <= version {
             return Ok(stored < version);
+        }
+        if self.read::<_, false>(place + 1, u32::read)?.is_some_and(|reader| reader <= version) {
+            return Ok(false);
         }
         let expected = format!("at most version {version}, the newest that this program knows");
         Err(self.mismatch(place, expected, stored))

@@ -32,6 +32,11 @@ impl Encoder {
         self.properties.push(Schema::VERSION_PROPERTY, version, false);
     }
 
+    /// Appends the earliest version that reads the entity.
+    pub fn min_reader(&mut self, version: u32) {
+        self.properties.push(Schema::READER_PROPERTY, ValueRef::Int32(version.cast_signed()), false);
+    }
+
     /// Appends a field by the function of its codec.
     ///
     /// # Errors

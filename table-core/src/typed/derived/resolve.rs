@@ -30,7 +30,7 @@ pub fn no_variant<T>(resolver: &'static str, schemas: &[&Schema], entity: &Entit
 /// # Errors
 /// It is of another type or version.
 pub fn check_projected(owner: &'static str, schema: &Schema, entity: &Entity) -> Result<()> {
-    static NAMES: [&str; 1] = [Schema::VERSION_PROPERTY];
+    static NAMES: [&str; 2] = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
     if schema.discriminator != Discriminator::None && !is_a(schema, entity) {
         return no_variant(owner, &[schema], entity);
     }
@@ -40,7 +40,8 @@ pub fn check_projected(owner: &'static str, schema: &Schema, entity: &Entity) ->
 /// The properties that a projection of an entity needs.
 pub fn select(schema: &Schema, names: &[&str]) -> Select {
     let discriminator = schema.discriminator.property();
-    Select::new(discriminator.iter().chain([&Schema::VERSION_PROPERTY]).chain(names))
+    let versions = [&Schema::VERSION_PROPERTY, &Schema::READER_PROPERTY];
+    Select::new(discriminator.iter().chain(versions).chain(names))
 }
 
 /// What reading any of several types needs; `None` if one of them needs everything.

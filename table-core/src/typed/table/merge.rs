@@ -121,21 +121,21 @@ impl Shared {
 
 fn discriminating(schema: &Schema) -> Select {
     match schema.discriminator.property() {
-        Some(name) => Select::new([name, Schema::VERSION_PROPERTY]),
-        None => Select::new([Schema::VERSION_PROPERTY]),
+        Some(name) => Select::new([name, Schema::VERSION_PROPERTY, Schema::READER_PROPERTY]),
+        None => Select::new([Schema::VERSION_PROPERTY, Schema::READER_PROPERTY]),
     }
 }
 
 impl Schema {
     /// Refuses an entity that a patch of the type must not be written into: one of another type, or stored in
-    /// another version of the schema.
+    /// another version of the schema, unless that is a later one which says that this one reads it.
     ///
     /// # Errors
     /// It is one.
     pub fn check_patchable(&self, entity: &Entity) -> Result<()> {
         check_type(self, entity)?;
         let stored = self.stored_version(entity)?;
-        if stored == i64::from(self.version) {
+        if stored == i64::from(self.version) || self.reads_later(entity)? {
             return Ok(());
         }
         let Self { rust_name, version, .. } = self;
@@ -144,6 +144,17 @@ impl Schema {
              read and replace the entity (`update`), which converts an older one",
             entity.key()
         )))
+    }
+
+    /// A stored entity with the properties of another, or of a patch, over its own. It stays in the version that it is stored in.
+    ///
+    /// # Errors
+    /// It is of another type, or of a version that must not be written into.
+    pub fn merged(&self, stored: &Entity, over: &Entity) -> Result<Entity> {
+        self.check_patchable(stored)?;
+        let mut merged = stored.clone();
+        merged.properties_mut().merge(Self::without_version(over.clone()).properties());
+        Ok(merged)
     }
 }
 

@@ -1,7 +1,7 @@
 use super::{Conflicts, KeyOf, Table};
 use crate::model::{ETag, Entity, IfMatch};
 use crate::store::{Error, Operation, Result, Written};
-use crate::typed::TableEntity;
+use crate::typed::{Schema, TableEntity};
 
 /// Writes. What an index is of is refused: see [`Table::unmanaged`].
 impl<T: TableEntity> Table<T> {
@@ -170,10 +170,10 @@ pub(super) fn bound_replace(entity: Entity, stored: Option<ETag>) -> Operation {
     }
 }
 
-/// An upsert of what is there in this version, or of nothing.
+/// An upsert of what is there in this version, or of nothing. What is there stays in the schema version that it is stored in.
 pub(super) fn bound(entity: Entity, stored: Option<ETag>) -> Operation {
     match stored {
-        Some(etag) => Operation::Merge(entity, etag.into()),
+        Some(etag) => Operation::Merge(Schema::without_version(entity), etag.into()),
         None => Operation::Insert(entity),
     }
 }

@@ -50,9 +50,9 @@ fn ken() -> Entity {
 
 #[test]
 fn a_projection_asks_for_what_it_needs() {
-    let expected = Select::new(["EntityType", "EntityVersion", "Age", "Nickname", "Badge"]);
+    let expected = Select::new(["EntityType", "EntityVersion", "EntityReader", "Age", "Nickname", "Badge"]);
     assert_eq!(Card::select(), Some(expected));
-    assert_eq!(KeyOnly::select(), Some(Select::new(["EntityType", "EntityVersion"])));
+    assert_eq!(KeyOnly::select(), Some(Select::new(["EntityType", "EntityVersion", "EntityReader"])));
     assert_eq!(Card::type_filter(), Employee::type_filter());
     assert_eq!((Card::encrypted(), KeyOnly::encrypted()), (vec!["Badge"], vec![]));
 }

@@ -1,5 +1,5 @@
 use crate::memory::MemoryStore;
-use crate::model::{ETag, Entity, Ticks, ValueRef};
+use crate::model::{ETag, Entity, Properties, Ticks, ValueRef};
 use crate::typed::{FromEntity, Table, TableEntity};
 
 #[derive(Debug, PartialEq, TableEntity)]
@@ -102,4 +102,106 @@ async fn older_rows_are_upgraded_once() {
     assert_eq!(table.upgrade_all().await.unwrap(), 4);
     assert_eq!(table.upgrade_all().await.unwrap(), 0);
     assert_eq!(kens.count().await.unwrap(), 3);
+}
+
+/// Rows of it are read by programs of version 2: it only adds `title`.
+#[derive(Debug, PartialEq, TableEntity)]
+#[entity(crate = crate, type = "Employee", version = 4, min_reader = 2, previous = EmployeeV2)]
+struct Titled {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    id: u32,
+    first: String,
+    last: String,
+    title: Option<String>,
+}
+
+#[derive(Debug, PartialEq, TableEntity)]
+#[entity(crate = crate, projection_of = EmployeeV2)]
+struct First {
+    first: String,
+}
+
+#[derive(Debug, TableEntity)]
+#[entity(crate = crate, type = "Employee", version = 2, previous = EmployeeV1)]
+struct Keeping {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    id: u32,
+    #[entity(rest)]
+    rest: Properties,
+}
+
+impl From<EmployeeV1> for Keeping {
+    fn from(EmployeeV1 { department, id, .. }: EmployeeV1) -> Self {
+        Self { department, id, rest: Properties::new() }
+    }
+}
+
+impl From<EmployeeV2> for Titled {
+    fn from(EmployeeV2 { department, id, first, last }: EmployeeV2) -> Self {
+        Self { department, id, first, last, title: None }
+    }
+}
+
+fn titled() -> Titled {
+    let (first, last) = ("Ken".into(), "Kwok".into());
+    Titled { department: "Sales".into(), id: 7, first, last, title: Some("Dr".into()) }
+}
+
+#[test]
+fn a_later_row_says_which_versions_read_it() {
+    let row = titled().to_entity().unwrap();
+    assert_eq!(row.get("EntityVersion"), Some(ValueRef::Int32(4)));
+    assert_eq!(row.get("EntityReader"), Some(ValueRef::Int32(2)));
+    assert_eq!(Titled::from_entity(row.clone()).unwrap(), titled());
+    let second = EmployeeV2::from_entity(row.clone()).unwrap();
+    assert_eq!((second.first.as_str(), second.last.as_str()), ("Ken", "Kwok"));
+    assert_eq!(First::from_entity(row.clone()).unwrap().first, "Ken");
+    // Version 3 is between the two, and reads it as its own, which it is not.
+    let error = Employee::from_entity(row.clone()).unwrap_err().to_string();
+    assert!(error.contains("'full'"), "{error}");
+    // Version 1 is earlier than the earliest reader.
+    let error = EmployeeV1::from_entity(row.clone()).unwrap_err().to_string();
+    assert!(error.contains("at most version 1, the newest that this program knows, found 4"), "{error}");
+    // What a type keeps of others does not hold what tells the version.
+    let rest = Keeping::from_entity(row).unwrap().rest;
+    assert_eq!(rest.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(), ["first", "last", "title"]);
+}
+
+#[test]
+fn a_reader_is_said_only_where_it_is_an_earlier_version() {
+    #[derive(TableEntity)]
+    #[entity(crate = crate, type = "Employee", version = 4, min_reader = 4, previous = EmployeeV2)]
+    struct Own {
+        #[partition_key]
+        department: String,
+        #[row_key]
+        id: u32,
+    }
+    impl From<EmployeeV2> for Own {
+        fn from(EmployeeV2 { department, id, .. }: EmployeeV2) -> Self {
+            Self { department, id }
+        }
+    }
+    let own = Own { department: "Sales".into(), id: 7 };
+    assert_eq!(own.to_entity().unwrap().get("EntityReader"), None);
+    assert_eq!((Own::SCHEMA.min_reader, Titled::SCHEMA.min_reader, EmployeeV1::SCHEMA.min_reader), (4, 2, 1));
+}
+
+#[test]
+fn a_row_that_a_conversion_made_loses_its_reader() {
+    // A later definition of the type does not say any more that version 2 reads its rows.
+    let mut old = titled().to_entity().unwrap();
+    old.properties_mut().set("EntityVersion", 2);
+    old.properties_mut().set("Unknown", 7);
+    let mut new = Employee::from_entity(old.clone()).unwrap().to_entity().unwrap();
+    Employee::SCHEMA.keep_unknown(&old, &mut new).unwrap();
+    assert_eq!(new.get("EntityReader"), None);
+    assert_eq!(
+        (new.get("EntityVersion"), new.get("Unknown")),
+        (Some(ValueRef::Int32(3)), Some(ValueRef::Int32(7)))
+    );
 }

@@ -25,7 +25,7 @@ pub(super) fn from_entity(entity: &Entity<'_>) -> TokenStream {
     } else {
         quote!(<Self as #krate::__private::KeyFields>::key_fields(__entity.key())?;)
     };
-    let fields = decode_fields(krate, &entity.fields, version_place + 1);
+    let fields = decode_fields(krate, &entity.fields, version_place + 2);
     let in_order = in_order::expand(entity);
     let indexes = (!entity.indexes.is_empty()).then(|| {
         quote! {

@@ -59,7 +59,7 @@ pub(super) fn table_entity(entity: &Entity<'_>) -> TokenStream {
     }
 }
 
-/// Returns statements for discriminator, version, fields and kept unknown properties.
+/// Returns statements for discriminator, version, earliest reader, fields and kept unknown properties.
 fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let type_name = &entity.type_name;
@@ -68,13 +68,18 @@ fn encode_steps(entity: &Entity<'_>) -> Vec<TokenStream> {
         let version = entity.version;
         quote!(__encoder.version(#version);)
     });
+    let reader = (entity.min_reader < entity.version).then(|| {
+        let reader = entity.min_reader;
+        quote!(__encoder.min_reader(#reader);)
+    });
     let rest = entity.fields.iter().find(|f| matches!(f.role, Role::Rest)).map(|f| {
         let (ident, encoder, rest) = (&f.ident, var("__encoder", &f.ty), var("__rest", &f.ty));
         let write = quote_spanned!(f.ty.span()=>
             #encoder.rest(#rest, <Self as #krate::typed::TableEntity>::SCHEMA.properties)?;);
         quote!({ let (#encoder, #rest) = (&mut *__encoder, &self.#ident); #write })
     });
-    discriminator.into_iter().chain(version).chain(encode_fields(krate, &entity.fields)).chain(rest).collect()
+    let fields = encode_fields(krate, &entity.fields);
+    discriminator.into_iter().chain(version).chain(reader).chain(fields).chain(rest).collect()
 }
 
 /// Returns statements that append every stored field of `self` to `__encoder`.

@@ -33,13 +33,14 @@ pub(crate) fn names(fields: &[Field]) -> Vec<&str> {
     fields.iter().filter_map(Field::property).map(|p| p.name.as_str()).collect()
 }
 
-/// Returns the names in the order in which they are written: discriminator, version, fields.
+/// Returns the names in the order in which they are written: discriminator, version, earliest reader, fields.
 fn all_names(entity: &Entity<'_>) -> Vec<TokenStream> {
     let krate = &entity.krate;
     let discriminator = property(entity).map(|name| quote!(#name));
     let version = quote!(#krate::typed::Schema::VERSION_PROPERTY);
+    let reader = quote!(#krate::typed::Schema::READER_PROPERTY);
     let own = names(&entity.fields).into_iter().map(|name| quote!(#name));
-    discriminator.into_iter().chain([version]).chain(own).collect()
+    discriminator.into_iter().chain([version, reader]).chain(own).collect()
 }
 
 /// Returns the discriminator's property.

@@ -34,6 +34,7 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
         None => quote!(::core::option::Option::None),
         Some(ty) => quote!(::core::option::Option::Some(<#ty as #krate::typed::TableEntity>::SCHEMA)),
     };
+    let min_reader = entity.min_reader;
     let (has_versions, wide) = (entity.has_versions, entity.wide);
     let keeps_rest = entity.fields.iter().any(|f| matches!(f.role, Role::Rest));
     quote! {
@@ -42,6 +43,7 @@ pub(super) fn schema(entity: &Entity<'_>) -> TokenStream {
             type_name: #type_name,
             discriminator: #krate::typed::Discriminator::#discriminator,
             version: #version,
+            min_reader: #min_reader,
             previous: #previous,
             has_versions: #has_versions,
             partition_key: #partition,

@@ -124,6 +124,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
             )));
         }
         handle.entities.set.check_writes()?;
+        handle.entities.set.check_type()?;
         self.table.entities.set.learn(&handle.entities.set);
         Ok(self.typed())
     }

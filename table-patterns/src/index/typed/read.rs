@@ -45,8 +45,8 @@ pub(super) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> 
 /// Whether a projection needs nothing beside these properties.
 fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
     let told = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
-    let known =
-        |name: &str| names.iter().any(|held| held == name) || told(name) || name == Schema::VERSION_PROPERTY;
+    let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
+    let known = |name: &str| names.iter().any(|held| held == name) || told(name) || versions.contains(&name);
     R::needs().is_some_and(|select| select.names().all(known))
 }
 

@@ -112,7 +112,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let table = Table::<T>::new(store, name)?;
         let (store, has_more) = (Arc::clone(table.store()), !more.is_empty());
         let (name, indexes) = (table.name().clone(), all_indexes::<T>(more));
-        let entities = IndexedEntities::open_to_read(store, name, indexes, options).await?;
+        let entities =
+            IndexedEntities::open_reader(store, name, indexes, options, Writes::Type(T::SCHEMA)).await?;
         Ok(Self { table, has_more, entities })
     }
 
@@ -149,8 +150,7 @@ pub(crate) async fn open_entities<T: IndexedEntity>(
             store.create_table_if_missing(other).await?;
         }
     }
-    let writes = Writes::Type(T::SCHEMA.entity_type(), i32::try_from(T::SCHEMA.version).unwrap_or(i32::MAX));
-    IndexedEntities::open_for(store, table, indexes, options, writes).await
+    IndexedEntities::open_for(store, table, indexes, options, Writes::Type(T::SCHEMA)).await
 }
 
 /// The declared indexes, and more.

@@ -231,6 +231,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         // Indexes that another version of the program has declared may hold fields of the patch.
         let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
         self.entities.prepare().await?;
+        self.entities.set.check_type()?;
         // What is written whatever is there may be an entity that is being moved, and so may what was read as one.
         let may_be_moved = match &version {
             IfMatch::Any => self.entities.has_entries_elsewhere(),
@@ -337,10 +338,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-/// An entity with the properties of another over its own, if they are of one schema.
+/// An entity with the properties of another over its own, if they are of one schema. It stays in the version that it is stored in.
 pub(super) fn merged(schema: &Schema, old: &Entity, over: &Entity) -> Result<Entity> {
-    schema.check_patchable(old)?;
-    let mut new = old.clone();
-    new.properties_mut().merge(over.properties());
-    Ok(new)
+    schema.merged(old, over)
 }
