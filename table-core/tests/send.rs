@@ -7,9 +7,10 @@ mod public_async;
 
 use public_async::{any, check_calls, send};
 use table_core::adapter::{Faulty, RequestMeter};
-use table_core::manifest::{Manifest, ManifestCache};
+use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, IfMatch, TableName};
+use table_core::store::ManifestCache;
 use table_core::store::{LocalChange, LocalWriters};
 use table_core::typed::{EntityKey, Table, TableEntity, TableGroup, TableQuery};
 

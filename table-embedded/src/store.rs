@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use table_core::engine;
-use table_core::manifest::ManifestCache;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
+use table_core::store::ManifestCache;
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };

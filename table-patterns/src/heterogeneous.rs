@@ -30,8 +30,9 @@ use std::fmt;
 
 use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
-use table_core::manifest::{PlainWrite, Touched};
+use table_core::manifest::Touched;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
+use table_core::store::PlainWrite;
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 

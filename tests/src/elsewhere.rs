@@ -107,7 +107,7 @@ impl TableStore for Elsewhere {
         self.0.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
         self.0.manifests()
     }
 }

@@ -116,7 +116,7 @@ macro_rules! impl_around {
                 self.store.local_writers()
             }
 
-            fn manifests(&self) -> Option<std::sync::Arc<$crate::manifest::ManifestCache>> {
+            fn manifests(&self) -> Option<std::sync::Arc<$crate::store::ManifestCache>> {
                 self.store.manifests()
             }
         }

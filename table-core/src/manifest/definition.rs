@@ -7,8 +7,8 @@ use super::{
     Discriminator, Evaluator, KeyTemplate, PartSource, Payload, Placement, Shape, TemplatePart, Text,
     Uniqueness,
 };
+use crate::error::{Error, Result};
 use crate::model::{Entity, Key, SYSTEM_PREFIX};
-use crate::store::{Error, Result};
 
 /// An index, complete and as data: of which entities, where its entries are, how their keys come from an entity, and what
 /// they hold.

@@ -5,9 +5,9 @@ use super::{
     IndexDefinition, IndexKeys, KeySegment, KeyTemplate, PartEncoding, PartSource, Placement, TemplatePart,
     Transform,
 };
+use crate::error::{Error, Result};
 use crate::model::{Entity, Key, KeyBuilder, KeyParser, PartFormat, ValueError, ValueRef};
 use crate::query::Filter;
-use crate::store::{Error, Result};
 
 /// Evaluates an [`IndexDefinition`] on stored entities.
 #[derive(Clone, Debug)]

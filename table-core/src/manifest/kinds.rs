@@ -3,9 +3,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Names, Text, names};
+use crate::limits;
 use crate::model::{Entity, TableName, ValueRef};
 use crate::query::Filter;
-use crate::store::limits;
 
 /// Where the entries of an index are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Names, Text, names};
-use crate::typed::{Schema, Spread};
 
 /// How the entities of a type are stored: what another type or program must know before it reads or writes their rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,20 +33,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// How a type is stored.
-    pub fn of(schema: &Schema) -> Self {
-        match schema {
-            Schema { wide: true, .. } => Self::Wide,
-            Schema { spread: Some(Spread { buckets, salt }), .. } => {
-                Self::Spread { buckets: *buckets, salt: (*salt).into() }
-            }
-            _ => Self::of_one_row(
-                schema.properties.iter().filter(|p| p.large.is_some()).map(|p| p.name.into()),
-            ),
-        }
-    }
-
-    fn of_one_row(large: impl Iterator<Item = Text>) -> Self {
+    /// One row for each entity, with large values of these properties in blobs.
+    pub(crate) fn of_one_row(large: impl Iterator<Item = Text>) -> Self {
         let mut large: Vec<Text> = large.collect();
         large.sort();
         large.dedup();
@@ -55,7 +42,7 @@ impl Layout {
     }
 
     /// The properties that may be in blobs, of a layout of one row under the entity's key; `None` of others.
-    fn large(&self) -> Option<&[Text]> {
+    pub(crate) fn large(&self) -> Option<&[Text]> {
         match self {
             Self::Plain => Some(&[]),
             Self::Large { properties } => Some(properties),
@@ -69,19 +56,6 @@ impl Layout {
         match (self.large(), other.large()) {
             (Some(these), Some(those)) => Self::of_one_row(these.iter().chain(those).cloned()),
             _ => self.clone(),
-        }
-    }
-
-    /// Whether a program may store entities of a type in this layout. One that does not know a large property leaves it alone; one
-    /// that takes it for a plain property would take the name of a blob for the value.
-    pub fn serves(&self, schema: &Schema) -> bool {
-        let mine = Self::of(schema);
-        match (self.large(), mine.large()) {
-            (Some(large), Some(_)) => !schema
-                .properties
-                .iter()
-                .any(|p| p.large.is_none() && large.iter().any(|name| name == p.name)),
-            _ => *self == mine,
         }
     }
 

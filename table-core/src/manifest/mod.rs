@@ -6,7 +6,6 @@
 //!
 //! `docs/manifest.md` describes the format: every word of a [`KeyTemplate`] and the JSON of a definition.
 
-mod cache;
 mod collide;
 mod definition;
 mod evaluate;
@@ -26,7 +25,6 @@ mod value;
 
 use std::borrow::Cow;
 
-pub use cache::{ManifestCache, ManifestChange, NewTable};
 pub use collide::can_collide;
 pub use definition::{EntityType, IndexDefinition, IndexKeys};
 pub use evaluate::Evaluator;
@@ -35,8 +33,9 @@ pub use kinds::{Discriminator, Overflow, Payload, Placement, Shape, Uniqueness};
 pub use layout::Layout;
 pub use lowercase::{LOWERCASE_UNICODE, lowercase};
 pub use part::{PartEncoding, PartSource, TemplatePart, Transform};
-pub use plain::{PlainWrite, Touched};
+pub use plain::Touched;
 pub use state::IndexState;
+pub(crate) use stored::told_by;
 pub use stored::{Manifest, StoredIndex, index_name};
 pub use stored_type::StoredType;
 pub use template::{KeySegment, KeyTemplate};

@@ -1,17 +1,9 @@
 //! Which writes of plain rows a manifest refuses.
 
-use std::sync::Arc;
-
 use super::{Discriminator, EntityType, Manifest, StoredIndex};
+use crate::error::{Error, Result};
 use crate::model::{Entity, Key, TableName};
-use crate::store::{Error, LocalPermit, Operation, Result};
-
-/// What a write of plain rows rests on, until it is done: see [`ManifestCache::plain_write`](super::ManifestCache::plain_write).
-#[derive(Debug)]
-pub struct PlainWrite {
-    manifest: Arc<Manifest>,
-    _permit: Option<LocalPermit>,
-}
+use crate::operation::Operation;
 
 /// What a write touches, as far as it tells.
 #[derive(Clone, Copy, Debug)]
@@ -24,17 +16,6 @@ pub enum Touched<'a> {
     Patch(&'a Entity),
     /// Whatever has this key.
     Key(&'a Key),
-}
-
-impl PlainWrite {
-    pub(super) const fn new(manifest: Arc<Manifest>, permit: Option<LocalPermit>) -> Self {
-        Self { manifest, _permit: permit }
-    }
-
-    /// The manifest.
-    pub fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
 }
 
 impl Manifest {

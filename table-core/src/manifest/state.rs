@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::store::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Where an index is in its life. The order is that of an online schema change: no two writers are ever
 /// more than one step apart (Rae et al., *Online, Asynchronous Schema Change in F1*, VLDB 2013).

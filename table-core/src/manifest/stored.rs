@@ -1,11 +1,10 @@
 //! The rows of a manifest: what a table says of itself, in a system partition of its own.
 
 use super::{Discriminator, EntityType, FORMAT, IndexDefinition, IndexState, Shape, StoredType, Text};
+use crate::error::{Error, Result};
 use crate::model::{
     ETag, Entity, INDEX_TABLE, Key, KeyBuilder, MANIFEST_PARTITION, PartFormat, TableName, ValueRef,
 };
-use crate::query::{Filter, Query};
-use crate::store::{Error, Result, TableStore, TableStoreExt as _};
 
 pub(super) const FORMAT_PROPERTY: &str = "Format";
 const NAME: &str = "Name";
@@ -56,16 +55,7 @@ pub struct StoredIndex {
 }
 
 impl Manifest {
-    /// Reads the manifest of a table. One request.
-    ///
-    /// # Errors
-    /// A row is damaged; the storage's.
-    pub async fn load(store: &dyn TableStore, table: &TableName) -> Result<Self> {
-        let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
-        Self::from_rows(store.query_all(table, &query).await?)
-    }
-
-    fn from_rows(rows: Vec<Entity>) -> Result<Self> {
+    pub(crate) fn from_rows(rows: Vec<Entity>) -> Result<Self> {
         let mut manifest = Self::default();
         for row in rows {
             match row.key().row() {
@@ -223,7 +213,7 @@ fn id(name: &str, fingerprint: &str) -> String {
 }
 
 /// The type without the templates of its keys: what tells its rows.
-pub(super) fn told_by(entity: &EntityType) -> EntityType {
+pub(crate) fn told_by(entity: &EntityType) -> EntityType {
     EntityType { name: entity.name.clone(), discriminator: entity.discriminator.clone(), ..EntityType::ANY }
 }
 

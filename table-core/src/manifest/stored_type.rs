@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::stored::{
-    DISCRIMINATOR, FORMAT_PROPERTY, TYPE, TYPE_ROWS, damaged, part, read_type, text, to_json, told_by, whole,
+    DISCRIMINATOR, FORMAT_PROPERTY, TYPE, TYPE_ROWS, damaged, part, read_type, text, to_json, whole,
 };
 use super::{EntityType, FORMAT, Layout};
-use crate::model::{ETag, Entity, IfMatch, Key, MANIFEST_PARTITION, TableName};
-use crate::store::{Error, Operation, Result};
-use crate::typed::Schema;
+use crate::error::Result;
+use crate::model::{ETag, Entity, IfMatch, Key, MANIFEST_PARTITION};
+use crate::operation::Operation;
 
 const VERSION: &str = "Version";
 const READER: &str = "Reader";
@@ -34,20 +34,6 @@ pub struct StoredType {
 }
 
 impl StoredType {
-    /// A type, before it is stored.
-    pub fn of(schema: &Schema) -> Self {
-        let encrypted = schema.properties.iter().filter(|p| p.encrypted);
-        Self {
-            entity: Some(told_by(&schema.entity_type())),
-            // The macro keeps both within an `i32`.
-            version: schema.version.cast_signed(),
-            reader: schema.min_reader.cast_signed(),
-            layout: Layout::of(schema),
-            encrypted: encrypted.map(|p| p.name.to_owned()).collect(),
-            etag: None,
-        }
-    }
-
     /// What is stored once another program has opened the table for the type as well.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
@@ -64,40 +50,6 @@ impl StoredType {
             encrypted: &self.encrypted | &other.encrypted,
             etag: self.etag.clone(),
         }
-    }
-
-    /// Refuses a program that stores entities of the type in another layout.
-    ///
-    /// # Errors
-    /// It does; the error names both.
-    pub fn check_layout(&self, table: &TableName, schema: &Schema) -> Result<()> {
-        if self.layout.serves(schema) {
-            return Ok(());
-        }
-        let (name, stored, mine) = (schema.rust_name, &self.layout, Layout::of(schema));
-        let remedy = match (stored, &mine) {
-            (Layout::Spread { .. }, Layout::Spread { .. }) => {
-                "change the buckets by a migration (`SpreadTable::with_previous`, then `migrate`)"
-            }
-            _ => "declare the type as it is stored, or store it in another table",
-        };
-        Err(Error::invalid_request(format!(
-            "the manifest of the table '{table}' says that {name} is stored as {stored}, and this program stores it as {mine}: {remedy}"
-        )))
-    }
-
-    /// Refuses a program that would write a property in plaintext which another one encrypts.
-    ///
-    /// # Errors
-    /// It would; the error names the property.
-    pub fn check_encrypted(&self, table: &TableName, schema: &Schema) -> Result<()> {
-        let mut in_plaintext = schema.properties.iter().filter(|p| !p.encrypted).map(|p| p.name);
-        let Some(property) = in_plaintext.find(|name| self.encrypted.contains(*name)) else { return Ok(()) };
-        let name = schema.rust_name;
-        Err(Error::invalid_request(format!(
-            "the manifest of the table '{table}' says that '{property}' of {name} is encrypted, and this program would write it in \
-             plaintext: mark the field `#[encrypt]`"
-        )))
     }
 
     /// The row.

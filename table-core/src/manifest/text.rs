@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{KeySegment, KeyTemplate, PartEncoding, PartSource, TemplatePart, Text, Transform};
+use crate::error::{Error, Result};
 use crate::model::{KeyPartType, Shards};
-use crate::store::{Error, Result};
 
 /// The digits of the largest unsigned integer.
 const MAX_DIGITS: usize = 20;

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 
 use super::table::MemoryTable;
 use crate::engine::{self, Stamp};
-use crate::manifest::ManifestCache;
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
+use crate::store::ManifestCache;
 use crate::store::{
     ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
 };

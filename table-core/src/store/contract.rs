@@ -4,9 +4,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, Written};
-use crate::manifest::ManifestCache;
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Continuation, Page, Query, ReadablePage, Select};
+use crate::store::ManifestCache;
 
 /// A store of tables: the narrow waist between programs and backends.
 ///

@@ -5,6 +5,7 @@ mod contract;
 mod encrypted;
 mod ext;
 mod local;
+mod manifests;
 mod pages;
 
 pub(crate) use answer::Progress;
@@ -13,6 +14,7 @@ pub use contract::TableStore;
 pub use encrypted::{EncryptedNames, RowRule};
 pub use ext::TableStoreExt;
 pub use local::{LocalChange, LocalPermit, LocalWork, LocalWriters};
+pub use manifests::{ManifestCache, ManifestChange, NewTable, PlainWrite};
 pub(crate) use pages::{Entities, Handle, Hidden, Pages, Rest, Step, Stepped};
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};

@@ -8,6 +8,7 @@ mod field;
 mod index;
 mod key_field;
 mod large_field;
+mod layout;
 mod operand;
 mod prefix_builder;
 mod record;

@@ -3,9 +3,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::panicking;
 
 use table_core::Result;
-use table_core::manifest::{ManifestCache, ManifestChange};
 use table_core::model::TableName;
 use table_core::store::{LocalPermit, LocalWriters, Operation, Written};
+use table_core::store::{ManifestCache, ManifestChange};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;

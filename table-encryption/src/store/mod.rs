@@ -313,7 +313,7 @@ impl<S: TableStore> TableStore for EncryptedStore<S> {
         self.inner.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
         self.inner.manifests()
     }
 }

@@ -34,7 +34,7 @@
 //!
 //! | call | requests |
 //! |---|---|
-//! | [`BulkWriter`] | 1 per table and 30 seconds for its [manifest](table_core::manifest::ManifestCache), 1 per group of up to 100; + 1 per refused operation, + 1 per split |
+//! | [`BulkWriter`] | 1 per table and 30 seconds for its [manifest](table_core::store::ManifestCache), 1 per group of up to 100; + 1 per refused operation, + 1 per split |
 //! | [`delete_partition`], [`delete_where`] | 1 per page of keys, 1 per group |
 //! | [`CopyJob::run`] | 1 per page, 1 per group; with a name 2 more and 1 per checkpoint |
 //! | [`compare_tables`] | 1 per page of either |

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
-use table_core::manifest::{Manifest, PlainWrite};
+use table_core::manifest::Manifest;
 use table_core::model::{Key, TableName};
+use table_core::store::PlainWrite;
 use table_core::store::{Error, Operation, Result, ServiceProfile};
 use tokio::time::{Instant, sleep_until};
 

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use table_core::manifest::{Manifest, ManifestCache, PlainWrite, Touched};
+use table_core::manifest::{Manifest, Touched};
 use table_core::model::{Key, PartitionKey, TableName};
 use table_core::store::{
     Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, Written,
 };
+use table_core::store::{ManifestCache, PlainWrite};
 
 use super::BulkOutcome;
 use super::open::Batch;

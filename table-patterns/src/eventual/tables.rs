@@ -4,10 +4,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use table_core::manifest::{ManifestCache, PlainWrite, Touched};
+use table_core::manifest::Touched;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Select;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::store::{ManifestCache, PlainWrite};
 
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use table_core::manifest::{IndexState, ManifestCache, StoredIndex, StoredType};
+use table_core::manifest::{IndexState, StoredIndex, StoredType};
 use table_core::model::TableName;
+use table_core::store::ManifestCache;
 use table_core::store::{Error, ErrorKind, Result, TableStore};
 use table_core::typed::Schema;
 

@@ -205,7 +205,7 @@ impl<S: TableStore> TableStore for Watched<S> {
         self.store.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
         self.store.manifests()
     }
 }

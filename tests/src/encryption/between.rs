@@ -144,7 +144,7 @@ impl TableStore for Between {
         self.store.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<table_core::manifest::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
         self.store.manifests()
     }
 }

@@ -188,7 +188,7 @@ impl<S: TableStore> TableStore for Retrying<S> {
         self.store.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<crate::manifest::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<crate::store::ManifestCache>> {
         self.store.manifests()
     }
 }

@@ -6,8 +6,9 @@ use super::merge::looks;
 use super::versioned::without_etag;
 use super::write::{bound, bound_replace, delete, replace};
 use super::{KeyOf, PartitionIn, Table};
-use crate::manifest::{PlainWrite, Touched};
+use crate::manifest::Touched;
 use crate::model::{ETag, IfMatch, Key};
+use crate::store::PlainWrite;
 use crate::store::{Error, GroupTransaction, Operation, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 

@@ -9,12 +9,11 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 
 use crate::adapter::{Metered, RequestMeter};
-use crate::manifest::{
-    EntityType, IndexDefinition, IndexState, Manifest, ManifestCache, Placement, StoredIndex,
-};
+use crate::manifest::{EntityType, IndexDefinition, IndexState, Manifest, Placement, StoredIndex};
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use crate::query::{Continuation, Page, Query, Select};
+use crate::store::ManifestCache;
 use crate::store::{
     Error, ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
 };

@@ -205,7 +205,7 @@ impl TableStore for Reversing {
         self.0.local_writers()
     }
 
-    fn manifests(&self) -> Option<Arc<crate::manifest::ManifestCache>> {
+    fn manifests(&self) -> Option<Arc<crate::store::ManifestCache>> {
         self.0.manifests()
     }
 }

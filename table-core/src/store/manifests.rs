@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use super::{Manifest, PlainWrite};
+use super::{LocalPermit, LocalWriters, TableStore, TableStoreExt as _};
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::Manifest;
 use crate::model::{MANIFEST_PARTITION, TableName};
-use crate::store::{Error, ErrorKind, LocalWriters, Result, ServiceProfile, TableStore};
+use crate::profile::ServiceProfile;
+use crate::query::{Filter, Query};
 
 /// How long one who needs a manifest waits for another who reads it; then it reads itself.
 const WAIT: Duration = Duration::from_secs(5);
@@ -108,7 +111,7 @@ impl ManifestCache {
         // Before it is looked: who changes the manifest waits for the permit, or is known here.
         let permit = store.local_writers().map(|local| local.enter());
         match self.of(store, table).await {
-            Ok(manifest) => Ok(PlainWrite::new(manifest, permit)),
+            Ok(manifest) => Ok(PlainWrite { manifest, _permit: permit }),
             Err(error) => Err(explained(error, table)),
         }
     }
@@ -200,6 +203,31 @@ impl Asked {
 
     fn is_young(&self) -> bool {
         self.at.elapsed() < ManifestCache::LIFE
+    }
+}
+
+impl Manifest {
+    /// Reads the manifest of a table. One request.
+    ///
+    /// # Errors
+    /// A row is damaged; the storage's.
+    pub async fn load(store: &dyn TableStore, table: &TableName) -> Result<Self> {
+        let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
+        Self::from_rows(store.query_all(table, &query).await?)
+    }
+}
+
+/// What a write of plain rows rests on, until it is done: see [`ManifestCache::plain_write`].
+#[derive(Debug)]
+pub struct PlainWrite {
+    manifest: Arc<Manifest>,
+    _permit: Option<LocalPermit>,
+}
+
+impl PlainWrite {
+    /// The manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
     }
 }
 
