@@ -18,6 +18,7 @@ pub mod journal;
 pub mod large;
 pub mod log_blobs;
 pub mod log_tail;
+mod plain;
 pub mod queue;
 pub mod relationship;
 pub mod series;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt};
 use indicatif::{ProgressBar, ProgressStyle};
-use table_core::store::{ServiceProfile, TableStore};
+use table_core::store::TableStore;
 use table_core::typed::IndexedEntity;
 use table_patterns::index::{BulkInsert, Index, IndexOptions, IndexState, IndexedTable};
 use table_patterns::journal::{Entries, Timing};
@@ -28,17 +28,15 @@ const WINDOW: usize = 50_000;
 
 /// Opens a table for writing.
 ///
-/// A change of an index state waits as long as states are cached and a request may take. That is short here,
-/// because no other program writes. The lease is longer than writing a group and its entries.
+/// A change of an index state waits for the durations of the programs that write, or, in a store of this process, for the writes in
+/// progress. The lease is longer than writing a group and its entries.
 pub(crate) async fn open<T: IndexedEntity>(
     store: &Arc<dyn TableStore>,
     table: &str,
     more: Vec<Index>,
 ) -> Result<IndexedTable<T>> {
     let mut options = IndexOptions::local();
-    let local = store.profile().name == ServiceProfile::LOCAL.name;
-    let (client, server, cache) = if local { (300, 0, 400) } else { (5000, 500, 2000) };
-    let [client, server, cache] = [client, server, cache].map(Duration::from_millis);
+    let [client, server, cache] = [5000, 500, 2000].map(Duration::from_millis);
     options.timing = Timing::new(Duration::from_secs(30), client, server)?;
     options.cache = cache;
     options.built_later = vec![DELAY.to_owned()];

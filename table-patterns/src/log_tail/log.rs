@@ -12,6 +12,7 @@ use super::entry::inverted;
 use super::ids::Ids;
 use super::{EntryId, Logged};
 use crate::clock::Clock;
+use crate::plain;
 
 /// A log of `E`, newest first, in one partition of a table. See the [module](super).
 ///
@@ -155,7 +156,7 @@ impl<E: Record> LogTail<E> {
     /// have it too.
     pub async fn append_as(&self, id: &EntryId, value: &E) -> Result<()> {
         let entity = self.entity(id, value)?;
-        match self.table.store().write(self.table.name(), Operation::Insert(entity.clone())).await {
+        match plain::write(&self.table, Operation::Insert(entity.clone())).await {
             Err(error) if error.is_already_exists() && id.is_unique() => {
                 self.check_same(&entity, error).await
             }

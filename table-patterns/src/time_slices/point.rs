@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use table_core::manifest::Touched;
 use table_core::model::{Entity, IfMatch, Key, TableName, Ticks};
 use table_core::store::{Error, ErrorKind, Operation, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity};
@@ -9,6 +10,7 @@ use table_core::typed::{EntityPatch as _, FromEntity, KeyOf, Table, TableEntity}
 use super::tables::is_gone;
 use super::{Reuse, TimeSlices};
 use crate::conflict::{Conflicts, is_lost, version_of};
+use crate::plain::permit;
 
 /// Calls a verb on each table of the slice of a moment, until one has the entity.
 macro_rules! where_it_is {
@@ -122,6 +124,7 @@ impl<T: TableEntity> TimeSlices<T> {
             let mut new = old;
             new.properties_mut().merge(patch.properties());
             self.check_slice(at, &T::from_entity(new)?)?;
+            let _permitted = permit(table, Touched::Type(&T::SCHEMA.entity_type(), key)).await?;
             match store.write(table.name(), Operation::Merge(patch.clone(), read)).await {
                 Err(error) if *version == IfMatch::Any && !is_missing(&error) => {
                     conflicts.wait(error).await?;
@@ -200,8 +203,12 @@ impl<T: TableEntity> TimeSlices<T> {
             if Arc::ptr_eq(self.store(), target.store()) && table == there.table && key == to {
                 return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
             }
-            let moved = match target.put(&there.table, moved).await {
-                Ok(_) => self.store().write(&table, Operation::Delete(key.clone(), version)).await,
+            let entity_type = T::SCHEMA.entity_type();
+            let (from, into) = (self.table_of(table)?, target.table_of(there.table.clone())?);
+            let _leaves = permit(&from, Touched::Type(&entity_type, &key)).await?;
+            let _arrives = permit(&into, Touched::Type(&entity_type, &to)).await?;
+            let moved = match target.put(into.name(), moved).await {
+                Ok(_) => self.store().write(from.name(), Operation::Delete(key.clone(), version)).await,
                 Err(error) if is_gone(&error) => {
                     target.forget(&there.name);
                     Err(target.missing(then, &to)?.with_source(error))

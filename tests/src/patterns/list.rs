@@ -143,6 +143,7 @@ macro_rules! pattern_tests {
             }
             time_slices {
                 tables_are_made_when_needed
+                writes_of_an_index_are_refused
                 tables_are_made_once
                 a_slice_is_made_again_as_often_as_it_is_dropped
                 queries_cross_slices_in_order
@@ -210,6 +211,7 @@ macro_rules! pattern_tests {
             }
             log_tail {
                 the_newest_come_first
+                entries_of_an_index_are_refused
                 older_pages_follow_a_cursor
                 are_read_since_a_moment
                 appends_in_one_tick_are_all_kept

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use futures_util::TryStreamExt;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
-use table_core::model::{Entity, PartitionKey, Ticks};
+use table_core::manifest::{EntityType, IndexDefinition, IndexState, Placement, StoredIndex};
+use table_core::model::{Entity, PartitionKey, TableName, Ticks};
 use table_core::store::{Operation, OperationKind, TableStore};
 use table_core::typed::PropertyGroup;
 use table_patterns::clock::Clock;
@@ -211,4 +212,24 @@ pub async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
     let latest = log.latest(2).await.expect("entries");
     assert_eq!(amounts(&latest), [4, 3]);
     assert_eq!(amounts(&log.page(Some(&latest[1].id), 2).await.expect("entries")), [2, 1]);
+}
+
+/// An index of another program that takes in every entity of the table would miss the entry: it is refused, and nothing is written.
+pub async fn entries_of_an_index_are_refused(harness: &Harness) {
+    let table = harness.table().await;
+    let log = log(&table);
+    log.append_at(moment(0), &Claim { amount: 1 }).await.expect("a new entry");
+    declare_index_of_any(table.store(), table.name()).await;
+    let error = log.append_at(moment(1), &Claim { amount: 2 }).await.expect_err("an index is of it");
+    assert!(error.to_string().contains("'amount.") && error.to_string().contains("IndexedTable"), "{error}");
+    assert_eq!(amounts(&log.page(None, 9).await.expect("a page")), [1]);
+}
+
+/// Declares an index of entities of any type, as another program would.
+pub(super) async fn declare_index_of_any(store: &Arc<dyn TableStore>, table: &TableName) {
+    let template = "a_{RowKey}".parse().expect("a template");
+    let keyed = IndexDefinition::keyed("amount", Placement::SamePartition, None, template);
+    let definition = IndexDefinition { entity: EntityType::ANY, ..keyed };
+    let row = StoredIndex::new(&definition, IndexState::DeleteOnly).to_entity().expect("a row");
+    store.write(table, Operation::Insert(row)).await.expect("a new index");
 }

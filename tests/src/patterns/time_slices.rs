@@ -14,6 +14,7 @@ use table_patterns::time_slices::{Every, Keep, Reuse, Slice, Slicing, TimeSlices
 use uuid::Uuid;
 
 use super::crowd::Crowd;
+use super::log_tail::declare_index_of_any;
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -473,4 +474,33 @@ pub async fn pages_cross_slices(harness: &Harness) {
     assert!(matches!(error.kind(), ErrorKind::InvalidContinuation(_)), "{error}");
     let sorted = logins.query().sorted_by_time().page(None).await.expect_err("one piece");
     assert!(sorted.to_string().contains("one piece"), "{sorted}");
+}
+
+/// An index of another program that takes in every entity of a slice would miss a change: every write is refused, and changes nothing.
+pub async fn writes_of_an_index_are_refused(harness: &Harness) {
+    let family = family(harness);
+    let logins = open(harness.store().clone(), &family);
+    let (day, other) = (login("ken", "01-15T08:00"), login("kim", "02-15T08:00"));
+    logins.insert(&day).await.expect("a new login");
+    logins.insert(&other).await.expect("a new login");
+    let slice = logins.table_name(day.at).expect("a legal name");
+    declare_index_of_any(harness.store(), &slice).await;
+    let key = |login: &Login| Login::key(&login.user, login.at).expect("a legal key");
+    let moved = login("ken", "01-16T08:00");
+    let refused = [
+        logins.upsert(&day).await.map(drop),
+        logins.replace_if(&day, IfMatch::Any).await.map(drop),
+        logins.delete(day.at, key(&day), IfMatch::Any).await.map(drop),
+        logins.move_to(day.at, key(&day), &logins, key(&moved)).await.map(drop),
+        logins.move_to(other.at, key(&other), &logins, key(&moved)).await.map(drop),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        let error = refused.expect_err("an index is of it").to_string();
+        assert!(error.contains("'amount."), "write {number}: {error}");
+    }
+    for there in [&day, &other] {
+        assert_eq!(logins.get(there.at, key(there)).await.expect("an answer").as_ref(), Some(there));
+    }
+    let gone = logins.get(moved.at, key(&moved)).await.expect("an answer");
+    assert_eq!(gone, None);
 }
