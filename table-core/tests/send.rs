@@ -10,8 +10,7 @@ use table_core::adapter::{Faulty, RequestMeter};
 use table_core::manifest::Manifest;
 use table_core::memory::MemoryStore;
 use table_core::model::{ETag, IfMatch, TableName};
-use table_core::store::ManifestCache;
-use table_core::store::{LocalChange, LocalWriters};
+use table_core::store::{LocalChange, LocalWriters, ManifestCache};
 use table_core::typed::{EntityKey, Table, TableEntity, TableGroup, TableQuery};
 
 #[derive(TableEntity)]

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use table_core::engine;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::{AccessPath, Continuation, Page, Query, Select};
-use table_core::store::ManifestCache;
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile,
+    TableStore, Written,
 };
 use tokio::task::coop::consume_budget;
 use tokio::task::spawn_blocking;

@@ -32,8 +32,7 @@ use futures_util::future::try_join;
 use futures_util::{Stream, StreamExt};
 use table_core::manifest::Touched;
 use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
-use table_core::store::PlainWrite;
-use table_core::store::{Error, ErrorKind, Operation, Result, TableStore};
+use table_core::store::{Error, ErrorKind, Operation, PlainWrite, Result, TableStore};
 use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 
 use crate::conflict::{ATTEMPTS, Conflicts, version_of};

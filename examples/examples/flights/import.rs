@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{Datelike, NaiveDate};
-use table_core::model::Reverse;
-use table_core::model::{Entity, Properties, TableName};
+use table_core::model::{Entity, Properties, Reverse, TableName};
 use table_core::typed::TableEntity;
 use table_patterns::series::SlotSet;
 

@@ -15,8 +15,9 @@ use azure_core::http::{Pipeline, RetryOptions};
 use table_core::adapter::TraceKeys;
 use table_core::model::{Entity, Key, MANIFEST_PARTITION, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
-use table_core::store::ManifestCache;
-use table_core::store::{ErrorKind, GroupTransaction, Operation, ServiceProfile, TableStore, Written};
+use table_core::store::{
+    ErrorKind, GroupTransaction, ManifestCache, Operation, ServiceProfile, TableStore, Written,
+};
 use table_core::{Error, Result};
 use tokio::sync::Semaphore;
 
@@ -113,6 +114,22 @@ impl AzureTableStore {
             Secret::Key(key) => Self::with_shared_key(&endpoint, key, Some(options)),
             Secret::Sas(sas) => Self::build(Endpoint::new(&endpoint, Some(sas.0))?, None, options),
         }
+    }
+
+    /// The same store for a credential that may not read the manifests of tables, such as a shared access signature of one partition. Every
+    /// handle otherwise reads the manifest before it writes. This store takes every manifest for an empty one: writes leave the entries of
+    /// indexes as they are. Indexed tables read the manifest themselves, and need a credential that may.
+    ///
+    /// ```
+    /// # use table_azure::AzureTableStore;
+    /// # fn guest(sas: &str) -> table_core::Result<AzureTableStore> {
+    /// Ok(AzureTableStore::with_sas(sas, None)?.unmanaged())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn unmanaged(mut self) -> Self {
+        self.manifests = Arc::new(ManifestCache::unmanaged(&self.client.profile));
+        self
     }
 
     pub(crate) fn client(&self) -> &Client {

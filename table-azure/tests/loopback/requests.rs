@@ -10,6 +10,7 @@ use table_azure::{AzureTableStore, AzureTableStoreOptions, ReadFrom, Service};
 use table_core::adapter::{RetryPolicy, Retrying};
 use table_core::model::{Entity, PartitionKey};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, OperationKind, ServiceProfile, TableStore};
+use table_core::typed::Table;
 
 use super::server::{Asked, Server, answer};
 use super::{KEY, OPERATIONS, run, store, store_with, table};
@@ -108,6 +109,21 @@ async fn a_sas_is_part_of_the_url_and_the_request_is_not_signed() {
     let asked = server.only();
     assert_eq!(asked.line, format!("GET {ENTITY}?sv=2020-12-06&sig=a%2Bb HTTP/1.1"));
     assert_eq!(asked.header("authorization"), None);
+}
+
+/// A credential that may not read manifests writes through a store that reads none.
+#[tokio::test]
+async fn an_unmanaged_store_writes_without_reading_the_manifest() {
+    for (unmanaged, asked) in [(false, "GET"), (true, "POST")] {
+        let server = Server::start([answer("418 I'm a teapot", &[], "")]).await;
+        let store = AzureTableStore::with_sas(&format!("{}?sv=1&sig=x", server.address), None).unwrap();
+        let store = if unmanaged { store.unmanaged() } else { store };
+        let table = Table::<Entity>::new(store, "People").unwrap();
+        let mut group = table.group(PartitionKey::new("a").unwrap());
+        group.push(Operation::Insert(Entity::new("a", "b").unwrap())).unwrap();
+        group.commit().await.unwrap_err();
+        assert!(server.only().line.starts_with(asked), "unmanaged: {unmanaged}");
+    }
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use super::table::MemoryTable;
 use crate::engine::{self, Stamp};
 use crate::model::{Entity, Key, TableName, Ticks};
 use crate::query::{Continuation, Page, Query, Select};
-use crate::store::ManifestCache;
 use crate::store::{
-    ErrorKind, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
+    ErrorKind, GroupTransaction, LocalWriters, ManifestCache, Operation, Result, ServiceProfile, TableStore,
+    Written,
 };
 
 /// An in-memory [`TableStore`](crate::store::TableStore) with the semantics of the service. For tests, caches

@@ -27,6 +27,8 @@ const TABLES: usize = 1024;
 /// processes write is known after [`LIFE`](Self::LIFE) at most.
 pub struct ManifestCache {
     profile: ServiceProfile,
+    /// Whether every manifest is taken for an empty one.
+    unmanaged: bool,
     /// By the table's identity. What is forgotten is taken out, so that a read of before, which may still be under way, is not
     /// taken for one of after.
     tables: Mutex<HashMap<String, Arc<Slot>>>,
@@ -60,7 +62,13 @@ impl ManifestCache {
 
     /// One for a store with this profile, that knows nothing yet.
     pub fn new(profile: &ServiceProfile) -> Self {
-        Self { profile: profile.clone(), tables: Mutex::default() }
+        Self { profile: profile.clone(), unmanaged: false, tables: Mutex::default() }
+    }
+
+    /// One for a store whose credential may not read manifests: it reads none, takes every manifest for an empty one, and refuses
+    /// no write.
+    pub fn unmanaged(profile: &ServiceProfile) -> Self {
+        Self { unmanaged: true, ..Self::new(profile) }
     }
 
     /// That of the store; one of its own for a store that has none.
@@ -74,6 +82,9 @@ impl ManifestCache {
     /// # Errors
     /// As for [`Manifest::load`], a missing table among them. Nothing is remembered then.
     pub async fn of(&self, store: &dyn TableStore, table: &TableName) -> Result<Arc<Manifest>> {
+        if self.unmanaged {
+            return Ok(Arc::default());
+        }
         let (identity, local) = (self.profile.table_identity(table), store.local_writers());
         loop {
             let slot = self.slot(&identity);
@@ -97,6 +108,9 @@ impl ManifestCache {
 
     /// The manifest of a table, if that needs no request: see [`of`](Self::of).
     pub fn known(&self, store: &dyn TableStore, table: &TableName) -> Option<Arc<Manifest>> {
+        if self.unmanaged {
+            return Some(Arc::default());
+        }
         let identity = self.profile.table_identity(table);
         let slot = self.tables().get(&identity).cloned()?;
         slot.fresh(store.local_writers().as_deref(), &identity)
@@ -237,7 +251,7 @@ fn explained(error: Error, table: &TableName) -> Error {
     let kind = ErrorKind::Forbidden(format!(
         "{reason}; a write of '{table}' reads its manifest first, which this credential may not: allow it to read the partition \
          '{MANIFEST_PARTITION}', or, where no index and no layout is of what is written, ask for it by `unmanaged()` \
-         (`write_indexed` of a bulk write)"
+         (of the table, or of the store for other handles; `write_indexed` of a bulk write)"
     ));
     let told = match error.answer().cloned() {
         Some(answer) => Error::new(kind).with_answer(answer),

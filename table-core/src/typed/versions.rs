@@ -1,8 +1,7 @@
 //! What programs of different versions do to each other's rows.
 
 use super::{Discriminator, Schema};
-use crate::model::WRITE_ID_PROPERTY;
-use crate::model::{Entity, ValueRef};
+use crate::model::{Entity, ValueRef, WRITE_ID_PROPERTY};
 use crate::store::{Error, Result};
 
 impl Schema {

@@ -4,8 +4,7 @@ use std::thread::panicking;
 
 use table_core::Result;
 use table_core::model::TableName;
-use table_core::store::{LocalPermit, LocalWriters, Operation, Written};
-use table_core::store::{ManifestCache, ManifestChange};
+use table_core::store::{LocalPermit, LocalWriters, ManifestCache, ManifestChange, Operation, Written};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::changes::Watch;

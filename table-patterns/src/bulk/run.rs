@@ -8,8 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, Stream, StreamExt};
 use table_core::manifest::Manifest;
 use table_core::model::{Key, TableName};
-use table_core::store::PlainWrite;
-use table_core::store::{Error, Operation, Result, ServiceProfile};
+use table_core::store::{Error, Operation, PlainWrite, Result, ServiceProfile};
 use tokio::time::{Instant, sleep_until};
 
 use super::open::{Batch, OpenGroups};

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use table_core::manifest::{Manifest, Touched};
 use table_core::model::{Key, PartitionKey, TableName};
 use table_core::store::{
-    Error, ErrorKind, GroupTransaction, Operation, Outcome, Result, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result, TableStore,
+    Written,
 };
-use table_core::store::{ManifestCache, PlainWrite};
 
 use super::BulkOutcome;
 use super::open::Batch;

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use table_core::manifest::Touched;
 use table_core::model::{Entity, Key, TableName};
 use table_core::query::Select;
-use table_core::store::{Error, ErrorKind, Result, TableStore};
-use table_core::store::{ManifestCache, PlainWrite};
+use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, TableStore};
 
 use super::coordinator::Coordinator;
 use super::plan::EventualTransaction;

@@ -145,6 +145,14 @@ pub trait Maintainer: Debug + Send + Sync + 'static {
         self.entries(entity)
     }
 
+    /// Refuses to store an entity as it is, whatever its entries are.
+    ///
+    /// # Errors
+    /// It would be stored otherwise than the table says.
+    fn check(&self, _entity: &Entity) -> Result<()> {
+        Ok(())
+    }
+
     /// The properties of entities that copy indexes write: whoever writes such an entity leaves them alone.
     fn copied(&self) -> Arc<[String]> {
         Arc::default()

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use table_core::manifest::{IndexState, StoredIndex, StoredType};
 use table_core::model::TableName;
-use table_core::store::ManifestCache;
-use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::store::{Error, ErrorKind, ManifestCache, Result, TableStore};
 use table_core::typed::Schema;
 
 use super::build::check_generations;

@@ -273,11 +273,6 @@ impl IndexSet {
         Self { writes, ..self }
     }
 
-    /// Whether the program writes entities of any type.
-    pub(super) fn is_of_any_type(&self) -> bool {
-        self.writes == Writes::AnyType
-    }
-
     /// Refuses a program that stores entities of its type otherwise than the manifest says.
     pub(super) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
         let Writes::Type(schema) = self.writes else { return Ok(()) };
@@ -292,20 +287,6 @@ impl IndexSet {
     /// The same, by what was read last.
     pub(super) fn check_type(&self) -> Result<()> {
         self.known().misfit.clone().map_or(Ok(()), Err)
-    }
-
-    /// Refuses an entity with a property in plaintext that the manifest says is encrypted.
-    pub(super) fn check_plaintext(&self, entity: &Entity) -> Result<()> {
-        let known = self.known();
-        let of = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.admits(entity));
-        let names = known.encrypted.iter().filter(of).flat_map(|stored| &stored.encrypted);
-        let entity = marked(&*self.store, &self.table, entity);
-        let is_open = |name: &&String| entity.properties().find(name).is_some_and(|p| !p.is_encrypted());
-        let Some(name) = { names }.find(is_open) else { return Ok(()) };
-        let (table, key) = (&self.table, entity.key());
-        Err(Error::invalid_request(format!(
-            "the manifest of the table '{table}' says that '{name}' is encrypted, and {key} has it in plaintext: mark the property"
-        )))
     }
 
     /// Refuses to look after an index that this program defines and must not maintain.
@@ -658,6 +639,24 @@ impl Maintainer for IndexSet {
         // Nothing is subtracted where nothing was added.
         let sums = |index: &Index| matches!(index.shape(), Shape::Summary { .. });
         self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
+    }
+
+    /// Refuses an entity with a property in plaintext that the manifest says is encrypted, where a program writes entities of any
+    /// type: the handle of a type was refused when it was opened.
+    fn check(&self, entity: &Entity) -> Result<()> {
+        if self.writes != Writes::AnyType {
+            return Ok(());
+        }
+        let known = self.known();
+        let of = |stored: &&StoredType| stored.entity.as_ref().is_some_and(|of| of.admits(entity));
+        let names = known.encrypted.iter().filter(of).flat_map(|stored| &stored.encrypted);
+        let entity = marked(&*self.store, &self.table, entity);
+        let is_open = |name: &&String| entity.properties().find(name).is_some_and(|p| !p.is_encrypted());
+        let Some(name) = { names }.find(is_open) else { return Ok(()) };
+        let (table, key) = (&self.table, entity.key());
+        Err(Error::invalid_request(format!(
+            "the manifest of the table '{table}' says that '{name}' is encrypted, and {key} has it in plaintext: mark the property"
+        )))
     }
 
     fn copied(&self) -> Arc<[String]> {

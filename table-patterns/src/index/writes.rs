@@ -25,19 +25,7 @@ impl IndexedEntities {
                 format!("the table '{}' was opened for upkeep: use `open` to write entities", self.table());
             return Err(Error::invalid_request(reason));
         }
-        self.check_plaintext(changes.iter().filter_map(|change| change.new.as_ref())).await?;
         self.journal.write(changes, self.options.acknowledge).await
-    }
-
-    /// Refuses plaintext of what the manifest says is encrypted, where a program writes entities of any type: a type's own handle was refused
-    /// when it was opened.
-    pub(super) async fn check_plaintext(&self, entities: impl Iterator<Item = &Entity> + Send) -> Result<()> {
-        if !self.set.is_of_any_type() {
-            return Ok(());
-        }
-        drop(self.set.permission(&*self.store).await?);
-        let mut entities = entities;
-        entities.try_for_each(|entity| self.set.check_plaintext(entity))
     }
 
     /// Adds an entity.

@@ -63,7 +63,10 @@ impl Plan {
 impl Journal {
     pub(super) fn plan(&self, changes: &[Change], permission: Permission) -> Result<Plan> {
         let id = WriteId::fresh();
-        changes.iter().filter_map(|change| change.new.as_ref()).try_for_each(Entry::check_owner)?;
+        for new in changes.iter().filter_map(|change| change.new.as_ref()) {
+            Entry::check_owner(new)?;
+            self.maintainer.check(new)?;
+        }
         let mut operations = changes.iter().map(Change::operation).collect::<Result<Vec<_>>>()?;
         let first = operations.first().ok_or_else(|| Error::invalid_request("a write of nothing"))?;
         let partition = first.key().partition_key();

@@ -156,7 +156,8 @@ impl<E: Record> LogTail<E> {
     /// have it too.
     pub async fn append_as(&self, id: &EntryId, value: &E) -> Result<()> {
         let entity = self.entity(id, value)?;
-        match plain::write(&self.table, Operation::Insert(entity.clone())).await {
+        match plain::write(&**self.table.store(), self.table.name(), Operation::Insert(entity.clone())).await
+        {
             Err(error) if error.is_already_exists() && id.is_unique() => {
                 self.check_same(&entity, error).await
             }

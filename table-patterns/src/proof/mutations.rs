@@ -112,7 +112,12 @@ const OVERTAKEN: Bounds = SUPERSEDED
 const REVIVING: Bounds = FAULT.switching(0);
 
 /// Which scene with an index shows that a rule is needed, and within which bounds.
-const NEEDED_BY_INDEXES: [(Rule, Library, Bounds); 9] = [
+const NEEDED_BY_INDEXES: [(Rule, Library, Bounds); 10] = [
+    (
+        Rule::FreshStates,
+        Library::new(Rows, Build, ONE, MOVES).after(Duration::from_millis(200)).with_workers(0),
+        FAULT,
+    ),
     (Rule::WaitForWriters, Library::new(Rows, Build, ONE, MOVES), FAULT),
     (Rule::OneBuilder, WRITTEN.with_keepers(2, TAKES_OVER).after(STALE), SUPERSEDED),
     (Rule::ReadWindowAgain, Library { groups: STAYS, ..WRITTEN }, FAULT),

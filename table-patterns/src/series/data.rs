@@ -10,6 +10,7 @@ use table_core::typed::{Plain, Property};
 use super::layout::Layout;
 use super::{Series, SlotCodec, SlotSet};
 use crate::conflict::{ATTEMPTS, Conflicts, told_of, version_of};
+use crate::plain;
 
 /// Series of values of type `V` in the slots `S`, stored by the codec `C`. See the [module](super).
 ///
@@ -123,7 +124,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     pub async fn set(&self, series: &Key, slot: S::Slot, value: &V) -> Result<()> {
         let (row, patch) = self.patch(&slot, value)?;
         let merge = Operation::InsertOrMerge(Entity::from_parts(self.layout.key(series, row)?, patch));
-        self.store.write(&self.table, merge).await.map(drop)
+        plain::write(&*self.store, &self.table, merge).await.map(drop)
     }
 
     /// Sets several slots, all or none. One request, none for nothing. Of a slot that comes twice, the last.
@@ -138,8 +139,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         }
         match group.len() {
             0 => Ok(()),
-            1 => self.store.write(&self.table, group.into_operations().remove(0)).await.map(drop),
-            _ => self.store.transact(&self.table, group).await.map(drop),
+            1 => plain::write(&*self.store, &self.table, group.into_operations().remove(0)).await.map(drop),
+            _ => plain::transact(&*self.store, &self.table, group).await.map(drop),
         }
     }
 
@@ -190,7 +191,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
                 Some(entity) => Operation::Merge(patch, version_of(&entity)?),
                 None => Operation::Insert(patch),
             };
-            match self.store.write(&self.table, operation).await {
+            match plain::write(&*self.store, &self.table, operation).await {
                 Err(error) => conflicts.wait(told_of(series, error)).await?,
                 Ok(_) => return Ok(value),
             }

@@ -4,6 +4,7 @@ use table_core::store::{GroupTransaction, Operation, Result};
 
 use super::{DataSeries, SlotCodec, SlotSet};
 use crate::conflict::{Conflicts, is_lost, told_of, version_of};
+use crate::plain;
 
 /// Removing values.
 impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
@@ -18,7 +19,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         loop {
             let Some(entity) = self.store.get(&self.table, &key, None).await? else { return Ok(false) };
             let Some(operation) = self.without(entity, index)? else { return Ok(false) };
-            match self.store.write(&self.table, operation).await {
+            match plain::write(&*self.store, &self.table, operation).await {
                 Err(error) => conflicts.wait(told_of(series, error)).await?,
                 Ok(_) => return Ok(true),
             }
@@ -44,7 +45,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
     async fn delete_rows(&self, series: &Key) -> Result<bool> {
         if self.layout.rows() <= 1 {
             let delete = Operation::Delete(series.clone(), IfMatch::Any);
-            return self.store.write(&self.table, delete).await.map(|_| true);
+            return plain::write(&*self.store, &self.table, delete).await.map(|_| true);
         }
         let rows = self.stored(series).await?;
         for some in rows.chunks(GROUP_OPERATIONS) {
@@ -52,7 +53,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
             for (_, entity) in some {
                 group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
             }
-            self.store.transact(&self.table, group).await?;
+            plain::transact(&*self.store, &self.table, group).await?;
         }
         Ok(!rows.is_empty())
     }

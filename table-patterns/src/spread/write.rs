@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use table_core::manifest::Touched;
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Operation, Outcome, Result, TableStore as _, Written};
 use table_core::typed::{EntityPatch as _, KeyOf, Schema, TableEntity};
@@ -8,6 +9,7 @@ use super::place::{logical, stored};
 use super::{SpreadRow, SpreadTable};
 use crate::conflict::{Conflicts, told_of, version_of};
 use crate::encrypted::marked_by_rule;
+use crate::plain::permit;
 
 impl<T: TableEntity> SpreadTable<T> {
     /// Adds an entity that must not exist. One request; two while there is a previous number of buckets.
@@ -293,6 +295,9 @@ impl<T: TableEntity> SpreadTable<T> {
                 *entity.properties_mut() = marked;
             }
         }
+        let touched = T::SCHEMA.entity_type();
+        let touched = Touched::Type(&touched, operation.key());
+        let _permitted = permit(&**self.store(), self.name(), touched).await?;
         let written = self.store().write(self.name(), operation).await;
         written.map_err(|error| match key {
             Some(key) => told_of(&key, error),

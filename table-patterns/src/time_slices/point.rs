@@ -124,7 +124,8 @@ impl<T: TableEntity> TimeSlices<T> {
             let mut new = old;
             new.properties_mut().merge(patch.properties());
             self.check_slice(at, &T::from_entity(new)?)?;
-            let _permitted = permit(table, Touched::Type(&T::SCHEMA.entity_type(), key)).await?;
+            let touched = T::SCHEMA.entity_type();
+            let _permitted = permit(&**store, table.name(), Touched::Type(&touched, key)).await?;
             match store.write(table.name(), Operation::Merge(patch.clone(), read)).await {
                 Err(error) if *version == IfMatch::Any && !is_missing(&error) => {
                     conflicts.wait(error).await?;
@@ -204,11 +205,10 @@ impl<T: TableEntity> TimeSlices<T> {
                 return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
             }
             let entity_type = T::SCHEMA.entity_type();
-            let (from, into) = (self.table_of(table)?, target.table_of(there.table.clone())?);
-            let _leaves = permit(&from, Touched::Type(&entity_type, &key)).await?;
-            let _arrives = permit(&into, Touched::Type(&entity_type, &to)).await?;
-            let moved = match target.put(into.name(), moved).await {
-                Ok(_) => self.store().write(from.name(), Operation::Delete(key.clone(), version)).await,
+            let _leaves = permit(&**self.store(), &table, Touched::Type(&entity_type, &key)).await?;
+            let _arrives = permit(&**target.store(), &there.table, Touched::Type(&entity_type, &to)).await?;
+            let moved = match target.put(&there.table, moved).await {
+                Ok(_) => self.store().write(&table, Operation::Delete(key.clone(), version)).await,
                 Err(error) if is_gone(&error) => {
                     target.forget(&there.name);
                     Err(target.missing(then, &to)?.with_source(error))

@@ -12,6 +12,7 @@ use super::read::Reader;
 use super::rows::{HEAD, Stored, prefix};
 use super::write::version;
 use crate::conflict::{ATTEMPTS, Conflicts, told_of};
+use crate::plain::permit_whole;
 
 /// Entities of any number of properties, as bags. See the [module](super); [`WideTable`](super::WideTable) is
 /// the same for structs.
@@ -325,7 +326,9 @@ impl WideEntities {
         for number in old.chunks.keys() {
             group.push(Operation::Delete(self.row(old, &prefix, *number)?, IfMatch::Any))?;
         }
-        let deleted = self.reader.store.transact(&self.reader.table, group).await;
+        let (store, table) = (&*self.reader.store, &self.reader.table);
+        let _permitted = permit_whole(store, table, || old.to_entity()).await?;
+        let deleted = store.transact(table, group).await;
         deleted.map(drop).map_err(|error| told_of(&old.key, error))
     }
 

@@ -10,6 +10,7 @@ use super::rows::{Chunk, Stored, new_write, prefix, row_key};
 use super::{Wide, WideEntities};
 use crate::conflict::{told_of, without_etag};
 use crate::encrypted::marked_by_rule;
+use crate::plain::permit_whole;
 
 impl WideEntities {
     /// Makes `properties` the entity's, from the state that was read, in one group transaction.
@@ -29,7 +30,9 @@ impl WideEntities {
         }
         self.check_whole(&new, &prefix)?;
         let group = self.group(old, &new, &prefix)?;
-        let written = self.reader.store.transact(&self.reader.table, group).await;
+        let (store, table) = (&*self.reader.store, &self.reader.table);
+        let _permitted = permit_whole(store, table, || new.to_entity()).await?;
+        let written = store.transact(table, group).await;
         let written = written.map_err(|error| too_large(key, told_of(key, error)))?;
         new.etag = written.into_iter().next().and_then(|head: Written| head.etag);
         match new.etag {

@@ -35,6 +35,7 @@ macro_rules! pattern_tests {
                 a_group_holds_several_types
             }
             spread {
+                rows_of_an_index_are_refused
                 hot_partitions_are_named
                 one_partition_is_several
                 buckets_are_read_at_once
@@ -231,6 +232,7 @@ macro_rules! pattern_tests {
                 lookups_are_searches_of_a_map
             }
             series {
+                rows_of_an_index_are_refused
                 of_a_day_is_one_entity
                 of_a_year_goes_on_in_the_next_row
                 slots_are_updated_at_once
@@ -261,6 +263,7 @@ macro_rules! pattern_tests {
                 limits_end_queries_and_bound_pages
             }
             wide {
+                rows_of_an_index_are_refused
                 are_written_and_read_in_one_request
                 errors_name_the_entity
                 a_property_is_set_in_its_row

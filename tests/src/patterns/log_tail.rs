@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use futures_util::TryStreamExt;
 use table_core::adapter::{Fault, FaultInjector, FaultRule, Faulty, Metered, RequestMeter};
-use table_core::manifest::{EntityType, IndexDefinition, IndexState, Placement, StoredIndex};
+use table_core::manifest::{Discriminator, EntityType, IndexDefinition, IndexState, Placement, StoredIndex};
 use table_core::model::{Entity, PartitionKey, TableName, Ticks};
 use table_core::store::{Operation, OperationKind, TableStore};
 use table_core::typed::PropertyGroup;
@@ -218,6 +218,7 @@ pub async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
 pub async fn entries_of_an_index_are_refused(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
+    declare_index_of_alarms(table.store(), table.name()).await;
     log.append_at(moment(0), &Claim { amount: 1 }).await.expect("a new entry");
     declare_index_of_any(table.store(), table.name()).await;
     let error = log.append_at(moment(1), &Claim { amount: 2 }).await.expect_err("an index is of it");
@@ -227,9 +228,19 @@ pub async fn entries_of_an_index_are_refused(harness: &Harness) {
 
 /// Declares an index of entities of any type, as another program would.
 pub(super) async fn declare_index_of_any(store: &Arc<dyn TableStore>, table: &TableName) {
+    declare_index(store, table, EntityType::ANY).await;
+}
+
+/// Declares an index of entities of the type `Alarm`, told by a property, as another program would.
+pub(super) async fn declare_index_of_alarms(store: &Arc<dyn TableStore>, table: &TableName) {
+    let discriminator = Discriminator::Property("EntityType".into());
+    declare_index(store, table, EntityType { name: "Alarm".into(), discriminator, ..EntityType::ANY }).await;
+}
+
+async fn declare_index(store: &Arc<dyn TableStore>, table: &TableName, entity: EntityType) {
     let template = "a_{RowKey}".parse().expect("a template");
     let keyed = IndexDefinition::keyed("amount", Placement::SamePartition, None, template);
-    let definition = IndexDefinition { entity: EntityType::ANY, ..keyed };
+    let definition = IndexDefinition { entity, ..keyed };
     let row = StoredIndex::new(&definition, IndexState::DeleteOnly).to_entity().expect("a row");
     store.write(table, Operation::Insert(row)).await.expect("a new index");
 }

@@ -11,6 +11,7 @@ use table_core::typed::{Json, Plain, PropertyGroup};
 use table_patterns::series::{DataSeries, Days, Enumerated, Grouped, Hours, Numbered, SlotCodec, SlotSet};
 use tokio::task::JoinSet;
 
+use super::log_tail::{declare_index_of_alarms, declare_index_of_any};
 use crate::{Harness, TestTable};
 
 pub(super) fn today() -> Key {
@@ -302,4 +303,28 @@ async fn act(series: &DataSeries<Numbered, i32>, step: usize) -> table_core::Res
 pub(super) async fn values(series: &DataSeries<Numbered, i32>) -> Vec<(usize, i32)> {
     let all = series.get(&today()).await.expect("a series");
     all.iter().map(|(slot, value)| (slot, *value)).collect()
+}
+
+/// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
+pub async fn rows_of_an_index_are_refused(harness: &Harness) {
+    let table = harness.table().await;
+    let messages = open::<Hours, i32, Plain>(&table, Hours);
+    declare_index_of_alarms(table.store(), table.name()).await;
+    messages.set(&today(), 9, &12).await.expect("an index of another type");
+    messages.set_many(&today(), [(10, 1), (11, 2)]).await.expect("the same");
+    assert!(messages.clear(&today(), 11).await.expect("the same"));
+    declare_index_of_any(table.store(), table.name()).await;
+    let refused = [
+        messages.set(&today(), 9, &13).await,
+        messages.set_many(&today(), [(10, 3)]).await,
+        messages.modify(&today(), 9, |_| Ok(14)).await.map(drop),
+        messages.clear(&today(), 9).await.map(drop),
+        messages.delete(&today()).await.map(drop),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        let error = refused.expect_err("an index is of it").to_string();
+        assert!(error.contains("'amount."), "write {number}: {error}");
+    }
+    let day = messages.get(&today()).await.expect("a day");
+    assert_eq!((day[9], day[10], day[11]), (Some(12), Some(1), None));
 }

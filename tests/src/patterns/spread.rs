@@ -12,6 +12,7 @@ use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
 use tokio::task::JoinSet;
 
 use super::crowd::Crowd;
+use super::log_tail::{declare_index_of_alarms, declare_index_of_any};
 use crate::{Harness, TestTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -192,4 +193,32 @@ pub async fn hot_partitions_are_named(harness: &Harness) {
     }
     assert_eq!(watch.hot(0.3), []);
     assert_eq!(watch.hot(0.0).iter().map(|hot| hot.requests).sum::<u64>(), 80);
+}
+
+/// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
+pub async fn rows_of_an_index_are_refused(harness: &Harness) {
+    let (events, table) = filled(harness, 2).await;
+    declare_index_of_alarms(table.store(), table.name()).await;
+    events.upsert(&event(1)).await.expect("an index of another type");
+    declare_index_of_any(table.store(), table.name()).await;
+    let key = |number: u32| Event::key("it's day 1", number).expect("a legal key");
+    let refused = [
+        events.insert(&event(2)).await.map(drop),
+        events.upsert(&event(1)).await.map(drop),
+        events
+            .update(key(1), |event| {
+                event.text.clear();
+                Ok(())
+            })
+            .await
+            .map(drop),
+        events.delete(key(1), IfMatch::Any).await,
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        let error = refused.expect_err("an index is of it").to_string();
+        assert!(error.contains("'amount."), "write {number}: {error}");
+    }
+    let left = events.get(key(1)).await.expect("an answer").expect("an event");
+    assert_eq!(left.text, "t");
+    assert_eq!(events.get(key(2)).await.expect("an answer"), None);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use table_core::adapter::{CrashPoint, FaultInjector, Faulty, Metered, RequestMeter};
-use table_core::model::{EdmValue, Entity, Key, PartitionKey, Properties, ValueRef};
+use table_core::model::{EdmValue, Entity, IfMatch, Key, PartitionKey, Properties, ValueRef};
 use table_core::query::Query;
 use table_core::store::{OperationKind, TableStore, TableStoreExt};
 use table_core::typed::Table;
@@ -12,6 +12,7 @@ use table_patterns::wide::WideEntities;
 use tokio::task::JoinSet;
 
 use super::bent::Bent;
+use super::log_tail::{declare_index_of_alarms, declare_index_of_any};
 use crate::{Harness, TestTable};
 
 fn key() -> Key {
@@ -278,4 +279,25 @@ pub async fn errors_name_the_entity(harness: &Harness) {
         let said = error.to_string();
         assert!(said.contains("('JFK', '2013')") && !said.contains("~~"), "{said}");
     }
+}
+
+/// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
+pub async fn rows_of_an_index_are_refused(harness: &Harness) {
+    let table = harness.table().await;
+    let wide = open(&table, table.store().clone());
+    declare_index_of_alarms(table.store(), table.name()).await;
+    wide.insert(&numbers(365, 1)).await.expect("an index of another type");
+    wide.upsert(&numbers(365, 2)).await.expect("the same");
+    declare_index_of_any(table.store(), table.name()).await;
+    let refused = [
+        wide.upsert(&numbers(365, 3)).await.map(drop),
+        wide.delete(&key(), IfMatch::Any).await,
+        wide.delete_if_exists(&key()).await.map(drop),
+    ];
+    for (number, refused) in refused.into_iter().enumerate() {
+        let error = refused.expect_err("an index is of it").to_string();
+        assert!(error.contains("'amount."), "write {number}: {error}");
+    }
+    let left = wide.get(&key()).await.expect("an answer").expect("an entity");
+    assert_eq!(bag(&left), bag(&numbers(365, 2)));
 }

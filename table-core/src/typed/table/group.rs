@@ -8,8 +8,7 @@ use super::write::{bound, bound_replace, delete, replace};
 use super::{KeyOf, PartitionIn, Table};
 use crate::manifest::Touched;
 use crate::model::{ETag, IfMatch, Key};
-use crate::store::PlainWrite;
-use crate::store::{Error, GroupTransaction, Operation, Result, Written};
+use crate::store::{Error, GroupTransaction, Operation, PlainWrite, Result, Written};
 use crate::typed::{EntityPatch, FromEntity, Schema, TableEntity};
 
 /// A group transaction: writes to entities of any types in one partition of the table, all or none.

@@ -6,8 +6,7 @@ use super::TableQuery;
 use crate::manifest::{IndexDefinition, Touched};
 use crate::model::{INDEX_NAME, Key, TableName};
 use crate::query::{Filter, Select};
-use crate::store::{Error, ErrorKind, Hidden, Result, TableStore, TableStoreExt};
-use crate::store::{ManifestCache, PlainWrite};
+use crate::store::{Error, ErrorKind, Hidden, ManifestCache, PlainWrite, Result, TableStore, TableStoreExt};
 use crate::typed::{FromEntity, TableEntity};
 
 /// Point reads that [`Table::get_many`] has in flight unless told otherwise.

@@ -13,9 +13,9 @@ use crate::manifest::{EntityType, IndexDefinition, IndexState, Manifest, Placeme
 use crate::memory::MemoryStore;
 use crate::model::{Entity, IfMatch, Key, MANIFEST_PARTITION, PartitionKey, TableName};
 use crate::query::{Continuation, Page, Query, Select};
-use crate::store::ManifestCache;
 use crate::store::{
-    Error, ErrorKind, GroupTransaction, Operation, OperationKind, Result, ServiceProfile, TableStore, Written,
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, OperationKind, Result, ServiceProfile,
+    TableStore, Written,
 };
 use crate::typed::{Discriminator, Table, TableEntity};
 
