@@ -7,7 +7,7 @@ use table_core::store::{Error, Operation, Result, TableStore};
 
 use super::scan::scan;
 use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
-use crate::conflict::version_of;
+use crate::rows::conflict::version_of;
 use crate::spread;
 
 /// What becomes of entities that another writer changes between being found and being deleted.

@@ -11,7 +11,7 @@ use table_core::model::Ticks;
 use table_core::store::{Error, Result};
 
 use super::name::parse;
-use crate::blob::blob_error;
+use crate::blobs::blob_error;
 
 /// The most days that are listed without asking first which there are.
 const FEW: usize = 31;

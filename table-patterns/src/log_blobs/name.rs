@@ -37,7 +37,7 @@ pub(super) fn day(service: &str, day: DateTime<Utc>) -> Result<Path> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Path> {
-    Path::parse(text).map_err(|e| crate::blob::blob_error(e.into()))
+    Path::parse(text).map_err(|e| crate::blobs::blob_error(e.into()))
 }
 
 /// The number of a blob, if it is one of a log.

@@ -13,7 +13,7 @@ use super::LogEntry;
 use super::days::days;
 use super::entry::Header;
 use super::name::{check_service, day, minutes, number};
-use crate::blob::{self, blob_error};
+use crate::blobs::{self, blob_error};
 
 /// The records of a service in a range of time: the first moment included, the last not.
 ///
@@ -82,7 +82,7 @@ async fn names(
 /// The records of a blob; at their end an error if some cannot be read.
 async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogEntry>>> {
     // Nobody deletes one log blob of a day alone; where it is gone, the log was cleared.
-    let Some(content) = blob::open(blobs, path).await? else { return Ok(Vec::new()) };
+    let Some(content) = blobs::open(blobs, path).await? else { return Ok(Vec::new()) };
     let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
         all.extend_from_slice(&piece);
         Ok(all)

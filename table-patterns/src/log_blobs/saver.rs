@@ -14,7 +14,7 @@ use super::LogFormat;
 use super::buffer::Buffer;
 use super::entry::Header;
 use super::name::{number, parse, path};
-use crate::blob::{self, blob_error};
+use crate::blobs::{self, blob_error};
 
 /// The only one that stores what a writer has; moved into each flush.
 pub(super) struct Saver {
@@ -101,7 +101,7 @@ impl Saver {
 
     /// Whether an earlier attempt, whose answer was lost, wrote this blob.
     async fn is_ours(&self, path: &Path, flush: u64) -> Result<bool> {
-        let Some(content) = blob::open(&*self.blobs, path).await? else { return Ok(false) };
+        let Some(content) = blobs::open(&*self.blobs, path).await? else { return Ok(false) };
         let bytes = content.try_fold(Vec::new(), |mut all, piece| async move {
             all.extend_from_slice(&piece);
             Ok(all)

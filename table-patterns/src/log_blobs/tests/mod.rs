@@ -13,7 +13,7 @@ use table_core::store::Result;
 use tokio::task::JoinSet;
 
 use super::{LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs};
-use crate::blob::faulty::FaultyBlobs;
+use crate::blobs::faulty::FaultyBlobs;
 use crate::clock::TokioClock;
 
 fn start() -> Ticks {

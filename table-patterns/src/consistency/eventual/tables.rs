@@ -1,0 +1,164 @@
+//! What steps must not do to tables that are more than their rows: indexed ones, and those whose entities have blobs, several
+//! rows, or other keys.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use table_core::manifest::Touched;
+use table_core::model::{Entity, Key, TableName};
+use table_core::query::Select;
+use table_core::store::{Error, ErrorKind, ManifestCache, PlainWrite, Result, TableStore};
+
+use super::coordinator::Coordinator;
+use super::plan::EventualTransaction;
+use super::step::{Place, Step};
+use crate::consistency::work::is_of_the_storage;
+use crate::{large, spread, wide};
+
+/// What is known of the manifests of each store, by its name.
+pub(super) type Manifests = Mutex<HashMap<String, Arc<ManifestCache>>>;
+
+impl Coordinator {
+    /// Refuses a plan that would leave a table wrong, before it is committed; not one that is known already, which may be
+    /// applied by now. What cannot be found out here, because a storage does not answer or only others have it, is found out by
+    /// the worker.
+    pub(super) async fn check_tables(&self, transaction: &EventualTransaction) -> Result<()> {
+        let mut touched = BTreeSet::new();
+        for step in transaction.steps() {
+            match self.check_step(step, &touched).await {
+                Err(error) if is_of_the_storage(&error) || error.is_table_not_found() => {}
+                Err(refused) => {
+                    let known = self.ledger.read(transaction.id()).await;
+                    return if matches!(known, Ok(Some(_))) { Ok(()) } else { Err(refused) };
+                }
+                Ok(()) => {}
+            }
+            touched.extend(
+                places(step).map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())),
+            );
+        }
+        Ok(())
+    }
+
+    async fn check_step(&self, step: &Step, touched: &BTreeSet<(String, TableName, Key)>) -> Result<()> {
+        if let Some((store, table, operation)) = step.operation() {
+            self.plain_write(store, table, Touched::by(&operation)).await?;
+        }
+        let (from, moves) = match step {
+            Step::Move { from, .. } => (from.clone(), true),
+            Step::DeleteIfExists(place) => (place.clone(), false),
+            Step::ReplaceIfExists { store, table, entity } => {
+                (Place::new(store.as_str(), table.clone(), entity.key().clone()), false)
+            }
+            _ => return Ok(()),
+        };
+        let Some(store) = self.resources.known_store(&from.store)? else { return Ok(()) };
+        if touched.contains(&(from.store.clone(), from.table.clone(), from.key.clone())) {
+            return Ok(());
+        }
+        let select = (!moves).then(|| Select::new(["PartitionKey"]));
+        match store.get(&from.table, &from.key, select.as_ref()).await? {
+            Some(row) if moves => {
+                self.move_rests_on(step, &row).await?;
+                check_movable(&from.table, &row)
+            }
+            Some(_) => Ok(()),
+            None => {
+                check_absent(&**store, &from.table, &from.key).await?;
+                if moves { self.check_moved(step).await } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Refuses to move what is neither here nor there.
+    pub(super) async fn check_moved(&self, step: &Step) -> Result<()> {
+        let Step::Move { from, to } = step else { return Ok(()) };
+        let Some(target) = self.resources.known_store(&to.store)? else { return Ok(()) };
+        if target.get(&to.table, &to.key, Some(&Select::new(["PartitionKey"]))).await?.is_some() {
+            return Ok(());
+        }
+        let (table, key) = (from.table.to_string(), from.key.to_string());
+        let hint = format!(
+            "no row of '{table}' is at {key}, nor where it would be moved: entities of a `SpreadTable` or a `WideTable` are moved by \
+             that (`move_by`)"
+        );
+        Err(Error::from(ErrorKind::EntityNotFound { table, key }).with_source(hint))
+    }
+
+    /// Refuses a step on what an index is of: its entry would go stale. What the step rests on, until it is done; `None` of a store that is
+    /// not here.
+    pub(super) async fn plain_write(
+        &self,
+        store: &str,
+        table: &TableName,
+        touched: Touched<'_>,
+    ) -> Result<Option<PlainWrite>> {
+        const INSTEAD: &str =
+            "move entities by their `IndexedTable` (`move_by`), and write them by a handler that has it";
+        let Some(opened) = self.resources.known_store(store)? else { return Ok(None) };
+        let rests_on = self.manifests_of(store, opened).plain_write(&**opened, table).await?;
+        rests_on.manifest().check_plain(table, touched, "a step", INSTEAD)?;
+        Ok(Some(rests_on))
+    }
+
+    /// The same for both sides of a move of this row.
+    pub(super) async fn move_rests_on(&self, step: &Step, row: &Entity) -> Result<[Option<PlainWrite>; 2]> {
+        let Step::Move { from, to } = step else { return Ok([None, None]) };
+        let moved = row.clone().with_key(to.key.clone());
+        Ok([
+            self.plain_write(&from.store, &from.table, Touched::Entity(row)).await?,
+            self.plain_write(&to.store, &to.table, Touched::Entity(&moved)).await?,
+        ])
+    }
+
+    fn manifests_of(&self, name: &str, store: &Arc<dyn TableStore>) -> Arc<ManifestCache> {
+        let mut known = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = || ManifestCache::over(&**store);
+        Arc::clone(known.entry(name.to_owned()).or_insert_with(over))
+    }
+}
+
+/// The entities that a step writes or removes.
+pub(super) fn places(step: &Step) -> impl Iterator<Item = (&str, &TableName, &Key)> {
+    let (one, other) = match step {
+        Step::Upsert { store, table, entity }
+        | Step::UpsertMerge { store, table, entity }
+        | Step::ReplaceIfExists { store, table, entity } => {
+            (Some((store.as_str(), table, entity.key())), None)
+        }
+        Step::DeleteIfExists(place) => (Some(of(place)), None),
+        Step::Move { from, to } => (Some(of(from)), Some(of(to))),
+        Step::PutBlob { .. } | Step::DeleteBlob { .. } | Step::Handle { .. } => (None, None),
+    };
+    one.into_iter().chain(other)
+}
+
+fn of(Place { store, table, key }: &Place) -> (&str, &TableName, &Key) {
+    (store, table, key)
+}
+
+/// Refuses to move a row that is not all of its entity.
+pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
+    let reason = if row.key().is_system() {
+        "is a row that a pattern keeps for itself: it is moved by that pattern's table".to_owned()
+    } else if let Some(property) = large::in_a_blob(row) {
+        format!(
+            "has the value of '{property}' in a blob, which would be lost: it is moved by its `LargeTable`, with the blob (`move_by`)"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_request(format!("{} of '{table}' {reason}", row.key())))
+}
+
+/// Refuses a key that no row has because its entity is stored in another way.
+async fn check_absent(store: &dyn TableStore, table: &TableName, key: &Key) -> Result<()> {
+    let reason = if wide::is_there(store, table, key).await? {
+        "is a wide entity, of several rows: it is written, moved and removed by its `WideTable` (`move_by`, a handler)"
+    } else if spread::is_there(store, table, key.partition(), Some(key.row())).await? {
+        "is in a bucket of a spread partition: it is written, moved and removed by its `SpreadTable` (`move_by`, a handler)"
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_request(format!("{key} of '{table}' {reason}")))
+}

@@ -1,0 +1,134 @@
+//! Plans as text: JSON, with what tables and blobs hold as base64.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use table_core::model::{Entity, Key, Properties, TableName};
+use table_core::store::{Error, Result};
+use uuid::Uuid;
+
+use super::plan::{EventualTransaction, TransactionId};
+use super::step::{Place, Step};
+use crate::rows::encrypted::plaintext_error;
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct WirePlan {
+    id: Uuid,
+    steps: Vec<WireStep>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+enum WireStep {
+    Upsert { at: WirePlace, properties: String },
+    UpsertMerge { at: WirePlace, properties: String },
+    ReplaceIfExists { at: WirePlace, properties: String },
+    DeleteIfExists { at: WirePlace },
+    Move { at: WirePlace, to: WirePlace },
+    PutBlob { blobs: String, path: String, bytes: String },
+    DeleteBlob { blobs: String, path: String },
+    Handle { handler: String, payload: String },
+}
+
+#[derive(Serialize, Deserialize)]
+struct WirePlace {
+    store: String,
+    table: String,
+    partition: String,
+    row: String,
+}
+
+impl WirePlan {
+    pub(super) fn of(transaction: &EventualTransaction) -> Result<Self> {
+        let steps = transaction.steps().iter().map(WireStep::of).collect::<Result<_>>()?;
+        Ok(Self { id: transaction.id().uuid(), steps })
+    }
+
+    pub(super) fn into_transaction(self) -> Result<EventualTransaction> {
+        let steps = self.steps.into_iter().map(WireStep::into_step).collect::<Result<_>>()?;
+        Ok(EventualTransaction::from_parts(TransactionId::from_uuid(self.id), steps))
+    }
+}
+
+impl WireStep {
+    fn of(step: &Step) -> Result<Self> {
+        Ok(match step {
+            Step::Upsert { store, table, entity } => {
+                Self::Upsert { at: at(store, table, entity.key()), properties: packed(entity)? }
+            }
+            Step::UpsertMerge { store, table, entity } => {
+                Self::UpsertMerge { at: at(store, table, entity.key()), properties: packed(entity)? }
+            }
+            Step::ReplaceIfExists { store, table, entity } => {
+                Self::ReplaceIfExists { at: at(store, table, entity.key()), properties: packed(entity)? }
+            }
+            Step::DeleteIfExists(place) => Self::DeleteIfExists { at: place.into() },
+            Step::Move { from, to } => Self::Move { at: from.into(), to: to.into() },
+            Step::PutBlob { blobs, path, bytes } => {
+                Self::PutBlob { blobs: blobs.clone(), path: path.clone(), bytes: STANDARD.encode(bytes) }
+            }
+            Step::DeleteBlob { blobs, path } => Self::DeleteBlob { blobs: blobs.clone(), path: path.clone() },
+            Step::Handle { handler, payload } => {
+                Self::Handle { handler: handler.clone(), payload: STANDARD.encode(payload) }
+            }
+        })
+    }
+
+    fn into_step(self) -> Result<Step> {
+        Ok(match self {
+            Self::Upsert { at, properties } => {
+                let (store, table, entity) = at.into_entity(&properties)?;
+                Step::Upsert { store, table, entity }
+            }
+            Self::UpsertMerge { at, properties } => {
+                let (store, table, entity) = at.into_entity(&properties)?;
+                Step::UpsertMerge { store, table, entity }
+            }
+            Self::ReplaceIfExists { at, properties } => {
+                let (store, table, entity) = at.into_entity(&properties)?;
+                Step::ReplaceIfExists { store, table, entity }
+            }
+            Self::DeleteIfExists { at } => Step::DeleteIfExists(at.into_place()?),
+            Self::Move { at, to } => Step::Move { from: at.into_place()?, to: to.into_place()? },
+            Self::PutBlob { blobs, path, bytes } => Step::PutBlob { blobs, path, bytes: unpacked(&bytes)? },
+            Self::DeleteBlob { blobs, path } => Step::DeleteBlob { blobs, path },
+            Self::Handle { handler, payload } => Step::Handle { handler, payload: unpacked(&payload)? },
+        })
+    }
+}
+
+impl WirePlace {
+    fn into_place(self) -> Result<Place> {
+        let key = Key::new(&self.partition, &self.row)?;
+        Ok(Place { store: self.store, table: TableName::new(self.table.as_str())?, key })
+    }
+
+    fn into_entity(self, properties: &str) -> Result<(String, TableName, Entity)> {
+        let Place { store, table, key } = self.into_place()?;
+        let properties = Properties::from_packed(unpacked(properties)?)?;
+        Ok((store, table, Entity::from_parts(key, properties)))
+    }
+}
+
+impl From<&Place> for WirePlace {
+    fn from(place: &Place) -> Self {
+        at(&place.store, &place.table, &place.key)
+    }
+}
+
+fn at(store: &str, table: &TableName, key: &Key) -> WirePlace {
+    let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
+    WirePlace { store: store.to_owned(), table: table.to_string(), partition, row }
+}
+
+/// The properties as text. Those marked for encryption are refused: a plan would hold them in the clear.
+fn packed(entity: &Entity) -> Result<String> {
+    if let Some(marked) = entity.properties().iter().find(|p| p.is_encrypted()) {
+        return Err(plaintext_error(marked.name(), entity.key(), "a plan"));
+    }
+    Ok(STANDARD.encode(entity.properties().as_packed()))
+}
+
+fn unpacked(text: &str) -> Result<Vec<u8>> {
+    STANDARD.decode(text).map_err(|e| Error::corrupt(format!("a step of a transaction is damaged: {e}")))
+}

@@ -1,0 +1,66 @@
+use std::sync::Arc;
+
+use futures_util::TryStreamExt as _;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt as _};
+use table_core::store::{Error, Result};
+use uuid::Uuid;
+
+use crate::blobs::blob_error as failed;
+
+/// The blobs of the indexes of one table in one store: each written once, under a name that is never used again.
+#[derive(Clone, Debug)]
+pub(crate) struct Blobs {
+    store: Arc<dyn ObjectStore>,
+    folder: String,
+}
+
+impl Blobs {
+    /// Blobs below a folder that nobody else uses.
+    pub(crate) const fn new(store: Arc<dyn ObjectStore>, folder: String) -> Self {
+        Self { store, folder }
+    }
+
+    /// Writes a blob and returns its name.
+    pub(super) async fn put(&self, index: &str, bytes: Vec<u8>) -> Result<String> {
+        let path = self.of_index(index).join(Uuid::new_v4().simple().to_string());
+        self.store.put(&path, bytes.into()).await.map_err(failed)?;
+        Ok(path.to_string())
+    }
+
+    pub(super) async fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = Path::parse(name).map_err(|e| Error::corrupt(e.to_string()))?;
+        let found = match self.store.get(&path).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            found => found.map_err(failed)?,
+        };
+        Ok(Some(found.bytes().await.map_err(failed)?.into()))
+    }
+
+    /// Deletes blobs that no row names; one that stays is an orphan.
+    pub(super) async fn discard(&self, names: &[String]) {
+        for name in names {
+            if let Err(error) = self.delete(name).await {
+                tracing::debug!(%error, name, "a blob stays for the collection of orphans");
+            }
+        }
+    }
+
+    pub(super) async fn delete(&self, name: &str) -> Result<()> {
+        let path = Path::parse(name).map_err(|e| Error::corrupt(e.to_string()))?;
+        match self.store.delete(&path).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            other => other.map_err(failed),
+        }
+    }
+
+    /// The names of an index's blobs.
+    pub(super) async fn list(&self, index: &str) -> Result<Vec<String>> {
+        let all = self.store.list(Some(&self.of_index(index)));
+        all.map_ok(|meta| meta.location.to_string()).try_collect().await.map_err(failed)
+    }
+
+    fn of_index(&self, index: &str) -> Path {
+        [self.folder.as_str(), index].into_iter().collect()
+    }
+}

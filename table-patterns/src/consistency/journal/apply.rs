@@ -1,0 +1,298 @@
+//! Steps 5 to 7: make the touched keys agree with the entities as they are now, then clear the evidence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use table_core::model::{ETag, IfMatch, PartitionKey, TableName};
+use table_core::store::{Operation, Result};
+use tokio::time::Instant;
+
+use super::Journal;
+use super::lease::{Lease, before};
+use super::row::{JournalRow, WriteId};
+use super::rows::operations;
+use super::rules::Rule;
+use super::state::{States, Wanted};
+use super::unique::By;
+use crate::index::shared::Merge;
+use crate::index::{Entry, Location};
+use crate::rows::took_effect::took_effect;
+
+/// Whether a write's remote entries are in step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// They are.
+    Applied,
+    /// A worker or a sweep will bring them into step: the journal row is there.
+    Pending,
+}
+
+/// Unique rows whose version the writer knows from before its commit: the entity's state is newer.
+pub(super) type Known = BTreeMap<Location, ETag>;
+
+/// The right to send writes of one round.
+#[derive(Clone, Copy)]
+struct Permit {
+    lease: Lease,
+    /// Until when the states of indexes that the round was made from may be used.
+    valid_until: Option<Instant>,
+    one_applier: bool,
+}
+
+impl Permit {
+    fn is_leased(&self) -> bool {
+        self.lease.may_send() || !self.one_applier
+    }
+
+    fn may_send(&self) -> bool {
+        self.is_leased() && self.valid_until.is_none_or(|until| Instant::now() <= until)
+    }
+}
+
+/// How a round of writes ended.
+#[derive(PartialEq, Eq)]
+enum Round {
+    Done,
+    /// The permit ended before everything was sent. Under a new one the round goes on where it was: what it
+    /// has sent is what the same entities want under the states of indexes that hold now.
+    Expired,
+    /// A read of the round has found an entity in another version: it starts over from that one.
+    Changed,
+    /// An answer is in doubt, or others kept changing a row.
+    Doubtful,
+}
+
+/// A part of a round.
+enum Step {
+    /// Rows of one partition, and whether what goes must be looked at first: it may be another entity's.
+    Rows((TableName, PartitionKey), Vec<Operation>, bool),
+    Shared(Merge),
+    Unique(Location),
+}
+
+/// What makes the touched keys agree with what is wanted, always in the same order. What is wanted there now says how:
+/// the index may have been another when the write touched them.
+fn steps(
+    row: &JournalRow,
+    states: &States,
+    wanted: &Wanted,
+    may_collide: bool,
+    by_definition: bool,
+) -> Result<Vec<Step>> {
+    let (mut plain, mut shared, mut unique) = (Vec::new(), Vec::new(), Vec::new());
+    let mut own = BTreeSet::new();
+    for touched in &row.touched {
+        let at = touched.location()?;
+        match (wanted.rows.get(&at).filter(|_| by_definition), &touched.shared) {
+            // One touched twice, as the places of two lists.
+            (Some(_), _) if !own.insert(at.clone()) => {}
+            (Some(entry), _) if entry.unique => unique.push(at),
+            (None, Some((index, shape))) => {
+                shared.push(Step::Shared(states.merge(at, index, shape, wanted)));
+            }
+            (None, None) if touched.unique => unique.push(at),
+            _ => plain.push((at, touched)),
+        }
+    }
+    let plain = operations(plain, &wanted.rows, may_collide).into_iter();
+    let looks = row.claim.is_some() || may_collide;
+    let plain = plain.map(|(to, operations)| Step::Rows(to, operations, looks));
+    Ok(plain.chain(shared).chain(unique.into_iter().map(Step::Unique)).collect())
+}
+
+/// How far a round has come.
+#[derive(Default)]
+struct Progress {
+    wanted: Option<Wanted>,
+    taken: usize,
+}
+
+impl Progress {
+    /// The steps that are taken, none if something else was wanted.
+    fn towards(&mut self, wanted: &Wanted) -> usize {
+        if self.wanted.as_ref() != Some(wanted) {
+            *self = Self { wanted: Some(wanted.clone()), taken: 0 };
+        }
+        self.taken
+    }
+}
+
+impl Journal {
+    /// Applies a journal row under a lease. Stops early, leaving the row, when the lease is about to
+    /// end or an answer is in doubt: the evidence must outlive every request that may still take
+    /// effect. What a store or adapter still holds back at the end of the lease is dropped there.
+    pub(super) async fn apply(
+        &self,
+        row: &JournalRow,
+        states: States,
+        known: &Known,
+        lease: Lease,
+    ) -> Result<Entries> {
+        let applied = self.apply_rounds(row, states, known, lease);
+        let applied = if self.keeps(Rule::OneApplier) && self.keeps(Rule::CutOff) {
+            before(lease.cut_off(), applied).await.unwrap_or(Ok(Entries::Pending))
+        } else {
+            applied.await
+        };
+        if let Err(error) = &applied
+            && error.is_key_collision()
+            && let Err(unrecorded) = self.maintainer.collided(self.store()).await
+        {
+            // The journal row stays: who tries it next meets the same.
+            tracing::warn!(error = %unrecorded, "a collision of keys was not written down");
+        }
+        applied
+    }
+
+    async fn apply_rounds(
+        &self,
+        row: &JournalRow,
+        mut states: States,
+        known: &Known,
+        lease: Lease,
+    ) -> Result<Entries> {
+        if !self.keeps(Rule::ApplyBeforeClear) {
+            self.clear(row).await?;
+        }
+        if !states.are_known() && self.keeps(Rule::KnownVersions) {
+            states.read_all_again(self).await?;
+        }
+        let Some(row) = self.remove_source(row, &mut states, lease).await? else {
+            return Ok(Entries::Pending);
+        };
+        let row = row.as_ref();
+        let mut known = Some(known);
+        let (mut used, mut progress) = (states.versions(), Progress::default());
+        loop {
+            // Kept until the round is over.
+            let permission = self.prepare().await?;
+            let valid_until = permission.valid_until;
+            let permit = Permit { lease, valid_until, one_applier: self.keeps(Rule::OneApplier) };
+            let once = self.apply_once(row, &mut states, &used, known, permit, &mut progress);
+            let round = match valid_until {
+                Some(until) => before(until + self.timing.client(), once).await,
+                None => Some(once.await),
+            };
+            let round = round.unwrap_or(Ok(Round::Doubtful))?;
+            if round == Round::Doubtful || !permit.is_leased() {
+                return Ok(Entries::Pending);
+            }
+            if round == Round::Expired {
+                continue;
+            }
+            if round == Round::Done {
+                if !self.keeps(Rule::Recheck) {
+                    return self.clear(row).await;
+                }
+                states.read_all_again(self).await?;
+                if states.versions() == used {
+                    return self.clear(row).await;
+                }
+            }
+            (known, used, progress) = (None, states.versions(), Progress::default());
+        }
+    }
+
+    /// A round, or the rest of one that [expired](Round::Expired).
+    async fn apply_once(
+        &self,
+        row: &JournalRow,
+        states: &mut States,
+        used: &[Option<ETag>],
+        known: Option<&Known>,
+        permit: Permit,
+        progress: &mut Progress,
+    ) -> Result<Round> {
+        let wanted = states.entries(self)?;
+        let may_collide = self.maintainer.may_collide() && self.keeps(Rule::OwnEntries);
+        let by_definition = self.keeps(Rule::ByDefinition);
+        let steps = steps(row, states, &wanted, may_collide, by_definition)?;
+        for step in steps.into_iter().skip(progress.towards(&wanted)) {
+            let taken = self.take(step, row, states, &wanted.rows, known, permit).await;
+            let round = self.judge(taken)?;
+            // An entity that was away, came back and went again is in the version that the round began with: it is the
+            // reads in between that tell.
+            if round != Round::Doubtful && states.versions() != used && self.keeps(Rule::OneVersion) {
+                return Ok(Round::Changed);
+            }
+            if round != Round::Done {
+                return Ok(round);
+            }
+            progress.taken += 1;
+        }
+        Ok(Round::Done)
+    }
+
+    /// Takes a step; whether it could be sent whole.
+    async fn take(
+        &self,
+        step: Step,
+        row: &JournalRow,
+        states: &mut States,
+        wanted: &BTreeMap<Location, Entry>,
+        known: Option<&Known>,
+        permit: Permit,
+    ) -> Result<bool> {
+        match step {
+            Step::Rows(to, mut operations, looks) => {
+                if looks {
+                    let reserved = self.without_others(&to.0, &mut operations, states).await?;
+                    for at in reserved {
+                        if !permit.may_send() {
+                            return Ok(false);
+                        }
+                        self.settle(&at, By::Applier(row.id), states).await?;
+                    }
+                }
+                self.put_rows(&to, &mut operations, states, || permit.may_send()).await
+            }
+            Step::Shared(merge) => self.merge(&merge, || permit.may_send()).await,
+            Step::Unique(_) if !permit.may_send() => Ok(false),
+            Step::Unique(at) => {
+                self.apply_unique(&at, row.id, states, wanted, known).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn apply_unique(
+        &self,
+        at: &Location,
+        write: WriteId,
+        states: &mut States,
+        wanted: &BTreeMap<Location, Entry>,
+        known: Option<&Known>,
+    ) -> Result<()> {
+        if let Some(version) = known.and_then(|k| k.get(at))
+            && self.settle_known(at, wanted.get(at), write, version.clone()).await?
+        {
+            return Ok(());
+        }
+        self.settle(at, By::Applier(write), states).await
+    }
+
+    /// Step 7: the journal row first, then the ticket, which its owner deletes.
+    async fn clear(&self, row: &JournalRow) -> Result<Entries> {
+        let Some(etag) = row.etag.clone() else { return Ok(Entries::Pending) };
+        let delete = Operation::Delete(row.key.clone(), IfMatch::Exactly(etag));
+        match took_effect(self.store().write(self.table(), delete).await) {
+            Ok(_) => Ok(Entries::Applied),
+            Err(e) if e.is_ambiguous() || e.is_precondition_failed() => Ok(Entries::Pending),
+            Err(e) if e.is_entity_not_found() => Ok(Entries::Applied),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What cannot be said for certain, and what others are changing, stops the applier; the evidence
+    /// stays.
+    fn judge(&self, sent: Result<bool>) -> Result<Round> {
+        match sent {
+            Ok(true) => Ok(Round::Done),
+            Ok(false) => Ok(Round::Expired),
+            Err(e) if e.is_ambiguous() && !self.keeps(Rule::DoubtKeepsEvidence) => Ok(Round::Done),
+            Err(e) if e.is_ambiguous() || e.is_transient() || e.is_precondition_failed() => {
+                Ok(Round::Doubtful)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}

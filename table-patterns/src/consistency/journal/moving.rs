@@ -1,0 +1,262 @@
+//! Moves of an entity to another partition of its table: the source is marked, the unique values that it keeps are pairs of it
+//! and the moved entity, and the journal row is beside the moved entity. `docs/model/move.py` is the model.
+
+use std::borrow::Cow;
+
+use table_core::model::{Entity, Key};
+use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
+use tokio::time::sleep;
+
+use super::Journal;
+use super::apply::Entries;
+use super::change::Change;
+use super::lease::Lease;
+use super::mark::{self, Mark, taken_off, without_mark};
+use super::plan::Plan;
+use super::row::{Evidence, JournalRow, WriteId};
+use super::rules::Rule;
+use super::send::Sent;
+use super::state::States;
+use super::touched::Touched;
+use super::write::{ATTEMPTS, Acknowledge, Attempt, pause};
+use crate::index::check_no_blob;
+use crate::rows::conflict::{is_lost, version_of};
+use crate::rows::took_effect::took_effect;
+
+/// What became of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// The entity is where it was to go. What is left to do, where entries are pending, a worker or a sweep does: until then it may
+    /// be at the source as well.
+    Done(Entries),
+    /// There is no entity at the source.
+    Nothing,
+    /// The entity has no entries in other partitions: it is moved by two writes, without a journal row.
+    NotJournaled,
+}
+
+/// What one attempt at a move came to: an error is of one that was certainly not committed, and is to be made again.
+pub(crate) type Tried = std::result::Result<Moved, Error>;
+
+/// How often a source that others change at the same time is read again.
+const ROUNDS: usize = 16;
+
+impl Journal {
+    /// Moves an entity to another partition of the table, unless what is at the target is refused.
+    ///
+    /// # Errors
+    /// What `check` returns; a unique value is taken; still in conflict after all attempts. An ambiguous error where it could
+    /// not be found out whether the move was committed.
+    pub(crate) async fn move_entity(
+        &self,
+        from: &Key,
+        to: &Key,
+        check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<Moved> {
+        let mut attempt = 0;
+        loop {
+            let error = match self.try_move(from, to, check).await {
+                Ok(Ok(moved)) => return Ok(moved),
+                Ok(Err(given_up)) => given_up,
+                Err(error) if is_lost(&error) => error,
+                Err(error) => return Err(error),
+            };
+            attempt += 1;
+            if attempt == ATTEMPTS {
+                return Err(error);
+            }
+            sleep(pause(attempt)).await;
+        }
+    }
+
+    async fn try_move(
+        &self,
+        from: &Key,
+        to: &Key,
+        check: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<Tried> {
+        let Some((source, there)) = self.read_to_move(from, to, &check_no_blob, check).await? else {
+            return Ok(Ok(Moved::Nothing));
+        };
+        let new = source.clone().with_system(None, None).with_key(to.clone());
+        self.move_read(&source, there, new).await
+    }
+
+    /// What is at both ends of a move, unless it is refused; `None` where there is nothing to move. Other moves of either are given
+    /// up, and their marks are not in what is returned.
+    ///
+    /// # Errors
+    /// What the checks return; another move was committed meanwhile, so that the entity is not there any more.
+    pub(crate) async fn read_to_move(
+        &self,
+        from: &Key,
+        to: &Key,
+        check_source: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+        check_target: &(impl Fn(&Entity) -> Result<()> + Send + Sync),
+    ) -> Result<Option<(Entity, Option<Entity>)>> {
+        let Some(source) = self.store.get(&self.table, from, None).await? else { return Ok(None) };
+        check_source(&source)?;
+        let there = self.store.get(&self.table, to, None).await?;
+        if let Some(there) = &there {
+            check_target(&mark::as_read(there.clone()))?;
+        }
+        let source = self.without_move(source).await?;
+        let there = match there {
+            Some(there) => Some(self.without_move(there).await?),
+            None => None,
+        };
+        Ok(Some((source, there)))
+    }
+
+    /// One attempt at a move of what [`read_to_move`](Self::read_to_move) has returned; `new` is the entity as it is to be there, with
+    /// the entries of the source.
+    pub(crate) async fn move_read(
+        &self,
+        source: &Entity,
+        there: Option<Entity>,
+        new: Entity,
+    ) -> Result<Tried> {
+        let change =
+            there.map_or_else(|| Change::insert(new.clone()), |old| Change::replace(old, new.clone()));
+        let Some(plan) = self.plan_move(source, &change, self.prepare().await?)? else {
+            return Ok(Ok(Moved::NotJournaled));
+        };
+        Ok(match self.attempt(&plan, None, &[change], Acknowledge::Applied).await? {
+            Attempt::Committed(committed) => Ok(Moved::Done(committed.entries)),
+            Attempt::GivenUp(cause) => Err(self.always_given_up(&plan, cause)),
+        })
+    }
+
+    /// Marks the source of a move, in the version that was read: what it is after that.
+    pub(super) async fn mark(&self, plan: &Plan, entity: &Entity) -> Result<Entity> {
+        if !self.keeps(Rule::MarkSource) {
+            return Ok(entity.clone());
+        }
+        let marked = Mark { write: plan.id, partition: plan.partition.to_string() }.on(entity);
+        let replace = Operation::Replace(marked.clone(), version_of(entity)?);
+        let written = took_effect(self.store.write(&self.table, replace).await)?;
+        Ok(marked.with_system(written.etag, None))
+    }
+
+    /// Takes a mark off an entity, whose move will never commit. Whether it had it. Two requests.
+    pub(super) async fn unmark(&self, key: &Key, write: WriteId) -> Result<bool> {
+        for _ in 0..ROUNDS {
+            let Some(entity) = self.store.get(&self.table, key, None).await? else { return Ok(false) };
+            if Mark::of(&entity).is_none_or(|mark| mark.write != write) {
+                return Ok(false);
+            }
+            let replace = Operation::Replace(without_mark(&entity).into_owned(), version_of(&entity)?);
+            match took_effect(self.store.write(&self.table, replace).await) {
+                Ok(_) => return Ok(true),
+                Err(error) if is_lost(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(self.contended(key))
+    }
+
+    /// The changes with the entities as they are without marks, whose moves are given up: no move may commit what an entity was
+    /// before a write.
+    pub(super) async fn without_moves<'a>(&self, changes: &'a [Change]) -> Result<Cow<'a, [Change]>> {
+        let has_mark = |change: &Change| change.old.as_ref().is_some_and(|old| taken_off(old).is_some());
+        if !changes.iter().any(has_mark) {
+            return Ok(Cow::Borrowed(changes));
+        }
+        let mut changes = changes.to_vec();
+        for change in &mut changes {
+            let Some((old, mark)) = change.old.as_ref().and_then(taken_off) else { continue };
+            // A write of what was read raw would keep the mark.
+            change.new = change.new.take().map(|new| match Mark::of(&new) {
+                Some(kept) if kept == mark => without_mark(&new).into_owned(),
+                _ => new,
+            });
+            self.give_up_move(&mark, &old).await?;
+            change.old = Some(old);
+        }
+        Ok(Cow::Owned(changes))
+    }
+
+    async fn without_move(&self, entity: Entity) -> Result<Entity> {
+        let Some((entity, mark)) = taken_off(&entity) else { return Ok(entity) };
+        self.give_up_move(&mark, &entity).await?;
+        Ok(entity)
+    }
+
+    /// Gives up the move of an entity that is to be written, by its abort row.
+    ///
+    /// # Errors
+    /// The move is committed, so that the entity is not what was read any more: it is removed, as the move would do.
+    async fn give_up_move(&self, mark: &Mark, entity: &Entity) -> Result<()> {
+        if !self.keeps(Rule::GiveUpMoves) {
+            return Ok(());
+        }
+        let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
+        match self.abort(mark.write, &mark.partition).await.map_err(not_applied)? {
+            Some(Evidence::Abort) => return Ok(()),
+            Some(Evidence::Journal(row)) => {
+                let lease = Lease::start(self.timing);
+                let (removal, uncovered) = self.plan_removal(&row, entity).await.map_err(not_applied)?;
+                if uncovered.is_empty()
+                    && let Sent::Failed(error) = self.send(&removal, lease).await
+                {
+                    tracing::debug!(%error, key = %entity.key(), "the source of a committed move stays for its applier");
+                }
+            }
+            None => {}
+        }
+        Err(self.contended(entity.key()))
+    }
+
+    /// The group that deletes the source of a committed move, with its entries in its partition, and the entries elsewhere that
+    /// the journal row does not name: of an index that came after the commit.
+    async fn plan_removal(&self, row: &JournalRow, entity: &Entity) -> Result<(Plan, Vec<Touched>)> {
+        let permission = self.prepare().await?;
+        let mut removal = self.plan(&[Change::delete(entity.clone())], permission)?;
+        let mut uncovered = std::mem::take(&mut removal.touched);
+        uncovered.retain(|touched| !row.touched.iter().any(|known| known.is_at(touched)));
+        removal.lost.clear();
+        Ok((removal, uncovered))
+    }
+
+    /// Deletes the source of a committed move, unless that is done: the journal row, which names all entries of the source then.
+    /// `None` if the lease ends, or an answer is in doubt.
+    pub(super) async fn remove_source<'a>(
+        &self,
+        row: &'a JournalRow,
+        states: &mut States,
+        lease: Lease,
+    ) -> Result<Option<Cow<'a, JournalRow>>> {
+        let mut row = Cow::Borrowed(row);
+        let Some(source) = row.source.clone() else { return Ok(Some(row)) };
+        for _ in 0..ROUNDS {
+            let of_this = |entity: &&Entity| Mark::of(entity).is_some_and(|mark| mark.write == row.id);
+            let Some((entity, _)) = states.get(&source).filter(of_this).and_then(taken_off) else {
+                return Ok(Some(row));
+            };
+            let (removal, uncovered) = self.plan_removal(&row, &entity).await?;
+            if !lease.may_send() && self.keeps(Rule::OneApplier) {
+                return Ok(None);
+            }
+            if !uncovered.is_empty() {
+                let mut longer = row.into_owned();
+                longer.touched.extend(uncovered);
+                let Some(longer) = self.replace(longer).await? else { return Ok(None) };
+                row = Cow::Owned(longer);
+            }
+            match self.send(&removal, lease).await {
+                Sent::Committed(_) => states.set(source.clone(), None),
+                Sent::GivenUp(_) => {}
+                Sent::Failed(error) if is_lost(&error) => states.read_again(self, &source).await?,
+                Sent::Failed(error) if error.is_ambiguous() || error.is_transient() => return Ok(None),
+                Sent::Failed(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Others changed the entity.
+    fn contended(&self, key: &Key) -> Error {
+        let (table, key) = (self.table.to_string(), key.to_string());
+        ErrorKind::PreconditionFailed { table, key }.into()
+    }
+}

@@ -1,0 +1,165 @@
+//! What a worker does with a ticket.
+
+use std::time::Duration;
+
+use table_core::model::TableName;
+use table_core::store::{Error, Operation, Result};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::Journal;
+use super::apply::{Entries, Known};
+use super::lease::Lease;
+use super::row::{Evidence, JournalRow, WriteId, abort_row, owners, read};
+use super::rules::Rule;
+use super::state::States;
+use super::ticket::Ticket;
+use super::unique::By;
+#[cfg(doc)]
+use super::write::Acknowledge;
+use crate::consistency::work::Places;
+use crate::rows::took_effect::took_effect;
+
+/// What became of a ticket or a journal row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing is left to do.
+    Done,
+    /// Try again after this time.
+    Later(Duration),
+}
+
+impl Journal {
+    /// What stands at the key of a write.
+    pub(super) async fn evidence(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
+        let entity = self.store.get(&self.table, &id.key(partition)?, None).await?;
+        entity.as_ref().map(|e| read(id, e)).transpose()
+    }
+
+    /// Gives a write up unless it has committed: inserts the abort row at the journal row's key. `None` if
+    /// a row stood there and has gone: a journal row that someone cleared, since abort rows stay.
+    pub(super) async fn abort(&self, id: WriteId, partition: &str) -> Result<Option<Evidence>> {
+        let row = abort_row(id.key(partition)?);
+        match took_effect(self.store.write(&self.table, Operation::Insert(row)).await) {
+            Ok(_) => Ok(Some(Evidence::Abort)),
+            Err(e) if e.is_already_exists() && !e.is_ambiguous() => self.evidence(id, partition).await,
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Finishes or gives up the write that a ticket points at. `dequeues` says how often its message was
+    /// received. Takes a lease of waiting where the write was committed, that of whoever applied it last, unless its
+    /// writer has [handed it over](Acknowledge::Committed).
+    ///
+    /// # Errors
+    /// The text is no ticket of this journal; the storage's.
+    pub async fn recover(&self, ticket: &str, dequeues: u32) -> Result<Progress> {
+        self.recover_in(ticket, dequeues, None).await
+    }
+
+    /// The same, in one of the places of a worker.
+    pub(super) async fn recover_in(
+        &self,
+        ticket: &str,
+        dequeues: u32,
+        places: Option<&Places>,
+    ) -> Result<Progress> {
+        let ticket = Ticket::parse(ticket)?;
+        self.check_ours(&ticket)?;
+        match self.evidence(ticket.write_id(), &ticket.partition).await? {
+            Some(Evidence::Journal(row)) => self.take_over_row(row, places).await,
+            _ => self.give_up_for(&ticket, ticket.seen.saturating_add(dequeues), places).await,
+        }
+    }
+
+    /// Whether a ticket is of this journal's table.
+    pub(super) fn has_written(&self, ticket: &Ticket) -> bool {
+        let table = TableName::new(ticket.table.as_str());
+        ticket.store == self.store_name && table.is_ok_and(|table| table == self.table)
+    }
+
+    fn check_ours(&self, ticket: &Ticket) -> Result<()> {
+        if self.has_written(ticket) {
+            return Ok(());
+        }
+        let (store, table) = (&ticket.store, &ticket.table);
+        Err(Error::invalid_request(format!("a ticket for the table '{table}' of the store '{store}'")))
+    }
+
+    /// No journal row: after the abort row is in, the writer can never commit, and what it marked and reserved
+    /// is released. The ticket goes when it has come a second time: it is older than a lease then, and
+    /// a reservation that was still on its way has arrived.
+    async fn give_up_for(&self, ticket: &Ticket, dequeues: u32, places: Option<&Places>) -> Result<Progress> {
+        if self.keeps(Rule::AbortAbsent)
+            && let Some(Evidence::Journal(row)) = self.abort(ticket.write_id(), &ticket.partition).await?
+        {
+            return self.take_over_row(row, places).await;
+        }
+        let _permission = self.maintainer.prepare(self.store()).await?;
+        let mut owners = owners(&ticket.partition, &ticket.rows)?;
+        if let Some(source) = ticket.source()? {
+            self.unmark(&source, ticket.write_id()).await?;
+            owners.push(source);
+        }
+        let mut states = States::new(owners);
+        for touched in &ticket.reserved {
+            self.settle(&touched.location()?, By::Release(ticket.write_id()), &mut states).await?;
+        }
+        Ok(if dequeues > 1 { Progress::Done } else { self.later() })
+    }
+
+    /// Watches a journal row for the whole lease that it names, on this process's clock; unchanged, its lease is over
+    /// and it is claimed and applied.
+    async fn take_over_row(&self, row: JournalRow, places: Option<&Places>) -> Result<Progress> {
+        let watch = self.watch(row.lease);
+        match places {
+            Some(places) => places.away(watch).await,
+            None => watch.await,
+        }
+        self.finish(row).await
+    }
+
+    /// For as long as a lease lasts that had begun before, and whatever a row says, for an own one; not at all where
+    /// it says that nobody has one.
+    pub(super) async fn watch(&self, lease: Duration) {
+        if lease.is_zero() {
+            return;
+        }
+        let theirs = if self.keeps(Rule::LeaseOfTheRow) { lease } else { Duration::ZERO };
+        if self.keeps(Rule::OneApplier) {
+            sleep(self.timing.lease().max(theirs)).await;
+        }
+    }
+
+    /// Claims and applies a journal row that was watched since it was read.
+    pub(super) async fn finish(&self, row: JournalRow) -> Result<Progress> {
+        let lease = Lease::start(self.timing);
+        let Some(row) = self.claim(row).await? else { return Ok(self.later()) };
+        let mut states = States::new(row.owners()?);
+        states.read_all_again(self).await?;
+        match self.apply(&row, states, &Known::new(), lease).await? {
+            Entries::Applied => Ok(Progress::Done),
+            Entries::Pending => Ok(self.later()),
+        }
+    }
+
+    const fn later(&self) -> Progress {
+        Progress::Later(self.timing.lease())
+    }
+
+    /// Replaces the row under its ETag; `None` if anyone else was active, or may have been.
+    async fn claim(&self, row: JournalRow) -> Result<Option<JournalRow>> {
+        self.replace(JournalRow { claim: Some(Uuid::new_v4()), lease: self.timing.lease(), ..row }).await
+    }
+
+    /// Writes a journal row that was read; `None` if it has changed, or may have.
+    pub(super) async fn replace(&self, mut row: JournalRow) -> Result<Option<JournalRow>> {
+        let Some(etag) = row.etag.take() else { return Ok(None) };
+        let replace = Operation::Replace(row.to_entity()?, etag.into());
+        match took_effect(self.store.write(&self.table, replace).await) {
+            Ok(written) => Ok(written.etag.map(|etag| JournalRow { etag: Some(etag), ..row })),
+            Err(e) if e.is_precondition_failed() || e.is_entity_not_found() || e.is_ambiguous() => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What every pattern needs to write rows: clocks, retries after conflicts, permission by the manifest, upgrades.
+
+pub mod clock;
+pub(crate) mod conflict;
+pub(crate) mod encrypted;
+pub(crate) mod plain;
+pub(crate) mod took_effect;
+pub(crate) mod upgrade;

@@ -1,0 +1,102 @@
+mod crashes;
+mod indexed;
+mod queries;
+mod rewrite;
+mod types;
+mod values;
+
+use std::sync::Arc;
+
+use futures_util::TryStreamExt;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use table_core::adapter::{FaultInjector, Faulty, Metered, RequestMeter};
+use table_core::memory::MemoryStore;
+use table_core::model::ETag;
+use table_core::store::{Result, TableStore};
+use table_core::typed::TableEntity;
+
+use super::{CollectMode, LargeOptions, LargeTable};
+use crate::blobs::faulty::FaultyBlobs;
+
+#[derive(Clone, Debug, PartialEq, TableEntity)]
+#[entity(type = "Report", rename_all = "PascalCase")]
+struct Report {
+    #[partition_key]
+    department: String,
+    #[row_key]
+    number: u32,
+    title: String,
+    #[large(over = 10)]
+    text: String,
+    #[large(over = 10)]
+    picture: Option<Vec<u8>>,
+    #[etag]
+    etag: Option<ETag>,
+}
+
+fn report(text: &str, picture: Option<&[u8]>) -> Report {
+    let (department, title) = ("Sales & Co".to_owned(), "T".to_owned());
+    Report {
+        department,
+        number: 1,
+        title,
+        text: text.to_owned(),
+        picture: picture.map(<[u8]>::to_vec),
+        etag: None,
+    }
+}
+
+const LONG: &str = "a text that does not stay in its row";
+const PICTURE: &[u8] = &[255; 100];
+
+/// The stores of all processes, and one process that fails as it is told.
+struct Rig {
+    store: Arc<MemoryStore>,
+    inner: Arc<InMemory>,
+    meter: RequestMeter,
+    faults: FaultInjector,
+    blobs: Arc<FaultyBlobs>,
+    reports: LargeTable<Report>,
+}
+
+impl Rig {
+    async fn new() -> Result<Self> {
+        Self::on(Arc::new(MemoryStore::new()), Arc::new(InMemory::new())).await
+    }
+
+    async fn on(store: Arc<MemoryStore>, inner: Arc<InMemory>) -> Result<Self> {
+        Self::with(store, inner, LargeOptions::default()).await
+    }
+
+    async fn with(store: Arc<MemoryStore>, inner: Arc<InMemory>, options: LargeOptions) -> Result<Self> {
+        let (meter, faults) = (RequestMeter::new(), FaultInjector::new(1));
+        let blobs = Arc::new(FaultyBlobs::new(Arc::clone(&inner), faults.clone()));
+        let faulty = Faulty::new(Arc::clone(&store) as Arc<dyn TableStore>, faults.clone());
+        let metered: Arc<dyn TableStore> = Arc::new(Metered::new(faulty, meter.clone()));
+        let shared = Arc::clone(&blobs) as Arc<dyn ObjectStore>;
+        let reports = LargeTable::new_with(metered, "Reports", shared, options)?;
+        reports.create_if_missing().await?;
+        meter.reset();
+        Ok(Self { store, inner, meter, faults, blobs, reports })
+    }
+
+    /// Another process on the same stores.
+    async fn again(&self) -> Result<Self> {
+        Self::on(Arc::clone(&self.store), Arc::clone(&self.inner)).await
+    }
+
+    async fn blob_count(&self) -> usize {
+        self.inner.list(None).try_collect::<Vec<_>>().await.unwrap().len()
+    }
+
+    /// Removes orphans as if all blobs were old, then asserts that every row has its blobs and no blob is
+    /// without a row.
+    async fn assert_clean(&self, case: &str) -> Result<()> {
+        self.reports.collect_older(std::time::Duration::ZERO, CollectMode::Remove).await?;
+        let found = self.reports.scrub().await?;
+        assert_eq!(found.missing, [], "{case}: a row refers to a blob that is gone");
+        assert_eq!(self.blob_count().await as u64, found.references, "{case}: blobs are left over");
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+use std::fmt;
+use std::sync::Arc;
+
+use table_core::model::{Key, PartitionKey, TableName};
+use table_core::store::{Error, ErrorKind, Result, TableStore};
+use table_core::typed::{Discriminator, KeyOf, PartitionIn, Spread, Table, TableEntity};
+
+use super::SpreadRow;
+use super::place::{partition, stored};
+use super::row::MOVING;
+use crate::rows::conflict::ATTEMPTS;
+
+/// Requests in flight unless told otherwise.
+const CONCURRENCY: usize = 16;
+
+/// A table whose logical partitions are spread over buckets. See the [module](super).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::sync::Arc;
+/// use table_core::{memory::MemoryStore, prelude::*};
+/// use table_patterns::spread::SpreadTable;
+///
+/// #[derive(Debug, TableEntity)]
+/// struct Event {
+///     #[partition_key(spread = 16)]
+///     day: String,
+///     #[row_key(format = "{:06}")]
+///     number: u32,
+/// }
+///
+/// let events = SpreadTable::<Event>::new(Arc::new(MemoryStore::new()), "Events")?;
+/// events.create_if_missing().await?;
+/// for number in 0..100 {
+///     events.insert(&Event { day: "2013-01-01".into(), number }).await?;
+/// }
+/// assert!(events.get(Event::key("2013-01-01", 7u32)?).await?.is_some());
+///
+/// let all: Vec<Event> = events.query().partition(Event::partition("2013-01-01")?).all().await?;
+/// assert!(all.iter().map(|event| event.number).eq(0..100));
+/// # Ok(())
+/// # }
+/// ```
+pub struct SpreadTable<T> {
+    pub(super) table: Table<SpreadRow<T>>,
+    pub(super) spread: Spread,
+    pub(super) previous: Option<Spread>,
+    pub(super) attempts: u32,
+    pub(super) concurrency: usize,
+}
+
+impl<T: TableEntity> SpreadTable<T> {
+    /// Opens a table. No request.
+    ///
+    /// # Errors
+    /// The name is not legal; `T` does not declare `spread`, or declares what spreading cannot keep: indexes,
+    /// large fields, a discriminator in the partition key.
+    pub fn new<S, N>(store: S, name: N) -> Result<Self>
+    where
+        S: TableStore,
+        N: TryInto<TableName, Error: Into<Error>>,
+    {
+        let schema = T::SCHEMA;
+        let refuse = |what: &str| Err(Error::invalid_request(format!("{}: {what}", schema.rust_name)));
+        let Some(spread) = schema.spread else {
+            return refuse("its keys are not spread; add `#[partition_key(spread = 16)]`");
+        };
+        if matches!(schema.discriminator, Discriminator::PartitionPrefix(_)) {
+            return refuse(
+                "its partition keys start with a bucket, so they cannot tell the type; use a property",
+            );
+        }
+        if !T::indexes().is_empty() {
+            return refuse("it declares indexes, which a spread table does not maintain");
+        }
+        Ok(Self {
+            table: Table::new(store, name)?,
+            spread,
+            previous: None,
+            attempts: ATTEMPTS,
+            concurrency: CONCURRENCY,
+        })
+    }
+
+    /// Also finds entities where they were with another number of buckets, or another salt, until
+    /// [`migrate`](Self::migrate) has moved them. A number alone means no salt.
+    #[must_use]
+    pub fn with_previous(mut self, previous: impl Into<Spread>) -> Self {
+        self.previous = Some(previous.into()).filter(|previous| *previous != self.spread);
+        self
+    }
+
+    /// Times that a write is tried when another writer, or a migration, is quicker: 10 unless told otherwise. It
+    /// pauses between them for a random time of up to half a second, one second in all with 10.
+    #[must_use]
+    pub const fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Another bound on the requests that one call has in flight: buckets that are opened, entities that are
+    /// [migrated](Self::migrate); at least 1, and 16 unless told otherwise.
+    #[must_use]
+    pub const fn with_concurrency(mut self, requests: usize) -> Self {
+        self.concurrency = if requests == 0 { 1 } else { requests };
+        self
+    }
+
+    /// Creates the table unless it is there; whether it was created. One request.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_if_missing(&self) -> Result<bool> {
+        self.table.create_if_missing().await
+    }
+
+    /// The entity, or `None`. One request; see the [module](super) for more.
+    ///
+    /// # Errors
+    /// The store's; the row is not a `T`.
+    pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<T>> {
+        let found = self.locate(&key.into_key()).await?;
+        found.map(SpreadRow::decode).transpose()
+    }
+
+    /// The entity, or an error if there is none. As [`get`](Self::get).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and entity not found.
+    pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<T> {
+        self.existing(&key.into_key()).await?.decode()
+    }
+
+    /// The stored key of an entity, for other programs.
+    ///
+    /// # Errors
+    /// The key with its bucket is too long.
+    pub fn stored_key(&self, key: impl KeyOf<T>) -> Result<Key> {
+        stored(&key.into_key(), self.spread)
+    }
+
+    /// The stored partitions of a logical one: its buckets, with those of a previous number. For what works on whole
+    /// partitions, such as [`delete_partition`](crate::bulk::delete_partition).
+    ///
+    /// # Errors
+    /// The key with its bucket is too long.
+    pub fn stored_partitions(&self, of: impl PartitionIn<T>) -> Result<Vec<PartitionKey>> {
+        let buckets = self.previous.map_or(0, |previous| previous.buckets).max(self.spread.buckets);
+        (0..buckets).map(|bucket| PartitionKey::new(partition(of.partition_key().as_str(), bucket))).collect()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &TableName {
+        self.table.name()
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn TableStore> {
+        self.table.store()
+    }
+
+    /// The row, wherever it is. What is moved between looking at the old place and at the new is found at
+    /// the second look.
+    pub(super) async fn locate(&self, key: &Key) -> Result<Option<SpreadRow<T>>> {
+        let current = stored(key, self.spread)?;
+        let found = self.table.get(&current).await?;
+        let Some(previous) = self.previous_key(key)?.filter(|_| found.is_none()) else { return Ok(found) };
+        match self.table.get(previous).await? {
+            None => self.table.get(current).await,
+            found => Ok(found),
+        }
+    }
+
+    pub(super) async fn existing(&self, key: &Key) -> Result<SpreadRow<T>> {
+        self.locate(key).await?.ok_or_else(|| {
+            let (table, key) = (self.name().to_string(), key.to_string());
+            ErrorKind::EntityNotFound { table, key }.into()
+        })
+    }
+
+    /// Where the entity was before, if that is another place.
+    pub(super) fn previous_key(&self, key: &Key) -> Result<Option<Key>> {
+        let Some(previous) = self.previous else { return Ok(None) };
+        let (now, before) = (stored(key, self.spread)?, stored(key, previous)?);
+        Ok((now != before).then_some(before))
+    }
+}
+
+impl<T> SpreadRow<T> {
+    /// Whether a migration has begun to move it.
+    pub(super) fn is_moving(&self) -> bool {
+        self.entity.get(MOVING).is_some()
+    }
+}
+
+impl<T> Clone for SpreadTable<T> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone(), ..*self }
+    }
+}
+
+impl<T> fmt::Debug for SpreadTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("SpreadTable");
+        debug
+            .field("table", &self.table)
+            .field("buckets", &self.spread.buckets)
+            .field("previous", &self.previous.map(|previous| previous.buckets))
+            .finish()
+    }
+}
