@@ -8,9 +8,10 @@ pub mod store;
 /// The result type of programs. Errors are printed for the user.
 pub type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// The code of the README, which is compiled as a test.
+/// The code of the README and of the chapter on Azure, which are compiled as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/azure.md")]
 struct Readme;
 
 /// The programs of the crates' own pages.
