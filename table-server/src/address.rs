@@ -227,16 +227,23 @@ mod tests {
     #[test]
     fn the_account_is_in_the_path_or_in_the_host() {
         let in_path = parse("127.0.0.1:10002", "/orders/Tables('x')");
-        assert_eq!((&*in_path.account, in_path.secondary, &*in_path.path), ("orders", false, "Tables('x')"));
+        assert_eq!(&*in_path.account, "orders");
+        assert!(!in_path.secondary);
+        assert_eq!(&*in_path.path, "Tables('x')");
         assert_eq!(in_path.root, "http://127.0.0.1:10002/orders/");
         assert_eq!(in_path.parameters.get("a").unwrap(), Some("1 2+"));
         assert!(in_path.parameters.has("b") && in_path.parameters.get("b").unwrap().is_none());
         let in_host = parse("orders-secondary.table.local:1", "/orders");
-        assert_eq!((&*in_host.account, in_host.secondary, &*in_host.path), ("orders", true, "orders"));
+        assert_eq!(&*in_host.account, "orders");
+        assert!(in_host.secondary);
+        assert_eq!(&*in_host.path, "orders");
         let secondary = parse("localhost", "/orders-secondary/");
-        assert_eq!((&*secondary.account, secondary.secondary, &*secondary.path), ("orders", true, ""));
+        assert_eq!(&*secondary.account, "orders");
+        assert!(secondary.secondary);
+        assert_eq!(&*secondary.path, "");
         let other = parse("example.org", "/orders/T");
-        assert_eq!((&*other.account, &*other.path), ("orders", "T"));
+        assert_eq!(&*other.account, "orders");
+        assert_eq!(&*other.path, "T");
         assert!(Address::parse("http", "", "/", None, |_| true).is_err());
         assert!(Address::parse("http", "h", "*", None, |_| true).is_err());
         assert!(Address::parse("http", "h", "/", Some("a=%FF"), |_| true).is_err());

@@ -186,7 +186,8 @@ mod tests {
             assert_eq!((&parts[0].method, parts[0].address), (&Method::POST, "http://h/acc/T"));
             assert_eq!(parts[0].body, "{\"A\":\"--set_2\"}");
             assert_eq!(parts[0].content_id.as_ref().unwrap(), "7");
-            assert_eq!((&parts[1].method, parts[1].body), (&Method::DELETE, ""));
+            assert_eq!(&parts[1].method, &Method::DELETE);
+            assert_eq!(parts[1].body, "");
             assert_eq!(parts[1].headers["if-match"], "*");
         }
     }

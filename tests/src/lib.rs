@@ -28,12 +28,12 @@
 //! Work queues, patterns, transactions and encryption have suites of their own: [`queues`], [`patterns`],
 //! [`eventual`], [`encryption`].
 
+#![deny(dead_code)]
+
 pub mod conformance;
 pub mod elsewhere;
 pub mod encryption;
 pub mod eventual;
-#[cfg(test)]
-mod listing;
 pub mod patterns;
 pub mod queues;
 mod suite;

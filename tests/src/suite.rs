@@ -1,6 +1,6 @@
-//! What the lists of the suites have in common: how a list becomes tests.
+//! Runs behaviours, and makes tests of the lists of behaviours.
 //!
-//! All behaviours of a suite have one type here, so that their runtime is compiled once and not for each.
+//! All behaviours of a suite have one function type, so the code of the runtime is compiled once per suite.
 
 use futures_util::future::LocalBoxFuture;
 
@@ -9,21 +9,26 @@ use crate::eventual::{EventualBackend, World};
 use crate::queues::{Queue, QueueBackend};
 use crate::{Backend, Harness};
 
+/// A behaviour of a store.
+pub type Behaviour = for<'a> fn(&'a Harness) -> LocalBoxFuture<'a, ()>;
+/// A behaviour of a work queue.
+pub type QueueBehaviour = fn(Queue) -> LocalBoxFuture<'static, ()>;
+/// A behaviour of eventual transactions.
+pub type EventualBehaviour = fn(World) -> LocalBoxFuture<'static, ()>;
+
 /// Runs a behaviour on two threads.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-pub async fn run(backend: &dyn Backend, behaviour: for<'a> fn(&'a Harness) -> LocalBoxFuture<'a, ()>) {
+pub async fn run(backend: &dyn Backend, behaviour: Behaviour) {
     let harness = Harness::start(backend.store().await, backend);
     behaviour(&harness).await;
     harness.finish().await;
 }
 
-/// Runs a behaviour that waits for leases or caches to end: no time passes during a request, and none is spent
-/// where all wait.
+/// Runs a behaviour that waits for leases or caches to expire, in virtual time.
+///
+/// The clock stands still during a request. When all tasks wait, the clock moves to the end of the shortest wait.
 #[tokio::main(flavor = "current_thread", start_paused = true)]
-pub async fn run_in_virtual_time(
-    backend: &dyn Backend,
-    behaviour: for<'a> fn(&'a Harness) -> LocalBoxFuture<'a, ()>,
-) {
+pub async fn run_in_virtual_time(backend: &dyn Backend, behaviour: Behaviour) {
     let harness = Harness::start(Elsewhere::around(backend.store().await), backend);
     behaviour(&harness).await;
     harness.finish().await;
@@ -31,41 +36,57 @@ pub async fn run_in_virtual_time(
 
 /// Runs a behaviour of a work queue on two threads.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-pub async fn run_with_queue(backend: &dyn QueueBackend, behaviour: fn(Queue) -> LocalBoxFuture<'static, ()>) {
+pub async fn run_with_queue(backend: &dyn QueueBackend, behaviour: QueueBehaviour) {
     behaviour(backend.queue().await).await;
 }
 
-/// Runs a behaviour of eventually consistent transactions on two threads.
+/// Runs a behaviour of eventual transactions on two threads.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-pub async fn run_with_world(
-    backend: &dyn EventualBackend,
-    behaviour: fn(World) -> LocalBoxFuture<'static, ()>,
-) {
+pub async fn run_with_world(backend: &dyn EventualBackend, behaviour: EventualBehaviour) {
     behaviour(World::new(backend).await).await;
 }
 
-/// Makes a test of every behaviour in a list. The room, a module of this crate, has a module for each of the
-/// list and a function `run`, which gives a behaviour what it needs of the backend.
+/// Declares, for each entry of a list, a function that returns the behaviour as a value of one type.
 ///
-/// A behaviour marked `(virtual_time)` is given to `run_in_virtual_time`.
+/// Test crates reach behaviours only through these functions. A behaviour without an entry is therefore dead
+/// code, and this crate denies dead code.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! suite {
-    ($room:ident, $backend:expr; $($module:ident { $($behaviour:ident $(($time:ident))?)* })*) => {$(
+macro_rules! define_behaviours {
+    ($suite:ident; $($module:ident { $($behaviour:ident $(($time:ident))?)* })*) => {$(
+        #[allow(missing_docs, reason = "a behaviour's name says what it is")]
+        pub mod $module {
+            use $crate::$suite::{$module as implementation, Behaviour};
+
+            $(
+                pub fn $behaviour() -> Behaviour {
+                    |given| Box::pin(implementation::$behaviour(given))
+                }
+            )*
+        }
+    )*};
+}
+
+/// Makes a test of every behaviour in a list, for one backend.
+///
+/// A behaviour marked `(virtual_time)` runs in virtual time.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! define_tests {
+    ($suite:ident $backend:expr; $($module:ident { $($behaviour:ident $(($time:ident))?)* })*) => {$(
         mod $module {
-            #[allow(unused_imports, reason = "the expression may name what is in scope outside")]
+            #[allow(unused_imports, reason = "the expression can name items of the outer module")]
             use super::*;
 
             $(
                 #[test]
                 fn $behaviour() {
-                    $crate::suite!(@run $room $($time)?)(&$backend, |given| {
-                        Box::pin($crate::$room::$module::$behaviour(given))
-                    });
+                    let behaviour = $crate::$suite::list::$module::$behaviour();
+                    $crate::define_tests!(@run $suite $($time)?)(&$backend, behaviour);
                 }
             )*
         }
     )*};
-    (@run $room:ident) => { $crate::$room::run };
-    (@run $room:ident virtual_time) => { $crate::$room::run_in_virtual_time };
+    (@run $suite:ident) => { $crate::$suite::run };
+    (@run $suite:ident virtual_time) => { $crate::$suite::run_in_virtual_time };
 }

@@ -145,7 +145,8 @@ fn without_an_index_the_first_operation_failed() {
 #[test]
 fn a_refusal_without_a_message_names_no_operation() {
     let error = outcome(&["HTTP/1.1 409 Conflict\r\n\r\n"]).unwrap_err();
-    assert_eq!((error.failed_index(), error.outcome()), (None, Outcome::NotApplied));
+    assert_eq!(error.failed_index(), None);
+    assert_eq!(error.outcome(), Outcome::NotApplied);
 }
 
 #[test]

@@ -98,7 +98,9 @@ mod tests {
             }
             Poll::<()>::Pending
         });
-        assert_eq!((polled, polls, task.0.load(Ordering::SeqCst)), (Poll::Pending, 3, 0));
+        assert_eq!(polled, Poll::Pending);
+        assert_eq!(polls, 3);
+        assert_eq!(task.0.load(Ordering::SeqCst), 0);
         let inner = inner.unwrap();
         inner.wake_by_ref();
         inner.wake();
@@ -108,6 +110,7 @@ mod tests {
             cx.waker().wake_by_ref();
             Poll::<()>::Pending
         });
-        assert_eq!((endless, task.0.load(Ordering::SeqCst)), (Poll::Pending, 2));
+        assert_eq!(endless, Poll::Pending);
+        assert_eq!(task.0.load(Ordering::SeqCst), 2);
     }
 }

@@ -89,7 +89,8 @@ async fn an_entity_has_its_types_and_its_etag() {
     let server = Server::start([answer("200 OK", &[], body)]).await;
     let read = store(&server).get(&table(), &key(), None).await.unwrap().unwrap();
     assert_eq!(read.get("N"), Some(ValueRef::Int64(5)));
-    assert_eq!((read.etag(), read.properties().len()), (Some(&ETag::from("W/\"v\"")), 1));
+    assert_eq!(read.etag(), Some(&ETag::from("W/\"v\"")));
+    assert_eq!(read.properties().len(), 1);
 }
 
 #[tokio::test]

@@ -46,7 +46,8 @@ async fn policies_see_each_request_once_without_retries() {
         run(&store_with(&server, options), kind).await.unwrap_err();
         assert_eq!(server.only().header("x-mine"), Some("here"), "{kind}");
         let count = |policy: &Counting| policy.0.load(Ordering::Relaxed);
-        assert_eq!((count(&per_call), count(&per_try)), (1, 1), "{kind}");
+        assert_eq!(count(&per_call), 1, "{kind}");
+        assert_eq!(count(&per_try), 1, "{kind}");
     }
 }
 
@@ -182,7 +183,8 @@ async fn expected_answers_are_not_error_spans() {
                 "{kind}: {lines}"
             );
             let (status_is_error, has_error_type) = (lines.contains("Error {"), lines.contains("error.type"));
-            assert_eq!((status_is_error, has_error_type), (is_error, is_error), "{kind} {status}: {lines}");
+            assert_eq!(status_is_error, is_error, "{kind} {status}: {lines}");
+            assert_eq!(has_error_type, is_error, "{kind} {status}: {lines}");
         }
     }
 }

@@ -99,7 +99,8 @@ async fn without_a_token_nothing_is_sent() {
     let store = store("https://acc.table.core.windows.net", &credential, &server);
     let error = run(&store, OperationKind::Insert).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Unauthorized(_)), "{error}");
-    assert_eq!((error.outcome(), server.sent.lock().unwrap().len()), (Outcome::NotApplied, 0));
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    assert_eq!(server.sent.lock().unwrap().len(), 0);
 }
 
 /// Simulates Microsoft Entra ID and the Table service; keeps URL, authorization and body of requests.
@@ -257,7 +258,8 @@ mod queue {
     async fn every_queue_request_carries_a_token() {
         let (credential, server) = (Arc::new(Credential::default()), Scripted::new(StatusCode::Ok, PEEKED));
         let seen = queue(&credential, &server).peek(1).await.unwrap();
-        assert_eq!((seen[0].id.as_str(), seen[0].body.as_str()), ("7", "one"));
+        assert_eq!(seen[0].id.as_str(), "7");
+        assert_eq!(seen[0].body.as_str(), "one");
         assert_eq!(*credential.scopes.lock().unwrap(), ["https://storage.azure.com/.default"]);
         let sent = server.sent.lock().unwrap();
         assert!(sent[0].0.starts_with("https://acc.queue.core.windows.net/jobs/messages?"), "{sent:?}");

@@ -211,7 +211,8 @@ async fn a_damaged_page_affects_only_its_rows() {
         }
     }
     let report = store.verify(u64::MAX).await.unwrap();
-    assert_eq!((report.damaged, report.damages.len()), (1, 1), "{report:?}");
+    assert_eq!(report.damaged, 1, "{report:?}");
+    assert_eq!(report.damages.len(), 1, "{report:?}");
     assert_eq!(report.damages[0].offset, (at / PAGE * PAGE) as u64);
     let backup = store.backup(place.other("copy")).await;
     assert!(is_damage(&backup));

@@ -77,9 +77,12 @@ async fn rotation_rewraps_keys_without_encrypting_again() {
     let keys = Keys::new(Arc::clone(&new) as Arc<dyn KeyWrap>).with_key(Arc::clone(&old) as Arc<dyn KeyWrap>);
     let store = open(&raw, keys, encrypting);
     let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!((done.seen, done.changed, done.skipped), (40, 40, 0));
+    assert_eq!(done.seen, 40);
+    assert_eq!(done.changed, 40);
+    assert_eq!(done.skipped, 0);
     assert_eq!(done.keys, BTreeMap::from([("kek2".to_owned(), 40)]));
-    assert_eq!((new.wraps(), old.unwraps()), (4, 4));
+    assert_eq!(new.wraps(), 4);
+    assert_eq!(old.unwraps(), 4);
     assert_eq!(raw_value(&raw, 7, "NationalId").await, ciphertext);
     assert_ne!(raw_value(&raw, 7, HEADER).await, header);
     assert_reads(&open(&raw, key(2), encrypting), 0..40).await;
@@ -106,7 +109,8 @@ async fn a_sweep_resumes_at_its_cursor() {
             break;
         }
     }
-    assert_eq!((seen, cursor), (25, None));
+    assert_eq!(seen, 25);
+    assert_eq!(cursor, None);
     assert_reads(&open(&raw, key(2), encrypting), 0..25).await;
 }
 
@@ -123,7 +127,9 @@ async fn rotation_does_not_sign_a_changed_header() {
     let store = open(&raw, key(2).with_key(Arc::new(kek(1))), encrypting);
     let stored = raw.get(&people(), person(0).key(), None).await.unwrap();
     let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!((done.changed, done.skipped, done.keys.len()), (0, 1, 0));
+    assert_eq!(done.changed, 0);
+    assert_eq!(done.skipped, 1);
+    assert_eq!(done.keys.len(), 0);
     assert!(done.unreadable[0].error.to_string().contains("cannot be decrypted"));
     assert_eq!(raw.get(&people(), person(0).key(), None).await.unwrap(), stored);
 }
@@ -159,18 +165,24 @@ async fn invalid_rows_are_skipped_and_listed() {
     fill(&raw, 30..33).await;
     let mut rotation = store.rotation(&people()).with_page_size(5);
     let done = rotation.run().await.unwrap();
-    assert_eq!((done.seen, done.changed, done.skipped), (37, 30, 4));
+    assert_eq!(done.seen, 37);
+    assert_eq!(done.changed, 30);
+    assert_eq!(done.skipped, 4);
     let keys: Vec<_> = done.unreadable.iter().map(|skipped| skipped.key.row()).collect();
     assert_eq!(keys, ["garbage0", "garbage1", "garbage2", "garbage3"]);
     let mut migration = store.migration(&people());
     let done = migration.run().await.unwrap();
-    assert_eq!((done.seen, done.changed, done.skipped), (37, 3, 4));
+    assert_eq!(done.seen, 37);
+    assert_eq!(done.changed, 3);
+    assert_eq!(done.skipped, 4);
     let done = store.migration(&people()).encrypting_again().run().await.unwrap();
-    assert_eq!((done.changed, done.skipped), (33, 4));
+    assert_eq!(done.changed, 33);
+    assert_eq!(done.skipped, 4);
     let strict = open(&raw, key(2), encrypting);
     assert_reads(&strict, 0..33).await;
     let counted = strict.rotation(&people()).counting().run().await.unwrap();
-    assert_eq!((counted.keys, counted.skipped), (BTreeMap::from([("kek2".to_owned(), 33)]), 4));
+    assert_eq!(counted.keys, BTreeMap::from([("kek2".to_owned(), 33)]));
+    assert_eq!(counted.skipped, 4);
 }
 
 /// The list is bounded; the count is not.
@@ -183,7 +195,9 @@ async fn a_table_of_invalid_rows_is_counted() {
     }
     let store = open(&raw, key(1), encrypting);
     let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!((done.seen, done.skipped, done.unreadable.len()), (150, 150, 100));
+    assert_eq!(done.seen, 150);
+    assert_eq!(done.skipped, 150);
+    assert_eq!(done.unreadable.len(), 100);
 }
 
 /// A busy key service, or one that does not wrap, says nothing about the data: the page can be processed
@@ -212,7 +226,8 @@ async fn a_forbidden_key_affects_only_its_own_entities() {
     let forbidden = Arc::new(UnreliableWrap::new(kek(3), Outage::Forbidden));
     let store = open(&raw, key(2).with_key(Arc::new(kek(1))).with_key(forbidden), encrypting);
     let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!((done.changed, done.skipped), (5, 3));
+    assert_eq!(done.changed, 5);
+    assert_eq!(done.skipped, 3);
     assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::Forbidden(_)));
 }
 
@@ -228,7 +243,8 @@ async fn a_key_is_verified_although_its_id_is_the_same() {
         let sweep = store.rotation(&people());
         let mut sweep = if counting { sweep.counting() } else { sweep };
         let done = sweep.run().await.unwrap();
-        assert_eq!((done.changed, done.skipped), (0, 4));
+        assert_eq!(done.changed, 0);
+        assert_eq!(done.skipped, 4);
         assert_eq!(done.keys, BTreeMap::from([("kek1".to_owned(), 2)]));
     }
 }
@@ -247,7 +263,8 @@ async fn an_entity_that_would_be_too_large_is_skipped() {
     fill(&raw, 1..3).await;
     let store = open(&raw, key(1), |b| encrypting(b).accept_plaintext(&people()));
     let done = store.migration(&people()).run().await.unwrap();
-    assert_eq!((done.changed, done.skipped), (2, 1));
+    assert_eq!(done.changed, 2);
+    assert_eq!(done.skipped, 1);
     assert!(matches!(done.unreadable[0].error.kind(), ErrorKind::LimitExceeded { .. }));
 }
 
@@ -278,7 +295,9 @@ async fn plaintext_is_migrated() {
     fill(&store, 30..32).await;
     assert_reads(&store, 0..32).await;
     let done = store.migration(&people()).run().await.unwrap();
-    assert_eq!((done.seen, done.changed, done.skipped), (32, 30, 0));
+    assert_eq!(done.seen, 32);
+    assert_eq!(done.changed, 30);
+    assert_eq!(done.skipped, 0);
     assert_reads(&strict, 0..32).await;
     assert_eq!(store.migration(&people()).run().await.unwrap().changed, 0);
 }
@@ -301,7 +320,8 @@ async fn migrated_legacy_data_does_not_need_the_legacy_key() {
     let after = open(&raw, key(1), encrypting);
     assert_reads(&after, 0..10).await;
     let merged = after.get(&people(), &Key::new("Sales", "003").unwrap(), None).await.unwrap().unwrap();
-    assert_eq!((merged.get("Age"), merged.properties().len()), (Some(ValueRef::Int32(50)), 2));
+    assert_eq!(merged.get("Age"), Some(ValueRef::Int32(50)));
+    assert_eq!(merged.properties().len(), 2);
 }
 
 #[tokio::test]

@@ -287,7 +287,8 @@ mod tests {
     fn written_entities_are_read_back() {
         let written = written(Metadata::Minimal, None);
         let read = read_fields(written.as_bytes()).unwrap();
-        assert_eq!((read.partition.as_deref(), read.row.as_deref()), (Some("p"), Some("it's")));
+        assert_eq!(read.partition.as_deref(), Some("p"));
+        assert_eq!(read.row.as_deref(), Some("it's"));
         let names: Vec<_> = read.properties.iter().map(|p| p.name()).collect();
         assert_eq!(names, ["S", "N", "D", "L", "X"]);
         assert_eq!(read.properties.get("D"), Some(ValueRef::Double(1.0)));

@@ -122,7 +122,8 @@ async fn cross_origin_rules_are_enforced() {
     assert!(reply.header("access-control-expose-headers").contains("x-ms-request-id"), "{reply:?}");
     assert_eq!(reply.header("vary"), "Origin");
     let reply = client.owner(Ask::new("GET", "abc()").with("Origin", "https://b.example")).await;
-    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, ""));
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("access-control-allow-origin"), "");
     let refused = client.plain(Ask::new("GET", "abc()").with("Origin", "https://a.example")).await;
     assert_eq!((refused.status, refused.header("access-control-allow-origin")), (401, "https://a.example"));
 }

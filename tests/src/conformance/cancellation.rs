@@ -13,7 +13,7 @@ use super::sample::random;
 use super::table::{entity, key};
 
 /// A write that is dropped after any number of polls leaves the old entity or the new one.
-pub async fn of_a_write(h: &Harness) {
+pub(crate) async fn of_a_write(h: &Harness) {
     let table = h.table().await;
     table.insert(with_both(0)).await;
     let mut rng = random(1);
@@ -36,7 +36,7 @@ pub async fn of_a_write(h: &Harness) {
 }
 
 /// A group that is dropped leaves all of it or none.
-pub async fn of_a_group(h: &Harness) {
+pub(crate) async fn of_a_group(h: &Harness) {
     let table = h.table().await;
     let mut rng = random(2);
     for n in 0..rounds(h) {
@@ -52,7 +52,7 @@ pub async fn of_a_group(h: &Harness) {
 }
 
 /// The store goes on as if nothing had happened: dropped writes hold no lock and lose no other write.
-pub async fn leaves_the_store_usable(h: &Harness) {
+pub(crate) async fn leaves_the_store_usable(h: &Harness) {
     let table = h.table().await;
     let mut rng = random(3);
     for n in 0..rounds(h) {

@@ -12,7 +12,7 @@ use super::table::{entity, key};
 use super::{Harness, TestTable};
 
 /// Tasks that each add one to a counter by read and conditional replace, until it succeeds.
-pub async fn no_update_is_lost(h: &Harness) {
+pub(crate) async fn no_update_is_lost(h: &Harness) {
     let table = h.table().await;
     table.insert(counter(0)).await;
     let (tasks, rounds) = (h.scale().tasks, 5);
@@ -30,7 +30,7 @@ pub async fn no_update_is_lost(h: &Harness) {
 }
 
 /// Of all that insert one key at once, one succeeds, and its entity is the one that stays.
-pub async fn one_insert_wins(h: &Harness) {
+pub(crate) async fn one_insert_wins(h: &Harness) {
     let table = h.table().await;
     for round in 0..5 {
         let row = round.to_string();
@@ -42,7 +42,7 @@ pub async fn one_insert_wins(h: &Harness) {
 }
 
 /// Of all that replace one version at once, one succeeds.
-pub async fn one_conditional_replace_wins(h: &Harness) {
+pub(crate) async fn one_conditional_replace_wins(h: &Harness) {
     let table = h.table().await;
     let mut etag = table.insert(entity("p", "r")).await;
     for _ in 0..5 {
@@ -56,7 +56,7 @@ pub async fn one_conditional_replace_wins(h: &Harness) {
 }
 
 /// Of all that delete one entity at once, one succeeds.
-pub async fn one_delete_wins(h: &Harness) {
+pub(crate) async fn one_delete_wins(h: &Harness) {
     let table = h.table().await;
     for _ in 0..5 {
         table.insert(entity("p", "r")).await;
@@ -66,7 +66,7 @@ pub async fn one_delete_wins(h: &Harness) {
 }
 
 /// Merges of different properties at once all take effect.
-pub async fn merges_of_different_properties_all_stay(h: &Harness) {
+pub(crate) async fn merges_of_different_properties_all_stay(h: &Harness) {
     let table = h.table().await;
     let outcomes =
         race(h, &table, |n| Operation::InsertOrMerge(entity("p", "r").with(&format!("P{n}"), n))).await;
@@ -75,7 +75,7 @@ pub async fn merges_of_different_properties_all_stay(h: &Harness) {
 }
 
 /// Groups that move amounts between accounts of one partition keep the sum, and none is half applied.
-pub async fn groups_keep_the_sum(h: &Harness) {
+pub(crate) async fn groups_keep_the_sum(h: &Harness) {
     let table = h.table().await;
     table.load("p", (0..ACCOUNTS).map(|n| account(n, 100))).await;
     let mut moving = JoinSet::new();
@@ -96,7 +96,7 @@ pub async fn groups_keep_the_sum(h: &Harness) {
 }
 
 /// Of groups that claim overlapping rows at once, those that succeed overlap nowhere.
-pub async fn overlapping_groups_exclude_each_other(h: &Harness) {
+pub(crate) async fn overlapping_groups_exclude_each_other(h: &Harness) {
     let table = h.table().await;
     let tasks = h.scale().tasks;
     let barrier = Arc::new(Barrier::new(tasks));

@@ -8,7 +8,7 @@ use super::Harness;
 use super::table::{entity, key, refused};
 
 /// The entity is gone from gets and queries; its neighbours stay; the answer has no version.
-pub async fn removes_the_entity(h: &Harness) {
+pub(crate) async fn removes_the_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "b")).await;
     table.insert(entity("p", "a")).await;
@@ -20,7 +20,7 @@ pub async fn removes_the_entity(h: &Harness) {
 }
 
 /// A version that is no longer the entity's is refused, and the entity stays.
-pub async fn refuses_another_version(h: &Harness) {
+pub(crate) async fn refuses_another_version(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r").with("A", 1)).await;
     let fresh = table.put(Operation::Replace(entity("p", "r").with("A", 2), (&stale).into())).await;
@@ -32,7 +32,7 @@ pub async fn refuses_another_version(h: &Harness) {
 }
 
 /// "Any version" removes whatever there is.
-pub async fn removes_any_version_when_asked(h: &Harness) {
+pub(crate) async fn removes_any_version_when_asked(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     table.write(Operation::Delete(key("p", "r"), IfMatch::Any)).await.expect("a delete");
@@ -40,7 +40,7 @@ pub async fn removes_any_version_when_asked(h: &Harness) {
 }
 
 /// What is not there cannot be removed, nor twice.
-pub async fn refuses_a_missing_entity(h: &Harness) {
+pub(crate) async fn refuses_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await;
     table.write(Operation::Delete(key("p", "r"), (&etag).into())).await.expect("a delete");

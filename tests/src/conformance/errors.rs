@@ -8,7 +8,7 @@ use super::table::{entity, key, refused};
 use super::{Harness, TestTable};
 
 /// A missing table is told from a missing entity, by every operation.
-pub async fn tell_a_missing_table_from_a_missing_entity(h: &Harness) {
+pub(crate) async fn tell_a_missing_table_from_a_missing_entity(h: &Harness) {
     let table = h.missing_table();
     for operation in every_operation() {
         let label = operation.kind();
@@ -24,7 +24,7 @@ pub async fn tell_a_missing_table_from_a_missing_entity(h: &Harness) {
 }
 
 /// A missing entity's error names the table and the key.
-pub async fn name_the_missing_entity(h: &Harness) {
+pub(crate) async fn name_the_missing_entity(h: &Harness) {
     let table = h.table().await;
     let (key, made) = (key("p", "it's"), entity("p", "it's"));
     let operations = [
@@ -42,7 +42,7 @@ pub async fn name_the_missing_entity(h: &Harness) {
 }
 
 /// The errors of an existing entity and of a failed condition name the table and the key.
-pub async fn name_the_entity_in_the_way(h: &Harness) {
+pub(crate) async fn name_the_entity_in_the_way(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r")).await;
     table.put(Operation::InsertOrMerge(entity("p", "r").with("A", 1))).await;
@@ -58,7 +58,7 @@ pub async fn name_the_entity_in_the_way(h: &Harness) {
 }
 
 /// Nothing that an operation refuses is worth repeating as it is.
-pub async fn are_not_transient_when_refused(h: &Harness) {
+pub(crate) async fn are_not_transient_when_refused(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await;
     table.write(Operation::Delete(key("p", "r"), (&etag).into())).await.expect("a delete");

@@ -10,7 +10,7 @@ use super::Harness;
 use super::table::{entity, key, refused};
 
 /// Every write makes another version, however fast one follows the other.
-pub async fn differ_under_rapid_updates(h: &Harness) {
+pub(crate) async fn differ_under_rapid_updates(h: &Harness) {
     let table = h.table().await;
     let mut seen = HashSet::from([table.insert(entity("p", "r").with("A", 0)).await]);
     for n in 1..100 {
@@ -20,7 +20,7 @@ pub async fn differ_under_rapid_updates(h: &Harness) {
 }
 
 /// Concurrent writers of one entity get a version each.
-pub async fn differ_under_concurrent_updates(h: &Harness) {
+pub(crate) async fn differ_under_concurrent_updates(h: &Harness) {
     let table = h.table().await;
     let writers = (0..h.scale().tasks as i32).map(|n| {
         let table = table.clone();
@@ -38,7 +38,7 @@ pub async fn differ_under_concurrent_updates(h: &Harness) {
 
 /// An entity that is removed and inserted again does not get an old version back, so that a writer that
 /// slept through both is refused.
-pub async fn are_not_reused_after_a_delete(h: &Harness) {
+pub(crate) async fn are_not_reused_after_a_delete(h: &Harness) {
     let table = h.table().await;
     let mut seen = Vec::new();
     for n in 0..10 {
@@ -55,7 +55,7 @@ pub async fn are_not_reused_after_a_delete(h: &Harness) {
 }
 
 /// Reads and refused writes leave the version as it is.
-pub async fn stay_without_a_write(h: &Harness) {
+pub(crate) async fn stay_without_a_write(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     refused(table.write(Operation::Insert(entity("p", "r"))).await);
@@ -65,7 +65,7 @@ pub async fn stay_without_a_write(h: &Harness) {
 }
 
 /// The version is compared exactly: a text that is almost the same is another one.
-pub async fn are_compared_exactly(h: &Harness) {
+pub(crate) async fn are_compared_exactly(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r")).await.to_string();
     let almost = [
@@ -83,7 +83,7 @@ pub async fn are_compared_exactly(h: &Harness) {
 }
 
 /// `*` as the text of a version is not "any version": that must be asked for by name.
-pub async fn do_not_mean_any_version(h: &Harness) {
+pub(crate) async fn do_not_mean_any_version(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     let star = IfMatch::Exactly(ETag::from("*"));
@@ -94,7 +94,7 @@ pub async fn do_not_mean_any_version(h: &Harness) {
 }
 
 /// A version survives being printed and read back: a web client can hold it.
-pub async fn survive_as_text(h: &Harness) {
+pub(crate) async fn survive_as_text(h: &Harness) {
     let table = h.table().await;
     let text = table.insert(entity("p", "r")).await.to_string();
     let etag = ETag::from(text.as_str());
@@ -102,7 +102,7 @@ pub async fn survive_as_text(h: &Harness) {
 }
 
 /// A write, a get, a point query and a scan tell the same version.
-pub async fn are_the_same_wherever_they_are_read(h: &Harness) {
+pub(crate) async fn are_the_same_wherever_they_are_read(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     assert_eq!(table.existing(&key("p", "r")).await.etag(), Some(&etag));

@@ -13,7 +13,7 @@ use super::table::{entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
 /// Three values of every type, in their order, found by every operator.
-pub async fn compare_every_type(h: &Harness) {
+pub(crate) async fn compare_every_type(h: &Harness) {
     let table = h.table().await;
     for row in 0..3 {
         let all = EdmType::ALL.into_iter();
@@ -32,7 +32,7 @@ pub async fn compare_every_type(h: &Harness) {
 }
 
 /// Times differ in a filter from one 100 ns to the next.
-pub async fn compare_times_by_the_tick(h: &Harness) {
+pub(crate) async fn compare_times_by_the_tick(h: &Harness) {
     if h.deviates(Deviation::DateTimesByMillisecond) {
         return;
     }
@@ -47,7 +47,7 @@ pub async fn compare_times_by_the_tick(h: &Harness) {
 
 /// No comparison holds for a missing property, `ne` included; `not` turns that around. *Assumed*: see
 /// the table in [`table_core::query`] and <https://github.com/Azure/azure-storage-net/issues/696>.
-pub async fn skip_missing_properties(h: &Harness) {
+pub(crate) async fn skip_missing_properties(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
     table.insert(entity("p", "1")).await;
@@ -61,7 +61,7 @@ pub async fn skip_missing_properties(h: &Harness) {
 }
 
 /// `and`, `or`, `not` and their nesting.
-pub async fn combine(h: &Harness) {
+pub(crate) async fn combine(h: &Harness) {
     let table = h.table().await;
     for n in 0..8 {
         let row = entity("p", &n.to_string());
@@ -78,7 +78,7 @@ pub async fn combine(h: &Harness) {
 }
 
 /// Text literals with quotes, percent signs and letters of every length.
-pub async fn quote_text(h: &Harness) {
+pub(crate) async fn quote_text(h: &Harness) {
     let table = h.table().await;
     let texts = ["it's", "''", "%27", "a+b&c=d", "x/y?z#w\\", "日本", "\u{1F600}", "", "tab\tnewline\n"];
     for (n, text) in texts.iter().enumerate() {
@@ -90,7 +90,7 @@ pub async fn quote_text(h: &Harness) {
 }
 
 /// Numbers at the ends of their ranges.
-pub async fn compare_extreme_numbers(h: &Harness) {
+pub(crate) async fn compare_extreme_numbers(h: &Harness) {
     let table = h.table().await;
     let small = entity("p", "0").with("I", i32::MIN).with("L", i64::MIN).with("D", -1.5);
     let large = entity("p", "1").with("I", i32::MAX).with("L", i64::MAX).with("D", 0.1);
@@ -109,7 +109,7 @@ pub async fn compare_extreme_numbers(h: &Harness) {
 }
 
 /// Doubles that only an exponent or a name can write.
-pub async fn compare_extreme_doubles(h: &Harness) {
+pub(crate) async fn compare_extreme_doubles(h: &Harness) {
     if h.deviates(Deviation::DoubleLiterals) {
         return;
     }
@@ -127,7 +127,7 @@ pub async fn compare_extreme_doubles(h: &Harness) {
 
 /// A literal of another type does not match, except that an integer literal finds a wider number.
 /// *Assumed*: see the table in [`table_core::query`].
-pub async fn tell_types_apart(h: &Harness) {
+pub(crate) async fn tell_types_apart(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
     table.insert(entity("p", "1").with("A", 1i64)).await;
@@ -145,7 +145,7 @@ pub async fn tell_types_apart(h: &Harness) {
 }
 
 /// Int32s and Int64s of one property, as several clients write it, are found together unless a query asks for one width.
-pub async fn find_both_widths_of_a_typed_integer(h: &Harness) {
+pub(crate) async fn find_both_widths_of_a_typed_integer(h: &Harness) {
     if h.deviates(Deviation::Int64LiteralOnInt32) {
         return;
     }
@@ -170,7 +170,7 @@ pub async fn find_both_widths_of_a_typed_integer(h: &Harness) {
 }
 
 /// Whole numbers that other clients write for a Double are found and read with it. *Assumed*: see [`Field`].
-pub async fn find_whole_numbers_of_a_typed_double(h: &Harness) {
+pub(crate) async fn find_whole_numbers_of_a_typed_double(h: &Harness) {
     const A: Field<(), f64> = Field::new("A");
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 119.5)).await;
@@ -202,7 +202,7 @@ pub async fn find_whole_numbers_of_a_typed_double(h: &Harness) {
 }
 
 /// The time of the last write can be compared like any other DateTime.
-pub async fn compare_the_time_of_the_last_write(h: &Harness) {
+pub(crate) async fn compare_the_time_of_the_last_write(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0")).await;
     let written = table.existing(&key("p", "0")).await.timestamp().expect("a time");
@@ -212,7 +212,7 @@ pub async fn compare_the_time_of_the_last_write(h: &Harness) {
 }
 
 /// Random filters find what local evaluation finds among all rows.
-pub async fn agree_with_local_evaluation(h: &Harness) {
+pub(crate) async fn agree_with_local_evaluation(h: &Harness) {
     let mut rng = random(0xF117);
     let table = h.table().await;
     for partition in ORDERED_KEYS {
@@ -231,7 +231,7 @@ pub async fn agree_with_local_evaluation(h: &Harness) {
 }
 
 /// As many comparisons as the service takes, and not one more.
-pub async fn are_bounded_in_comparisons(h: &Harness) {
+pub(crate) async fn are_bounded_in_comparisons(h: &Harness) {
     let Some(allowed) = h.profile().filter_comparisons else { return };
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", 1)).await;
@@ -242,7 +242,7 @@ pub async fn are_bounded_in_comparisons(h: &Harness) {
 }
 
 /// A filter is data: text that looks like one changes nothing.
-pub async fn are_not_injected(h: &Harness) {
+pub(crate) async fn are_not_injected(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "0").with("A", "x")).await;
     for text in ["x' or A ne '", "x' or 'a' eq 'a", "'", "') or (A eq 'x"] {

@@ -7,7 +7,7 @@ use super::Harness;
 use super::table::{assert_same, entity, key, refused};
 
 /// What is inserted is read back, with a version and a time.
-pub async fn stores_the_entity(h: &Harness) {
+pub(crate) async fn stores_the_entity(h: &Harness) {
     let table = h.table().await;
     let sent = entity("Sales", "1").with("FirstName", "Ken").with("Age", 41);
     let etag = table.insert(sent.clone()).await;
@@ -19,14 +19,14 @@ pub async fn stores_the_entity(h: &Harness) {
 }
 
 /// An entity may have nothing but its key.
-pub async fn stores_an_entity_without_properties(h: &Harness) {
+pub(crate) async fn stores_an_entity_without_properties(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     assert!(table.existing(&key("p", "r")).await.properties().is_empty());
 }
 
 /// An insert of an existing entity is refused and changes nothing, its version included.
-pub async fn refuses_an_existing_entity(h: &Harness) {
+pub(crate) async fn refuses_an_existing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     let error = refused(table.write(Operation::Insert(entity("p", "r").with("A", 2))).await);
@@ -37,7 +37,7 @@ pub async fn refuses_an_existing_entity(h: &Harness) {
 }
 
 /// The store alone sets version and time: those of the entity that is sent are ignored.
-pub async fn ignores_the_version_and_time_it_is_given(h: &Harness) {
+pub(crate) async fn ignores_the_version_and_time_it_is_given(h: &Harness) {
     let table = h.table().await;
     let forged = ETag::from("W/\"forged\"");
     let sent = entity("p", "r").with_system(Some(forged.clone()), Some(Ticks::MAX));
@@ -48,7 +48,7 @@ pub async fn ignores_the_version_and_time_it_is_given(h: &Harness) {
 }
 
 /// The same row key in another partition, and the same key in another table, are other entities.
-pub async fn keeps_partitions_and_tables_apart(h: &Harness) {
+pub(crate) async fn keeps_partitions_and_tables_apart(h: &Harness) {
     let (one, two) = (h.table().await, h.table().await);
     for (table, partition, value) in [(&one, "p", 1), (&one, "q", 2), (&two, "p", 3)] {
         table.insert(entity(partition, "r").with("A", value)).await;
@@ -60,7 +60,7 @@ pub async fn keeps_partitions_and_tables_apart(h: &Harness) {
 }
 
 /// Keys differ by case: only table names may ignore it.
-pub async fn keys_are_case_sensitive(h: &Harness) {
+pub(crate) async fn keys_are_case_sensitive(h: &Harness) {
     let table = h.table().await;
     for (partition, row) in [("p", "r"), ("P", "r"), ("p", "R")] {
         table.insert(entity(partition, row).with("Row", row)).await;
@@ -70,7 +70,7 @@ pub async fn keys_are_case_sensitive(h: &Harness) {
 }
 
 /// An entity may be inserted again after its removal.
-pub async fn works_again_after_a_delete(h: &Harness) {
+pub(crate) async fn works_again_after_a_delete(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "r").with("A", 1)).await;
     table.write(Operation::Delete(key("p", "r"), etag.into())).await.expect("a delete");

@@ -7,7 +7,7 @@ use super::Harness;
 use super::table::{assert_same, entity, key};
 
 /// A missing entity is made.
-pub async fn inserts_a_missing_entity(h: &Harness) {
+pub(crate) async fn inserts_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let sent = entity("p", "r").with("A", 1);
     let etag = table.put(Operation::InsertOrReplace(sent.clone())).await;
@@ -17,7 +17,7 @@ pub async fn inserts_a_missing_entity(h: &Harness) {
 }
 
 /// An existing entity loses every property that is not sent.
-pub async fn replaces_an_existing_entity(h: &Harness) {
+pub(crate) async fn replaces_an_existing_entity(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1).with("B", 2)).await;
     let sent = entity("p", "r").with("B", "text");
@@ -29,7 +29,7 @@ pub async fn replaces_an_existing_entity(h: &Harness) {
 }
 
 /// It has no condition: the version that the entity was read in does not matter.
-pub async fn ignores_the_version_it_is_given(h: &Harness) {
+pub(crate) async fn ignores_the_version_it_is_given(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     let sent = entity("p", "r").with("A", 2).with_system(Some(ETag::from("W/\"stale\"")), None);

@@ -9,7 +9,7 @@ use super::table::{assert_same, entity, refused};
 use super::{Harness, TestTable};
 
 /// Insert and get.
-pub async fn insert_and_get(h: &Harness) {
+pub(crate) async fn insert_and_get(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
         table.insert(Entity::from(key.clone()).with("Key", &*key.to_string())).await;
@@ -25,7 +25,7 @@ pub async fn insert_and_get(h: &Harness) {
 }
 
 /// Replace, by version and any.
-pub async fn replace(h: &Harness) {
+pub(crate) async fn replace(h: &Harness) {
     on_each(
         h,
         |entity, etag| {
@@ -40,7 +40,7 @@ pub async fn replace(h: &Harness) {
 }
 
 /// Merge, by version and any.
-pub async fn merge(h: &Harness) {
+pub(crate) async fn merge(h: &Harness) {
     on_each(
         h,
         |entity, etag| {
@@ -55,7 +55,7 @@ pub async fn merge(h: &Harness) {
 }
 
 /// Both upserts.
-pub async fn upsert(h: &Harness) {
+pub(crate) async fn upsert(h: &Harness) {
     on_each(
         h,
         |entity, _| {
@@ -70,12 +70,12 @@ pub async fn upsert(h: &Harness) {
 }
 
 /// Delete, by version.
-pub async fn delete(h: &Harness) {
+pub(crate) async fn delete(h: &Harness) {
     on_each(h, |entity, etag| vec![Operation::Delete(entity.key().clone(), etag)], None).await;
 }
 
 /// Group transactions, with every kind of operation.
-pub async fn transact(h: &Harness) {
+pub(crate) async fn transact(h: &Harness) {
     let table = h.table().await;
     for text in DIFFICULT_KEYS {
         let insert = |row: &str| Operation::Insert(entity(text, row).with("A", 1));
@@ -91,7 +91,7 @@ pub async fn transact(h: &Harness) {
 }
 
 /// Point queries, and pages that stop at each key.
-pub async fn query(h: &Harness) {
+pub(crate) async fn query(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
         table.insert(key.into()).await;
@@ -115,7 +115,7 @@ pub async fn query(h: &Harness) {
 }
 
 /// A failed operation names the key readably, whatever is in it.
-pub async fn errors(h: &Harness) {
+pub(crate) async fn errors(h: &Harness) {
     let table = h.table().await;
     for key in difficult() {
         let error = refused(table.write(Operation::Delete(key.clone(), IfMatch::Any)).await);
@@ -125,7 +125,7 @@ pub async fn errors(h: &Harness) {
 }
 
 /// The longest keys, in ASCII and in characters of two and of four bytes.
-pub async fn longest(h: &Harness) {
+pub(crate) async fn longest(h: &Harness) {
     let table = h.table().await;
     let units = h.profile().key_units;
     let bytes = h.profile().row_key_bytes.unwrap_or(usize::MAX);
@@ -142,7 +142,7 @@ pub async fn longest(h: &Harness) {
 }
 
 /// One more unit than the service allows is refused, before anything is sent.
-pub async fn too_long(h: &Harness) {
+pub(crate) async fn too_long(h: &Harness) {
     let units = h.profile().key_units;
     for (text, width) in [("k", 1), ("\u{1F600}", 2)] {
         let long = text.repeat(units / width + 1);
@@ -156,7 +156,7 @@ pub async fn too_long(h: &Harness) {
 }
 
 /// What the service forbids in keys cannot be made a key.
-pub async fn forbidden(_: &Harness) {
+pub(crate) async fn forbidden(_: &Harness) {
     let controls = (0..=0x1Fu8).chain(0x7F..=0x9F).map(char::from);
     for c in "/\\#?".chars().chain(controls) {
         let text = format!("a{c}b");

@@ -10,7 +10,7 @@ use super::table::{assert_same, entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
 /// Properties beside the system's.
-pub async fn properties(h: &Harness) {
+pub(crate) async fn properties(h: &Harness) {
     let table = h.table().await;
     let most = h.profile().custom_properties;
     takes(&table, many(most)).await;
@@ -18,7 +18,7 @@ pub async fn properties(h: &Harness) {
 }
 
 /// A merge counts the properties that it leaves, not those that it sends.
-pub async fn properties_after_a_merge(h: &Harness) {
+pub(crate) async fn properties_after_a_merge(h: &Harness) {
     let table = h.table().await;
     let full = many(h.profile().custom_properties);
     let etag = table.insert(full.clone()).await;
@@ -36,7 +36,7 @@ pub async fn properties_after_a_merge(h: &Harness) {
 }
 
 /// Names are identifiers of at most 255 characters.
-pub async fn property_names(h: &Harness) {
+pub(crate) async fn property_names(h: &Harness) {
     let table = h.table().await;
     let longest = "n".repeat(255);
     let legal = ["A", "_", "_a", "a1", "camelCase", "Größe", "日本", &longest];
@@ -52,14 +52,14 @@ pub async fn property_names(h: &Harness) {
 }
 
 /// A name too long to be stored anywhere does not hide what stands behind it.
-pub async fn absurd_property_names(h: &Harness) {
+pub(crate) async fn absurd_property_names(h: &Harness) {
     let table = h.table().await;
     let absurd = entity("p", "r").with("A", 1).with(&"é".repeat(70_000), 1).with("B", 2);
     assert!(refuses(&table, absurd).await.is_limit_exceeded());
 }
 
 /// Text: 32 Ki UTF-16 units, of which an emoji takes two.
-pub async fn string_values(h: &Harness) {
+pub(crate) async fn string_values(h: &Harness) {
     let table = h.table().await;
     let units = 32 * 1024;
     takes(&table, entity("p", "r").with("A", "x".repeat(units))).await;
@@ -73,7 +73,7 @@ pub async fn string_values(h: &Harness) {
 }
 
 /// Bytes: 64 KiB.
-pub async fn binary_values(h: &Harness) {
+pub(crate) async fn binary_values(h: &Harness) {
     let table = h.table().await;
     takes(&table, entity("p", "r").with("A", vec![7u8; 64 * 1024])).await;
     let error = refuses(&table, entity("p", "r").with("Named", vec![7u8; 64 * 1024 + 1])).await;
@@ -81,7 +81,7 @@ pub async fn binary_values(h: &Harness) {
 }
 
 /// Moments before 1601 are refused.
-pub async fn datetime_values(h: &Harness) {
+pub(crate) async fn datetime_values(h: &Harness) {
     let table = h.table().await;
     let earliest = h.profile().datetime_min;
     takes(&table, entity("p", "r").with("A", Ticks::new(earliest).expect("a moment"))).await;
@@ -93,7 +93,7 @@ pub async fn datetime_values(h: &Harness) {
 }
 
 /// The bytes of an entity, by the documented formula, to the byte.
-pub async fn entity_bytes(h: &Harness) {
+pub(crate) async fn entity_bytes(h: &Harness) {
     let table = h.table().await;
     let full = of_size(h.profile().entity_bytes);
     assert_eq!(entity_size(full.key(), full.properties()), h.profile().entity_bytes);
@@ -104,7 +104,7 @@ pub async fn entity_bytes(h: &Harness) {
 }
 
 /// Rows of Binary near the entity's limit.
-pub async fn rows_of_binary(h: &Harness) {
+pub(crate) async fn rows_of_binary(h: &Harness) {
     let table = h.table().await;
     takes(&table, of_binary(700 << 10)).await;
     if !h.deviates(Deviation::EntitySize) {
@@ -122,7 +122,7 @@ fn of_binary(bytes: usize) -> Entity {
 }
 
 /// A merge counts the bytes that it leaves, not those that it sends.
-pub async fn entity_bytes_after_a_merge(h: &Harness) {
+pub(crate) async fn entity_bytes_after_a_merge(h: &Harness) {
     if h.deviates(Deviation::MergesBeyondLimits) {
         return;
     }
@@ -137,7 +137,7 @@ pub async fn entity_bytes_after_a_merge(h: &Harness) {
 
 /// A property that is marked to be encrypted never leaves in the clear: without encryption, every write
 /// refuses it, and no error shows its value.
-pub async fn encrypted_properties(h: &Harness) {
+pub(crate) async fn encrypted_properties(h: &Harness) {
     let table = h.table().await;
     let marked = entity("p", "r").with("Plain", 1).with_encrypted("Secret", "hunter2");
     if h.profile().encrypts {

@@ -6,7 +6,18 @@
 #[macro_export]
 macro_rules! conformance_tests {
     ($backend:expr) => {
-        $crate::suite! { conformance, $backend;
+        $crate::conformance_behaviours! { define_tests $backend }
+    };
+}
+
+/// Every behaviour of the suite, as the input of a macro of this crate.
+///
+/// A behaviour without an entry is dead code, which does not compile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_behaviours {
+    ($macro:ident $($backend:expr)?) => {
+        $crate::$macro! { conformance $($backend)?;
             tables {
                 are_empty_when_created
                 are_created_once
@@ -194,10 +205,4 @@ macro_rules! conformance_tests {
     };
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_behaviour_is_listed() {
-        crate::listing::assert_complete("src/conformance", include_str!("list.rs"));
-    }
-}
+crate::conformance_behaviours! { define_behaviours }

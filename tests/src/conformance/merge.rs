@@ -7,7 +7,7 @@ use super::Harness;
 use super::table::{assert_same, entity, key, refused};
 
 /// Named properties are overwritten or added, whatever their type was; the others stay.
-pub async fn keeps_what_it_does_not_name(h: &Harness) {
+pub(crate) async fn keeps_what_it_does_not_name(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1).with("B", 2).with("C", 3)).await;
     let patch = entity("p", "r").with("B", "text").with("D", 4i64);
@@ -21,7 +21,7 @@ pub async fn keeps_what_it_does_not_name(h: &Harness) {
 
 /// A merge of nothing changes no property, and still makes a new version (*assumed* from "a successful
 /// operation updates the ETag": <https://learn.microsoft.com/rest/api/storageservices/merge-entity>).
-pub async fn of_nothing_makes_a_new_version(h: &Harness) {
+pub(crate) async fn of_nothing_makes_a_new_version(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1)).await;
     let etag = table.put(Operation::Merge(entity("p", "r"), (&old).into())).await;
@@ -32,7 +32,7 @@ pub async fn of_nothing_makes_a_new_version(h: &Harness) {
 }
 
 /// A version that is no longer the entity's is refused and changes nothing.
-pub async fn refuses_another_version(h: &Harness) {
+pub(crate) async fn refuses_another_version(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r").with("A", 1)).await;
     let fresh = table.put(Operation::Merge(entity("p", "r").with("B", 2), (&stale).into())).await;
@@ -46,7 +46,7 @@ pub async fn refuses_another_version(h: &Harness) {
 }
 
 /// "Any version" merges into whatever there is.
-pub async fn merges_into_any_version_when_asked(h: &Harness) {
+pub(crate) async fn merges_into_any_version_when_asked(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     table.put(Operation::Merge(entity("p", "r").with("B", 2), IfMatch::Any)).await;
@@ -55,7 +55,7 @@ pub async fn merges_into_any_version_when_asked(h: &Harness) {
 }
 
 /// A missing entity is not made, whatever the condition.
-pub async fn refuses_a_missing_entity(h: &Harness) {
+pub(crate) async fn refuses_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "other")).await;
     for condition in [IfMatch::Any, etag.into()] {

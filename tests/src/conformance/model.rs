@@ -11,7 +11,7 @@ use super::table::{assert_same, refused};
 use super::{Harness, TestTable};
 
 /// Thousands of random writes, groups and reads, each compared with the model.
-pub async fn agrees_with_random_operations(h: &Harness) {
+pub(crate) async fn agrees_with_random_operations(h: &Harness) {
     let runs = 3;
     for seed in 0..runs {
         let mut run = Run { table: h.table().await, model: Model::default(), rng: random(seed) };

@@ -10,7 +10,7 @@ use super::table::{entity, key, refused};
 use super::{Harness, TestTable};
 
 /// Walking with pages of any size sees each row once, in order, over several partitions.
-pub async fn see_each_row_once(h: &Harness) {
+pub(crate) async fn see_each_row_once(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let expected = table.keys(&Query::new()).await;
     assert_eq!(expected.len(), 21);
@@ -24,7 +24,7 @@ pub async fn see_each_row_once(h: &Harness) {
 }
 
 /// A large table comes in pages of at most the service's size.
-pub async fn are_bounded_by_the_service(h: &Harness) {
+pub(crate) async fn are_bounded_by_the_service(h: &Harness) {
     let table = h.table().await;
     let count = h.scale().rows;
     table.load("p", (0..count).map(|n| entity("p", &format!("{n:06}")))).await;
@@ -37,7 +37,7 @@ pub async fn are_bounded_by_the_service(h: &Harness) {
 }
 
 /// A filter that matches little still finds it, however many pages in between are empty.
-pub async fn find_the_needle(h: &Harness) {
+pub(crate) async fn find_the_needle(h: &Harness) {
     let table = h.table().await;
     let count = h.scale().rows;
     let rows = (0..count).map(|n| entity("p", &format!("{n:06}")).with("Last", n + 1 == count));
@@ -47,7 +47,7 @@ pub async fn find_the_needle(h: &Harness) {
 }
 
 /// Filters, projections and ranges go on where they stopped.
-pub async fn keep_filter_and_projection(h: &Harness) {
+pub(crate) async fn keep_filter_and_projection(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let filter = Filter::ge("PartitionKey", "b").and(Filter::gt("RowKey", "2")).and(Filter::ne("N", 4));
     let query = Query::new().with_filter(filter).with_select(Select::new(["N"]));
@@ -59,7 +59,7 @@ pub async fn keep_filter_and_projection(h: &Harness) {
 }
 
 /// A continuation belongs to its table, filter and projection; the size of the page may change.
-pub async fn are_bound_to_their_query(h: &Harness) {
+pub(crate) async fn are_bound_to_their_query(h: &Harness) {
     let table = three_partitions(h, 3).await;
     let other = three_partitions(h, 3).await;
     let query = Query::new().with_filter(Filter::ge("N", 0));
@@ -78,7 +78,7 @@ pub async fn are_bound_to_their_query(h: &Harness) {
 }
 
 /// A continuation holds everything: it can be used again, with the same answer.
-pub async fn can_be_asked_for_again(h: &Harness) {
+pub(crate) async fn can_be_asked_for_again(h: &Harness) {
     let table = three_partitions(h, 3).await;
     let query = Query::new().with_top(2);
     let from = table.page(&query, None).await.continuation;
@@ -87,7 +87,7 @@ pub async fn can_be_asked_for_again(h: &Harness) {
 }
 
 /// Rows that are written or removed between pages do not repeat or hide the others.
-pub async fn survive_concurrent_writes(h: &Harness) {
+pub(crate) async fn survive_concurrent_writes(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let stable: BTreeSet<Key> = table.keys(&Query::new()).await.into_iter().collect();
     let query = Query::new().with_top(2);
@@ -111,7 +111,7 @@ pub async fn survive_concurrent_writes(h: &Harness) {
 }
 
 /// The row at which the next page starts may be gone when it is asked for.
-pub async fn survive_the_removal_of_their_start(h: &Harness) {
+pub(crate) async fn survive_the_removal_of_their_start(h: &Harness) {
     let table = three_partitions(h, 7).await;
     let all = table.keys(&Query::new()).await;
     let query = Query::new().with_top(10);

@@ -9,7 +9,7 @@ use super::table::{assert_same, entity, key, refused};
 use super::{Harness, TestTable};
 
 /// One key: one entity, or none.
-pub async fn point(h: &Harness) {
+pub(crate) async fn point(h: &Harness) {
     let table = grid(h).await;
     let point = |partition: &str, row: &str| partition_is(partition).and(Filter::eq("RowKey", row));
     finds(&table, AccessPath::Point, point("b", "2"), &["b2"]).await;
@@ -20,7 +20,7 @@ pub async fn point(h: &Harness) {
 }
 
 /// A range of rows in a partition, with every kind of bound.
-pub async fn row_range(h: &Harness) {
+pub(crate) async fn row_range(h: &Harness) {
     let table = grid(h).await;
     let rows = |filter: Filter| partition_is("b").and(filter);
     let path = AccessPath::RowRange;
@@ -37,7 +37,7 @@ pub async fn row_range(h: &Harness) {
 }
 
 /// A whole partition, not its neighbours.
-pub async fn partition_scan(h: &Harness) {
+pub(crate) async fn partition_scan(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::PartitionScan;
     finds(&table, path, partition_is("b"), &["b1", "b10", "b2", "b3"]).await;
@@ -49,7 +49,7 @@ pub async fn partition_scan(h: &Harness) {
 }
 
 /// A range of partitions, with every kind of bound.
-pub async fn partition_range(h: &Harness) {
+pub(crate) async fn partition_range(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::PartitionRange;
     let last = ["c1", "c10", "c2", "c3"];
@@ -65,7 +65,7 @@ pub async fn partition_range(h: &Harness) {
 }
 
 /// A whole table, filtered or not.
-pub async fn table_scan(h: &Harness) {
+pub(crate) async fn table_scan(h: &Harness) {
     let table = grid(h).await;
     let path = AccessPath::TableScan;
     finds(&table, path, Filter::eq("RowKey", "2"), &["a2", "b2", "ba2", "c2"]).await;
@@ -77,7 +77,7 @@ pub async fn table_scan(h: &Harness) {
 }
 
 /// An `or` of two points is answered right, whatever it costs.
-pub async fn either_of_two_points(h: &Harness) {
+pub(crate) async fn either_of_two_points(h: &Harness) {
     let table = grid(h).await;
     let point = |partition: &str, row: &str| partition_is(partition).and(Filter::eq("RowKey", row));
     let query = Query::new().with_filter(point("a", "1").or(point("c", "3")));
@@ -85,7 +85,7 @@ pub async fn either_of_two_points(h: &Harness) {
 }
 
 /// Keys come in the order of UTF-16 code units, where the service sorts: an emoji before U+E000.
-pub async fn order_of_keys(h: &Harness) {
+pub(crate) async fn order_of_keys(h: &Harness) {
     let table = h.table().await;
     let mut expected = Vec::new();
     for partition in ORDERED_KEYS {
@@ -101,7 +101,7 @@ pub async fn order_of_keys(h: &Harness) {
 }
 
 /// Ranges follow the same order, wherever they start and end.
-pub async fn ranges_in_the_order_of_keys(h: &Harness) {
+pub(crate) async fn ranges_in_the_order_of_keys(h: &Harness) {
     let table = h.table().await;
     table.load("p", ORDERED_KEYS.iter().map(|row| entity("p", row))).await;
     for (at, bound) in ORDERED_KEYS.iter().enumerate() {
@@ -115,7 +115,7 @@ pub async fn ranges_in_the_order_of_keys(h: &Harness) {
 }
 
 /// A prefix finds what starts with it, at every edge of the order of keys.
-pub async fn prefixes_in_the_order_of_keys(h: &Harness) {
+pub(crate) async fn prefixes_in_the_order_of_keys(h: &Harness) {
     let table = h.table().await;
     let rows = [
         "a",
@@ -142,7 +142,7 @@ pub async fn prefixes_in_the_order_of_keys(h: &Harness) {
 }
 
 /// The prefix of a text property is not bounded by what only keys forbid.
-pub async fn prefixes_of_any_text(h: &Harness) {
+pub(crate) async fn prefixes_of_any_text(h: &Harness) {
     let table = h.table().await;
     let texts = ["a.b", "a/b", "a0", "x~", "x\u{7f}", "x\u{a0}"];
     for (n, text) in texts.iter().enumerate() {
@@ -155,7 +155,7 @@ pub async fn prefixes_of_any_text(h: &Harness) {
 }
 
 /// `top` bounds a page, and the stream over the pages as a whole.
-pub async fn top(h: &Harness) {
+pub(crate) async fn top(h: &Harness) {
     let table = grid(h).await;
     for top in [1, 3, 15, 16, 17] {
         let query = Query::new().with_top(top);
@@ -169,7 +169,7 @@ pub async fn top(h: &Harness) {
 }
 
 /// The first of a sorted partition are the first in order: what a log tail needs.
-pub async fn top_takes_the_first(h: &Harness) {
+pub(crate) async fn top_takes_the_first(h: &Harness) {
     let table = grid(h).await;
     let query = Query::new().with_filter(partition_is("b")).with_top(2);
     let found = table.keys(&query).await;
@@ -180,7 +180,7 @@ pub async fn top_takes_the_first(h: &Harness) {
 }
 
 /// A projection returns what it names, of every entity; the filter may use other properties.
-pub async fn select(h: &Harness) {
+pub(crate) async fn select(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "1").with("A", 1).with("B", "x")).await;
     table.insert(entity("p", "2").with("A", 2)).await;
@@ -196,7 +196,7 @@ pub async fn select(h: &Harness) {
 }
 
 /// A query returns whole entities as a get does.
-pub async fn returns_what_a_get_returns(h: &Harness) {
+pub(crate) async fn returns_what_a_get_returns(h: &Harness) {
     let table = grid(h).await;
     for found in table.all(&Query::new()).await {
         assert_eq!(table.existing(found.key()).await, found);
@@ -204,7 +204,7 @@ pub async fn returns_what_a_get_returns(h: &Harness) {
 }
 
 /// Nothing matches, nothing comes, and the query ends.
-pub async fn empty_result(h: &Harness) {
+pub(crate) async fn empty_result(h: &Harness) {
     let table = h.table().await;
     assert!(table.all(&Query::new()).await.is_empty());
     table.insert(entity("p", "r")).await;

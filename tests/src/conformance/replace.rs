@@ -7,7 +7,7 @@ use super::Harness;
 use super::table::{assert_same, entity, key, refused};
 
 /// The new properties take the place of all the old ones.
-pub async fn removes_what_it_does_not_name(h: &Harness) {
+pub(crate) async fn removes_what_it_does_not_name(h: &Harness) {
     let table = h.table().await;
     let old = table.insert(entity("p", "r").with("A", 1).with("B", 2)).await;
     let new = entity("p", "r").with("B", "another type").with("C", 3);
@@ -19,7 +19,7 @@ pub async fn removes_what_it_does_not_name(h: &Harness) {
 }
 
 /// A version that is no longer the entity's is refused and changes nothing.
-pub async fn refuses_another_version(h: &Harness) {
+pub(crate) async fn refuses_another_version(h: &Harness) {
     let table = h.table().await;
     let stale = table.insert(entity("p", "r").with("A", 1)).await;
     let fresh = table.put(Operation::Replace(entity("p", "r").with("A", 2), (&stale).into())).await;
@@ -34,7 +34,7 @@ pub async fn refuses_another_version(h: &Harness) {
 }
 
 /// "Any version" replaces whatever there is.
-pub async fn replaces_any_version_when_asked(h: &Harness) {
+pub(crate) async fn replaces_any_version_when_asked(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r").with("A", 1)).await;
     table.put(Operation::Replace(entity("p", "r").with("A", 2), IfMatch::Any)).await;
@@ -43,7 +43,7 @@ pub async fn replaces_any_version_when_asked(h: &Harness) {
 }
 
 /// A missing entity is neither replaced nor made, whatever the condition.
-pub async fn refuses_a_missing_entity(h: &Harness) {
+pub(crate) async fn refuses_a_missing_entity(h: &Harness) {
     let table = h.table().await;
     let etag = table.insert(entity("p", "other")).await;
     for condition in [IfMatch::Any, etag.into()] {

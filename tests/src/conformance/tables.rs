@@ -11,14 +11,14 @@ use super::table::{entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
 /// A created table is empty and can be written.
-pub async fn are_empty_when_created(h: &Harness) {
+pub(crate) async fn are_empty_when_created(h: &Harness) {
     let table = h.table().await;
     assert!(table.all(&Query::new()).await.is_empty());
     table.insert(entity("p", "r")).await;
 }
 
 /// A second table of the same name is refused, and the first keeps its entities.
-pub async fn are_created_once(h: &Harness) {
+pub(crate) async fn are_created_once(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     let error = refused(h.store().create_table(table.name()).await);
@@ -29,7 +29,7 @@ pub async fn are_created_once(h: &Harness) {
 }
 
 /// Names that differ by case are one table, or two, as the profile says.
-pub async fn ignore_case_as_the_profile_says(h: &Harness) {
+pub(crate) async fn ignore_case_as_the_profile_says(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     let other_case = TableName::new(table.name().to_lowercase()).expect("a legal name");
@@ -48,14 +48,14 @@ pub async fn ignore_case_as_the_profile_says(h: &Harness) {
 }
 
 /// A listing keeps the case that the table was created with.
-pub async fn are_listed_as_created(h: &Harness) {
+pub(crate) async fn are_listed_as_created(h: &Harness) {
     let table = h.table().await;
     let listed = h.store().all_tables(Some(table.name().as_str())).await.expect("a listing");
     assert_eq!(listed, [table.name().clone()]);
 }
 
 /// Deleting a table deletes its entities: the same name starts empty again.
-pub async fn lose_their_entities_when_deleted(h: &Harness) {
+pub(crate) async fn lose_their_entities_when_deleted(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "r")).await;
     h.store().delete_table(table.name()).await.expect("a delete");
@@ -66,7 +66,7 @@ pub async fn lose_their_entities_when_deleted(h: &Harness) {
 }
 
 /// Deleting one table leaves the others, whatever their names have in common.
-pub async fn are_deleted_alone(h: &Harness) {
+pub(crate) async fn are_deleted_alone(h: &Harness) {
     let stem = h.unused_name();
     let longer = TableName::new(format!("{stem}x")).expect("a legal name");
     h.clean_up(&longer);
@@ -79,7 +79,7 @@ pub async fn are_deleted_alone(h: &Harness) {
 }
 
 /// A missing table cannot be deleted.
-pub async fn must_exist_to_be_deleted(h: &Harness) {
+pub(crate) async fn must_exist_to_be_deleted(h: &Harness) {
     let missing = h.unused_name();
     let error = refused(h.store().delete_table(&missing).await);
     assert!(error.is_table_not_found(), "{error}");
@@ -88,7 +88,7 @@ pub async fn must_exist_to_be_deleted(h: &Harness) {
 }
 
 /// A prefix lists the tables that start with it, sorted, and no others.
-pub async fn are_listed_by_prefix(h: &Harness) {
+pub(crate) async fn are_listed_by_prefix(h: &Harness) {
     let prefix = unique_prefix();
     let names = make_tables(h, &prefix, ["a", "ab", "b", "B1", "c"]).await;
     let wanted = format!("{prefix}a");
@@ -107,7 +107,7 @@ pub async fn are_listed_by_prefix(h: &Harness) {
 
 /// A long listing comes in pages, each table once; a page's continuation can be stored, and belongs to
 /// its prefix.
-pub async fn are_listed_in_pages(h: &Harness) {
+pub(crate) async fn are_listed_in_pages(h: &Harness) {
     let prefix = unique_prefix();
     let count = h.scale().tables;
     let names = make_tables(h, &prefix, (0..count).map(|n| format!("{n:05}"))).await;

@@ -8,7 +8,7 @@ use super::table::{assert_same, entity, key, refused};
 use super::{Deviation, Harness, TestTable};
 
 /// Every kind of operation in one group, with a new version for each but the delete.
-pub async fn applies_every_kind_of_operation(h: &Harness) {
+pub(crate) async fn applies_every_kind_of_operation(h: &Harness) {
     let table = h.table().await;
     let replaced = table.insert(entity("p", "replaced").with("A", 1).with("B", 1)).await;
     let merged = table.insert(entity("p", "merged").with("A", 1).with("B", 1)).await;
@@ -45,7 +45,7 @@ pub async fn applies_every_kind_of_operation(h: &Harness) {
 }
 
 /// The answers come in the order of the operations, not of the keys, and no version comes twice.
-pub async fn answers_in_the_order_of_operations(h: &Harness) {
+pub(crate) async fn answers_in_the_order_of_operations(h: &Harness) {
     let table = h.table().await;
     let rows = ["m", "z", "a", "q", "b"];
     let inserts = rows.map(|row| Operation::Insert(entity("p", row))).to_vec();
@@ -60,7 +60,7 @@ pub async fn answers_in_the_order_of_operations(h: &Harness) {
 }
 
 /// Wherever the failing operation stands, its index is told and nothing is applied.
-pub async fn applies_nothing_when_one_fails(h: &Harness) {
+pub(crate) async fn applies_nothing_when_one_fails(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "x").with("A", 1)).await;
     let before = table.all(&Query::new()).await;
@@ -76,7 +76,7 @@ pub async fn applies_nothing_when_one_fails(h: &Harness) {
 }
 
 /// The operations' own errors are told apart inside the group.
-pub async fn tells_why_an_operation_failed(h: &Harness) {
+pub(crate) async fn tells_why_an_operation_failed(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("p", "x")).await;
     let stale = IfMatch::Exactly(ETag::from("W/\"datetime'2000-01-01T00%3A00%3A00.0000000Z'\""));
@@ -96,7 +96,7 @@ pub async fn tells_why_an_operation_failed(h: &Harness) {
 }
 
 /// Deletes, replaces and merges before the failing operation are undone with their versions.
-pub async fn restores_what_came_before_the_failure(h: &Harness) {
+pub(crate) async fn restores_what_came_before_the_failure(h: &Harness) {
     let table = h.table().await;
     for row in ["deleted", "replaced", "merged", "x"] {
         table.insert(entity("p", row).with("A", 1)).await;
@@ -114,7 +114,7 @@ pub async fn restores_what_came_before_the_failure(h: &Harness) {
 }
 
 /// A group may be as large as the profile says.
-pub async fn takes_the_most_operations(h: &Harness) {
+pub(crate) async fn takes_the_most_operations(h: &Harness) {
     let table = h.table().await;
     let count = h.profile().group_operations;
     let mut group = table.group("p");
@@ -130,7 +130,7 @@ pub async fn takes_the_most_operations(h: &Harness) {
 }
 
 /// The payload is bounded while the group is built; a group well within the bound is taken.
-pub async fn bounds_the_payload(h: &Harness) {
+pub(crate) async fn bounds_the_payload(h: &Harness) {
     let table = h.table().await;
     let large = |n: usize| {
         let value = vec![n as u8; 64 * 1024];
@@ -147,7 +147,7 @@ pub async fn bounds_the_payload(h: &Harness) {
 }
 
 /// A group with another partition's entity cannot be built, nor sent after a change behind its back.
-pub async fn stays_in_one_partition(h: &Harness) {
+pub(crate) async fn stays_in_one_partition(h: &Harness) {
     let table = h.table().await;
     let mut group = table.group("p");
     let error = refused(group.push(Operation::Insert(entity("q", "r"))));
@@ -159,7 +159,7 @@ pub async fn stays_in_one_partition(h: &Harness) {
 }
 
 /// A group with an entity twice cannot be built, nor sent after a change behind its back.
-pub async fn takes_each_entity_once(h: &Harness) {
+pub(crate) async fn takes_each_entity_once(h: &Harness) {
     let table = h.table().await;
     let mut group = table.group("p");
     group.push(Operation::Insert(entity("p", "r"))).expect("the first");
@@ -172,14 +172,14 @@ pub async fn takes_each_entity_once(h: &Harness) {
 }
 
 /// A group of nothing is refused: the service has no answer to it.
-pub async fn refuses_an_empty_group(h: &Harness) {
+pub(crate) async fn refuses_an_empty_group(h: &Harness) {
     let table = h.table().await;
     let error = refused(h.store().transact(table.name(), table.group("p")).await);
     assert!(matches!(error.kind(), ErrorKind::InvalidRequest(_)), "{error}");
 }
 
 /// An operation that breaks a limit fails the whole group, with its index.
-pub async fn checks_every_operation(h: &Harness) {
+pub(crate) async fn checks_every_operation(h: &Harness) {
     let table = h.table().await;
     let bad = entity("p", "bad").with("A", "x".repeat(32 * 1024 + 1));
     let operations = vec![Operation::Insert(entity("p", "good")), Operation::Insert(bad)];
@@ -190,7 +190,7 @@ pub async fn checks_every_operation(h: &Harness) {
 }
 
 /// The same row keys in another partition are not touched.
-pub async fn leaves_other_partitions_alone(h: &Harness) {
+pub(crate) async fn leaves_other_partitions_alone(h: &Harness) {
     let table = h.table().await;
     table.insert(entity("q", "r").with("A", 1)).await;
     let operations = vec![Operation::InsertOrReplace(entity("p", "r").with("A", 2))];

@@ -10,18 +10,18 @@ use super::table::{assert_same, entity, key};
 use super::{Deviation, Harness};
 
 /// Zero, one and the ends of the range.
-pub async fn int32(h: &Harness) {
+pub(crate) async fn int32(h: &Harness) {
     round_trip(h, [0, 1, -1, i32::MIN, i32::MAX]).await;
 }
 
 /// Also the values that a double cannot hold.
-pub async fn int64(h: &Harness) {
+pub(crate) async fn int64(h: &Harness) {
     let exact = (1i64 << 53) + 1;
     round_trip(h, [0, 1, -1, exact, -exact, i64::from(i32::MAX) + 1, i64::MIN, i64::MAX]).await;
 }
 
 /// Whole numbers stay doubles; NaN, the infinities and the sign of zero survive.
-pub async fn double(h: &Harness) {
+pub(crate) async fn double(h: &Harness) {
     let whole = [0.0, 1.0, -1.0, 1e15, 123_456_789.0];
     let broken = [0.1, -2.5, 1.0 / 3.0, 9_007_199_254_740_993.0, 1e300, -1e-300];
     let extreme = [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, f64::EPSILON];
@@ -33,12 +33,12 @@ pub async fn double(h: &Harness) {
 }
 
 /// Both of them.
-pub async fn boolean(h: &Harness) {
+pub(crate) async fn boolean(h: &Harness) {
     round_trip(h, [true, false]).await;
 }
 
 /// The earliest and latest moments, whole seconds, and every 100 ns.
-pub async fn datetime(h: &Harness) {
+pub(crate) async fn datetime(h: &Harness) {
     let earliest = Ticks::new(h.profile().datetime_min).expect("a moment");
     let unix_epoch = Ticks::from(chrono::DateTime::UNIX_EPOCH);
     let moments =
@@ -47,19 +47,19 @@ pub async fn datetime(h: &Harness) {
 }
 
 /// Also the nil and the greatest.
-pub async fn guid(h: &Harness) {
+pub(crate) async fn guid(h: &Harness) {
     let mixed = Uuid::from_u128(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210);
     round_trip(h, [Uuid::nil(), Uuid::max(), mixed]).await;
 }
 
 /// No byte, one, each of them, and every padding of base64.
-pub async fn binary(h: &Harness) {
+pub(crate) async fn binary(h: &Harness) {
     let every: Vec<u8> = (0..=255).collect();
     round_trip(h, [vec![], vec![0], vec![255, 254], vec![1, 2, 3], every]).await;
 }
 
 /// Nothing, quotes, control characters, and characters outside the first plane.
-pub async fn string(h: &Harness) {
+pub(crate) async fn string(h: &Harness) {
     let plain =
         ["", " ", " a ", "it's", "\"quoted\"", "back\\slash", "a/b?c#d", "<x>&amp;</x>", "null", "{}"];
     let coded =
@@ -69,7 +69,7 @@ pub async fn string(h: &Harness) {
 }
 
 /// All eight in one entity, through every way to write and to read it.
-pub async fn together(h: &Harness) {
+pub(crate) async fn together(h: &Harness) {
     let table = h.table().await;
     let all = entity("p", "r")
         .with("Binary", vec![1u8, 2, 3])

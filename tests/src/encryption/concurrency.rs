@@ -12,7 +12,7 @@ fn counter() -> Entity {
 }
 
 /// Each merge encrypts what the others wrote again: none may take it from an older state.
-pub async fn merges_of_different_properties_all_stay(harness: &Harness) {
+pub(crate) async fn merges_of_different_properties_all_stay(harness: &Harness) {
     let tasks = harness.scale().tasks.min(16);
     let table = Both::with(harness, |b, _| b.with_attempts(1000)).await;
     let mut all = JoinSet::new();
@@ -30,7 +30,7 @@ pub async fn merges_of_different_properties_all_stay(harness: &Harness) {
 }
 
 /// Under the ETag that was read, one of two merges is refused.
-pub async fn counters_lose_no_update(harness: &Harness) {
+pub(crate) async fn counters_lose_no_update(harness: &Harness) {
     let tasks = harness.scale().tasks.min(8);
     let table = Both::new(harness).await;
     table.clear.insert(counter().with_encrypted("N", 0)).await;
@@ -54,7 +54,7 @@ pub async fn counters_lose_no_update(harness: &Harness) {
 }
 
 /// A group is prepared again when another writer changes one of its entities.
-pub async fn groups_with_merges_lose_no_update(harness: &Harness) {
+pub(crate) async fn groups_with_merges_lose_no_update(harness: &Harness) {
     let tasks = harness.scale().tasks.min(8);
     let table = Both::with(harness, |b, _| b.with_attempts(1000)).await;
     let mut all = JoinSet::new();

@@ -54,7 +54,8 @@ impl Scene {
     async fn assert_untouched(&self) {
         for (owner, iban) in [("alice", "CH-alice"), ("bob", "CH-bob")] {
             let read = self.table.clear.existing(&key("Bank", owner)).await;
-            assert_eq!((read.get("Iban"), read.properties().len()), (text(iban), 2), "{owner}");
+            assert_eq!(read.get("Iban"), text(iban), "{owner}");
+            assert_eq!(read.properties().len(), 2, "{owner}");
         }
     }
 }
@@ -68,7 +69,7 @@ fn refused<T: Debug>(result: Result<T>) {
 }
 
 /// Bob's row, whole and sound, for Alice's key: neither read nor merged into hers, by whatever reads.
-pub async fn another_entity_is_refused(harness: &Harness) {
+pub(crate) async fn another_entity_is_refused(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let (alice, bob) = (key("Bank", "alice"), key("Bank", "bob"));
     scene.hostile.answer_with(WrongAnswer::OtherEntity(bob));
@@ -103,7 +104,7 @@ pub async fn another_entity_is_refused(harness: &Harness) {
 }
 
 /// Rows that the query cannot match: of another partition, of another range of rows, and of another table.
-pub async fn pages_of_others_are_refused(harness: &Harness) {
+pub(crate) async fn pages_of_others_are_refused(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let other = Both::new(harness).await;
     other.clear.insert(account("bob", "CH-elsewhere")).await;
@@ -137,7 +138,7 @@ pub async fn pages_of_others_are_refused(harness: &Harness) {
 }
 
 /// A sweep reads an entity again where another writer came between: the answer must be that entity.
-pub async fn sweeps_are_not_misled(harness: &Harness) {
+pub(crate) async fn sweeps_are_not_misled(harness: &Harness) {
     let scene = Scene::new(harness).await;
     let bob = key("Bank", "bob");
     let stale = scene.table.raw.existing(&key("Bank", "alice")).await.etag().cloned().expect("a version");

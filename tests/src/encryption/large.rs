@@ -49,7 +49,7 @@ async fn stored(blobs: &InMemory) -> Vec<(object_store::path::Path, Vec<u8>)> {
 }
 
 /// The text is read back, and is neither in the row nor in the blob.
-pub async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness) {
+pub(crate) async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness) {
     let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     let letters = open(&table, &blobs);
     letters.insert(&letter(1, "secret text ")).await.expect("an insert");
@@ -62,7 +62,7 @@ pub async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness) {
 
 /// The key is rotated in the rows, then the blobs are written anew, page by page, stopped and resumed: afterwards the new key
 /// reads everything, alone.
-pub async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
+pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
     const LETTERS: u32 = 5;
     let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     let inline = Letter { body: "short".into(), ..letter(9, "") };
@@ -78,7 +78,9 @@ pub async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
         let mut sweep = open(&both, &blobs).rewrite().counting();
         let found = sweep.run().await.expect("a count");
         let keys: BTreeMap<_, _> = keys.iter().map(|(id, blobs)| ((*id).to_owned(), *blobs)).collect();
-        assert_eq!((&found.keys, found.rewritten, found.rows), (&keys, 0, u64::from(LETTERS) + 1));
+        assert_eq!(&found.keys, &keys);
+        assert_eq!(found.rewritten, 0);
+        assert_eq!(found.rows, u64::from(LETTERS) + 1);
         assert!(found.unreadable.is_empty(), "{:?}", found.unreadable);
     };
     count(&[("kek1", 5)]).await;
@@ -110,7 +112,7 @@ pub async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
 }
 
 /// A blob that was damaged stays, is told, and keeps none of the others back.
-pub async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
+pub(crate) async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
     let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     for number in 1..=3 {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
@@ -121,13 +123,15 @@ pub async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
     let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     let mut rewrite = open(&both, &blobs).rewrite();
     let found = rewrite.run().await.expect("the others");
-    assert_eq!((found.blobs, found.rewritten, found.unreadable.len()), (3, 2, 1));
+    assert_eq!(found.blobs, 3);
+    assert_eq!(found.rewritten, 2);
+    assert_eq!(found.unreadable.len(), 1);
     assert_eq!(found.unreadable[0].property, "Body");
     assert_eq!(stored(&blobs).await.len(), 3, "nothing is left over");
 }
 
 /// A row that cannot be decrypted, between the others: they are done, and it is listed.
-pub async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
+pub(crate) async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
     let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     for number in 1..=3 {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
@@ -138,12 +142,15 @@ pub async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
     assert_eq!(both.store.rotation(both.raw.name()).run().await.expect("a rotation").skipped, 1);
     let mut rewrite = open(&both, &blobs).rewrite();
     let found = rewrite.run().await.expect("the others");
-    assert_eq!((found.rows, found.rewritten, found.skipped), (3, 3, 1));
-    assert_eq!((found.unreadable.len(), found.unreadable_rows[0].key.row()), (0, "2x"));
+    assert_eq!(found.rows, 3);
+    assert_eq!(found.rewritten, 3);
+    assert_eq!(found.skipped, 1);
+    assert_eq!(found.unreadable.len(), 0);
+    assert_eq!(found.unreadable_rows[0].key.row(), "2x");
 }
 
 /// Each in the other's place: not even the reference's hash could tell one who can write the row.
-pub async fn exchanged_blobs_are_refused(harness: &Harness) {
+pub(crate) async fn exchanged_blobs_are_refused(harness: &Harness) {
     let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     let letters = open(&table, &blobs);
     for number in 1..=2 {
@@ -171,7 +178,7 @@ struct OpenLetter {
 }
 
 /// Blobs in plaintext are read and encrypted where a migration is declared; otherwise they are refused, and listed.
-pub async fn plaintext_blobs_are_rewritten_where_they_are_expected(harness: &Harness) {
+pub(crate) async fn plaintext_blobs_are_rewritten_where_they_are_expected(harness: &Harness) {
     let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     let before =
         LargeTable::<OpenLetter>::new(table.raw.store().clone(), table.raw.name().clone(), blobs.clone());
@@ -194,17 +201,21 @@ pub async fn plaintext_blobs_are_rewritten_where_they_are_expected(harness: &Har
     assert_eq!(migrating.get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
     let mut count = migrating.rewrite().counting();
     let counted = count.run().await.expect("a count");
-    assert_eq!((counted.plaintext, counted.rewritten, counted.keys.len()), (1, 0, 0));
+    assert_eq!(counted.plaintext, 1);
+    assert_eq!(counted.rewritten, 0);
+    assert_eq!(counted.keys.len(), 0);
     let mut rewrite = migrating.rewrite();
     let found = rewrite.run().await.expect("a sweep");
-    assert_eq!((found.plaintext, found.rewritten, found.keys["kek1"]), (0, 1, 1));
+    assert_eq!(found.plaintext, 0);
+    assert_eq!(found.rewritten, 1);
+    assert_eq!(found.keys["kek1"], 1);
     let stored = stored(&blobs).await;
     assert!(stored.len() == 1 && !stored[0].1.windows(6).any(|w| w == b"secret"));
     assert_eq!(strict.get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
 }
 
 /// What a row in ciphertext refers to cannot be seen by a type without keys: its blobs stay.
-pub async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harness) {
+pub(crate) async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harness) {
     let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
     open(&table, &blobs).insert(&letter(1, "secret text ")).await.expect("an insert");
     let options = LargeOptions::default().with_write_deadline(Duration::from_millis(1));
@@ -212,12 +223,16 @@ pub async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harness) {
     let keyless = LargeTable::<OpenLetter>::new_with(store, name, blobs.clone(), options).expect("a table");
     tokio::time::sleep(Duration::from_millis(20)).await;
     let found = keyless.collect(Duration::from_millis(2), CollectMode::Remove).await.expect("a collection");
-    assert_eq!((found.used, found.orphans, found.young), (1, 0, 0));
+    assert_eq!(found.used, 1);
+    assert_eq!(found.orphans, 0);
+    assert_eq!(found.young, 0);
     let key = Letter::key("Ken", 1_u32).expect("a key");
     assert_eq!(open(&table, &blobs).get_existing(&key).await.expect("a letter"), letter(1, "secret text "));
 
     let clear = Arc::clone(&table.store) as Arc<dyn TableStore>;
     clear.write(table.raw.name(), Operation::Delete(key.into_key(), IfMatch::Any)).await.expect("a row");
     let found = keyless.collect(Duration::from_millis(2), CollectMode::Remove).await.expect("a collection");
-    assert_eq!((found.used, found.orphans, stored(&blobs).await.len()), (0, 1, 0));
+    assert_eq!(found.used, 0);
+    assert_eq!(found.orphans, 1);
+    assert_eq!(stored(&blobs).await.len(), 0);
 }

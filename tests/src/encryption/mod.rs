@@ -10,22 +10,23 @@ use table_core::store::{Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 
 mod between;
-pub mod concurrency;
-pub mod filters;
-pub mod garbage;
-pub mod hostile;
-pub mod indexes;
-pub mod large;
-mod list;
-pub mod marks;
-pub mod moves;
-pub mod operations;
-pub mod patterns;
-pub mod reads;
-pub mod rules;
-pub mod tamper;
-pub mod typed;
-pub mod wide;
+mod concurrency;
+mod filters;
+mod garbage;
+mod hostile;
+mod indexes;
+mod large;
+#[doc(hidden)]
+pub mod list;
+mod marks;
+mod moves;
+mod operations;
+mod patterns;
+mod reads;
+mod rules;
+mod tamper;
+mod typed;
+mod wide;
 
 use crate::{Harness, TestTable};
 
@@ -108,4 +109,4 @@ fn text(value: &str) -> Option<ValueRef<'_>> {
     Some(ValueRef::String(value))
 }
 
-pub use crate::suite::{run, run_in_virtual_time};
+pub use crate::suite::{Behaviour, run, run_in_virtual_time};

@@ -30,7 +30,7 @@ fn every_type() -> Vec<(&'static str, EdmValue)> {
 }
 
 /// What was written comes back: the same types, the same values, marked.
-pub async fn every_type_returns_marked(harness: &Harness) {
+pub(crate) async fn every_type_returns_marked(harness: &Harness) {
     let table = Both::new(harness).await;
     let mut entity = Entity::from(key("p", "r"));
     for (name, value) in every_type() {
@@ -44,7 +44,7 @@ pub async fn every_type_returns_marked(harness: &Harness) {
 }
 
 /// Neither the values nor their encodings are in what is stored.
-pub async fn plaintext_is_nowhere(harness: &Harness) {
+pub(crate) async fn plaintext_is_nowhere(harness: &Harness) {
     let table = Both::new(harness).await;
     let secret = "a text that is long enough not to occur by chance";
     table.clear.insert(ken().with_encrypted("Text", secret)).await;
@@ -60,7 +60,7 @@ pub async fn plaintext_is_nowhere(harness: &Harness) {
 }
 
 /// Insert, both upserts and replace encrypt; what is read and written back is encrypted again.
-pub async fn every_write_encrypts(harness: &Harness) {
+pub(crate) async fn every_write_encrypts(harness: &Harness) {
     let table = Both::new(harness).await;
     let mut seen = Vec::new();
     for operation in [
@@ -83,7 +83,7 @@ pub async fn every_write_encrypts(harness: &Harness) {
 }
 
 /// Encrypted or not; plaintext over an encrypted property is refused.
-pub async fn merges_keep_what_they_do_not_name(harness: &Harness) {
+pub(crate) async fn merges_keep_what_they_do_not_name(harness: &Harness) {
     let table = Both::new(harness).await;
     table.clear.insert(ken()).await;
     let patch = |e: Entity| Operation::Merge(e, IfMatch::Any);
@@ -106,7 +106,7 @@ pub async fn merges_keep_what_they_do_not_name(harness: &Harness) {
 }
 
 /// A merge that marks a property gives the entity a header.
-pub async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
+pub(crate) async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
     let table = Both::new(harness).await;
     table.clear.insert(Entity::from(key("p", "r")).with("Name", "Ken").with("Age", 41)).await;
     assert!(table.raw.existing(&key("p", "r")).await.get(HEADER).is_none());
@@ -118,7 +118,7 @@ pub async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
 }
 
 /// Merges of what exists and of what does not, beside the others.
-pub async fn groups_mix_all_operations(harness: &Harness) {
+pub(crate) async fn groups_mix_all_operations(harness: &Harness) {
     let table = Both::new(harness).await;
     let at = |row: &str| Entity::from(key("Sales", row)).with_encrypted("Secret", row);
     for row in ["merge", "replace", "delete", "upsert"] {
@@ -148,7 +148,7 @@ pub async fn groups_mix_all_operations(harness: &Harness) {
 }
 
 /// One operation that cannot be done, and none is.
-pub async fn groups_refuse_as_a_whole(harness: &Harness) {
+pub(crate) async fn groups_refuse_as_a_whole(harness: &Harness) {
     let table = Both::new(harness).await;
     table.clear.insert(ken()).await;
     let other = Entity::from(key("Sales", "224")).with_encrypted("Secret", 1);
@@ -166,7 +166,7 @@ pub async fn groups_refuse_as_a_whole(harness: &Harness) {
 }
 
 /// Text of three-byte characters grows beyond what a Binary can hold.
-pub async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
+pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let metered = Metered::new(Arc::clone(table.store()), meter.clone());
@@ -187,7 +187,7 @@ pub async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
 }
 
 /// Not in two properties, and not in two entities.
-pub async fn the_same_value_never_looks_the_same(harness: &Harness) {
+pub(crate) async fn the_same_value_never_looks_the_same(harness: &Harness) {
     let table = Both::new(harness).await;
     let twins = Entity::from(key("p", "r")).with_encrypted("A", "same text").with_encrypted("B", "same text");
     table.clear.insert(twins.clone()).await;

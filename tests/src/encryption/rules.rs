@@ -88,7 +88,7 @@ fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
 
 /// Full and chosen payloads, in the partition, in another, in another table, unique and not; inserted, changed, in bulk, and
 /// built over entities that are there already.
-pub async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
+pub(crate) async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
     let fields = Payload::fields(["Secret", "Number"]);
     for payload in [Payload::Full, fields] {
         for (place, unique) in [(0, false), (1, false), (2, false), (1, true), (2, true)] {
@@ -124,7 +124,7 @@ pub async fn payloads_are_encrypted_wherever_entries_go(harness: &Harness) {
 }
 
 /// A reservation is written before the store sees the entity: where that is refused then, nothing was shown meanwhile.
-pub async fn reservations_show_nothing(harness: &Harness) {
+pub(crate) async fn reservations_show_nothing(harness: &Harness) {
     let table = Ruled::new(harness, |b, _, _| b).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let people = table.open(index.unique_within_table()).await.expect("an index");
@@ -135,7 +135,7 @@ pub async fn reservations_show_nothing(harness: &Harness) {
 }
 
 /// Copies have names of their own, which no rule has.
-pub async fn copies_are_encrypted_under_their_names(harness: &Harness) {
+pub(crate) async fn copies_are_encrypted_under_their_names(harness: &Harness) {
     for other_table in [false, true] {
         let table = Ruled::by_name(harness).await;
         let (target, placement) = match other_table {
@@ -154,7 +154,8 @@ pub async fn copies_are_encrypted_under_their_names(harness: &Harness) {
         let read = target.clear.existing(boss.key()).await;
         let copy = read.properties().find("KenSecret").expect("a copy");
         assert!(copy.is_encrypted() && copy.value() == ValueRef::String("secret-1"));
-        assert_eq!((read.get("KenCity"), read.get("Title")), (text("Bern"), text("CEO")));
+        assert_eq!(read.get("KenCity"), text("Bern"));
+        assert_eq!(read.get("Title"), text("CEO"));
         table.assert_nothing_shown();
     }
 }
@@ -169,7 +170,7 @@ fn summed(name: &str) -> Index {
 }
 
 /// A key of an index is plain text, and so is a sum: refused when the index is opened where a rule has the name.
-pub async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
+pub(crate) async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
     let table = Ruled::by_name(harness).await;
     for row in ["{Secret}_{RowKey}", "{City}_{Secret#16}_{RowKey}", "{Number:08}_{RowKey}"] {
         refused(table.open(keyed(row)).await, "blind index");
@@ -179,7 +180,7 @@ pub async fn keys_and_sums_over_rules_are_refused(harness: &Harness) {
 }
 
 /// And by the first entity that is marked where there is none, before anything is written.
-pub async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
+pub(crate) async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
     for (index, name) in [
         (keyed("{Secret}_{RowKey}"), "Secret"),
         (keyed("{City}_{Secret#16}_{RowKey}"), "Secret"),
@@ -202,7 +203,7 @@ pub async fn keys_and_sums_over_marks_are_refused(harness: &Harness) {
 }
 
 /// A rule by row: entries in the same table have the marks of their entities, whatever the rule says of the entries' own rows.
-pub async fn rules_by_row_go_with_the_entity(harness: &Harness) {
+pub(crate) async fn rules_by_row_go_with_the_entity(harness: &Harness) {
     let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
     let people = table.open(by_city(Placement::OtherPartition, Payload::Full)).await.expect("an index");
     people.insert(person("emp1").with("Number", 1)).await.expect("an insert");
@@ -213,7 +214,7 @@ pub async fn rules_by_row_go_with_the_entity(harness: &Harness) {
 }
 
 /// Of another table a rule must say it: some of its entries would be refused after their entities were written.
-pub async fn rules_by_row_need_one_for_the_entries(harness: &Harness) {
+pub(crate) async fn rules_by_row_need_one_for_the_entries(harness: &Harness) {
     let elsewhere =
         |table: &Ruled| by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let table = Ruled::new(harness, |b, people, _| employees(b, people)).await;
@@ -246,7 +247,7 @@ struct Person {
 }
 
 /// A type that has the name in plaintext could not read what it wrote: refused when its table is opened.
-pub async fn types_without_the_mark_are_refused(harness: &Harness) {
+pub(crate) async fn types_without_the_mark_are_refused(harness: &Harness) {
     let Ruled { people, .. } = Ruled::by_name(harness).await;
     let (store, name) = (Arc::clone(&people.store) as Arc<dyn TableStore>, people.raw.name().clone());
     refused(Table::<Person>::new(Arc::clone(&store), name.clone()), "`#[encrypt]`");
@@ -256,7 +257,7 @@ pub async fn types_without_the_mark_are_refused(harness: &Harness) {
 
 /// Entries of the time before a rule: the migration of the table names the tables that have them, and `accept_plaintext` reads
 /// them until a scrub has written them anew.
-pub async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
+pub(crate) async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
     let (raw, entries) = (harness.table().await, harness.table().await);
     let index = || by_city(Placement::OtherTable(entries.name().clone()), Payload::Full);
     let open = async |store: Arc<dyn TableStore>| {
@@ -272,7 +273,8 @@ pub async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
         rule(b, t).accept_plaintext(t).accept_plaintext(entries.name())
     });
     let done = migrating.store.migration(raw.name()).run().await.expect("a migration");
-    assert_eq!((done.changed, done.skipped), (3, 0));
+    assert_eq!(done.changed, 3);
+    assert_eq!(done.skipped, 0);
     assert_eq!(done.index_tables.iter().collect::<Vec<_>>(), [entries.name()]);
     assert_hidden(&migrating, &[SECRET, "760519"]).await;
 
@@ -280,7 +282,8 @@ pub async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
     let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
     assert_eq!(found.len(), 3);
     let report = people.scrub("city", ScrubMode::Repair).await.expect("a scrub");
-    assert_eq!((report.missing, report.dangling), (3, 0));
+    assert_eq!(report.missing, 3);
+    assert_eq!(report.dangling, 0);
     let strict = Both::over(raw.clone(), keys(), rule);
     let seen = Both { raw: entries.clone(), clear: entries.clone(), store: Arc::clone(&strict.store) };
     assert_hidden(&seen, &[SECRET, "760519"]).await;
@@ -293,7 +296,7 @@ pub async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
 }
 
 /// The same of copies, which the service calls by names of their own.
-pub async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
+pub(crate) async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
     let raw = harness.table().await;
     let index = || {
         let at = Key::new("Bosses", "boss");
@@ -319,7 +322,7 @@ pub async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
 
 /// An index of the time before a rule that has the value in its keys, and one that sums it: refused, and removed without being
 /// opened, with every row of theirs.
-pub async fn indexes_that_would_show_are_dropped(harness: &Harness) {
+pub(crate) async fn indexes_that_would_show_are_dropped(harness: &Harness) {
     let raw = harness.table().await;
     let indexes = || vec![keyed("{Secret}_{RowKey}").with_payload(Payload::Full), summed("Number")];
     let before = IndexedEntities::open(
@@ -348,7 +351,7 @@ pub async fn indexes_that_would_show_are_dropped(harness: &Harness) {
 }
 
 /// Names in entries are declared to the store: plaintext that is planted in their table is refused.
-pub async fn planted_entries_are_refused(harness: &Harness) {
+pub(crate) async fn planted_entries_are_refused(harness: &Harness) {
     let table = Ruled::by_name(harness).await;
     let index = by_city(Placement::OtherTable(table.entries.raw.name().clone()), Payload::Full);
     let id = index.id().to_owned();

@@ -30,7 +30,7 @@ async fn two(table: &Both) -> (Entity, Entity) {
 }
 
 /// Between two properties, and between two entities.
-pub async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
+pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
     let table = Both::new(harness).await;
     let (mine, other) = two(&table).await;
     let within =
@@ -43,7 +43,7 @@ pub async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
 }
 
 /// To another row, another partition, another table.
-pub async fn moved_entities_are_refused(harness: &Harness) {
+pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
     let (table, elsewhere) = (Both::new(harness).await, Both::new(harness).await);
     let (mine, _) = two(&table).await;
     elsewhere.store_raw(mine.clone()).await;
@@ -61,7 +61,7 @@ pub async fn moved_entities_are_refused(harness: &Harness) {
 }
 
 /// One that the header lists must be there.
-pub async fn stripped_properties_are_refused(harness: &Harness) {
+pub(crate) async fn stripped_properties_are_refused(harness: &Harness) {
     let table = Both::new(harness).await;
     let (mine, _) = two(&table).await;
     for name in ["NationalId", "Salary"] {
@@ -73,7 +73,7 @@ pub async fn stripped_properties_are_refused(harness: &Harness) {
 }
 
 /// Without its header an entity looks like one that never had one: rules and requirements know better.
-pub async fn stripped_entities_are_refused_where_required(harness: &Harness) {
+pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harness) {
     let table = Both::with(harness, |b, t| b.require_encryption(t)).await;
     let (mine, _) = two(&table).await;
     let mut headless = mine.clone();
@@ -91,7 +91,7 @@ pub async fn stripped_entities_are_refused_where_required(harness: &Harness) {
 }
 
 /// A ciphertext, or the header, of an earlier write of the same entity.
-pub async fn older_properties_are_refused(harness: &Harness) {
+pub(crate) async fn older_properties_are_refused(harness: &Harness) {
     let table = Both::new(harness).await;
     let (older, _) = two(&table).await;
     table.clear.put(table_core::store::Operation::InsertOrReplace(ken().with_encrypted("Salary", 1.0))).await;
@@ -104,7 +104,7 @@ pub async fn older_properties_are_refused(harness: &Harness) {
 }
 
 /// Of a property that the header lists, and of one that a rule names.
-pub async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harness) {
+pub(crate) async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harness) {
     let table = Both::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
     let (mine, _) = two(&table).await;
     let uncovered = mine.clone().with("NationalId", "760519-1234");
@@ -116,7 +116,7 @@ pub async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harness) {
 }
 
 /// v1 metadata in place of the header, and beside it; another version and suite in the header; the v2 data key offered to v1.
-pub async fn a_downgrade_is_refused(harness: &Harness) {
+pub(crate) async fn a_downgrade_is_refused(harness: &Harness) {
     let raw = harness.table().await;
     let table = Both::over(raw, keys(), |b, t| b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t)));
     let (mine, _) = two(&table).await;
@@ -155,7 +155,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// Whatever was changed, and also where the key is missing: one text.
-pub async fn every_refusal_reads_the_same(harness: &Harness) {
+pub(crate) async fn every_refusal_reads_the_same(harness: &Harness) {
     let table = Both::new(harness).await;
     let (mine, _) = two(&table).await;
     let other_key = Both::over(table.raw.clone(), Keys::new(kek(2)), |b, _| b);
@@ -180,7 +180,7 @@ pub async fn every_refusal_reads_the_same(harness: &Harness) {
 }
 
 /// Outside of what cryptography can tell, and said so: header and ciphertexts of one write belong together.
-pub async fn an_older_whole_entity_is_not_noticed(harness: &Harness) {
+pub(crate) async fn an_older_whole_entity_is_not_noticed(harness: &Harness) {
     let table = Both::new(harness).await;
     let (older, _) = two(&table).await;
     table

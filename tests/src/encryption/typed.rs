@@ -50,7 +50,7 @@ struct Pulse {
 }
 
 /// Logs and series of marked fields: refused where they are opened, if the store does not encrypt; else ciphertext.
-pub async fn logs_and_series_are_encrypted(harness: &Harness) {
+pub(crate) async fn logs_and_series_are_encrypted(harness: &Harness) {
     let table = Both::new(harness).await;
     let (name, log) = (table.raw.name().clone(), PartitionKey::new("log").expect("a key"));
     let raw = Arc::clone(table.raw.store());
@@ -72,7 +72,7 @@ pub async fn logs_and_series_are_encrypted(harness: &Harness) {
 }
 
 /// By insert, update and query.
-pub async fn entities_are_read_and_written(harness: &Harness) {
+pub(crate) async fn entities_are_read_and_written(harness: &Harness) {
     let table = Both::new(harness).await;
     let employees = open(&table);
     employees.insert(&ken()).await.expect("an insert");
@@ -94,7 +94,7 @@ pub async fn entities_are_read_and_written(harness: &Harness) {
 }
 
 /// When the table is opened, by the name of a property.
-pub async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) {
+pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) {
     let table = harness.table().await;
     let error =
         Table::<Employee>::new(Arc::clone(table.store()), table.name().clone()).expect_err("no encryption");
@@ -105,7 +105,7 @@ pub async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) {
 }
 
 /// Outside of a declared migration, in which it comes back marked and is encrypted by the next write.
-pub async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
+pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
     let table = Both::new(harness).await;
     let plain = Entity::from(key("Sales", "223")).with("EntityType", "Employee").with("Age", 41);
     table.store_raw(plain.with("NationalId", "760519")).await;
@@ -130,7 +130,7 @@ pub async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
 }
 
 /// Of encrypted fields.
-pub async fn projections_and_patches_work(harness: &Harness) {
+pub(crate) async fn projections_and_patches_work(harness: &Harness) {
     let table = Both::new(harness).await;
     let employees = open(&table);
     employees.insert(&ken()).await.expect("an insert");

@@ -10,12 +10,13 @@ use table_patterns::journal::Acknowledge;
 use super::{World, employee, finish, properties};
 
 /// Committed by one process, done by another.
-pub async fn is_filled_by_a_worker(world: World) {
+pub(crate) async fn is_filled_by_a_worker(world: World) {
     let (client, worker) = (world.process().await, world.process().await);
     let ken = world.hire("456").await;
     let transaction = world.archiving("456");
     let submitted = client.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
-    assert_eq!((submitted.id, submitted.progress), (transaction.id(), Progress::Pending));
+    assert_eq!(submitted.id, transaction.id());
+    assert_eq!(submitted.progress, Progress::Pending);
     assert_eq!(finish(&worker, submitted.id).await, TransactionStatus::Applied);
     assert_eq!(properties(world.archived("456").await), *ken.properties());
     assert!(world.current("456").await.is_none());
@@ -23,7 +24,7 @@ pub async fn is_filled_by_a_worker(world: World) {
 }
 
 /// Done by the process that committed it: the answer says so, and no message is left.
-pub async fn is_filled_by_the_submitter(world: World) {
+pub(crate) async fn is_filled_by_the_submitter(world: World) {
     let client = world.process().await;
     let ken = world.hire("456").await;
     let submitted = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect("a legal plan");
@@ -36,7 +37,7 @@ pub async fn is_filled_by_the_submitter(world: World) {
 }
 
 /// Who is not there cannot be archived: the plan is refused, and nothing is written.
-pub async fn is_left_alone_where_nobody_is(world: World) {
+pub(crate) async fn is_left_alone_where_nobody_is(world: World) {
     let client = world.process().await;
     let refused = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect_err("nobody");
     assert!(refused.is_entity_not_found() && !refused.is_ambiguous(), "{refused}");
@@ -45,7 +46,7 @@ pub async fn is_left_alone_where_nobody_is(world: World) {
 }
 
 /// Changes go on while the employee is moved: every one that was acknowledged is in the archive.
-pub async fn gets_every_change_made_meanwhile(world: World) {
+pub(crate) async fn gets_every_change_made_meanwhile(world: World) {
     let worker = world.process().await;
     world.hire("456").await;
     let transaction = world.archiving("456");

@@ -5,7 +5,18 @@
 #[macro_export]
 macro_rules! eventual_tests {
     ($backend:expr) => {
-        $crate::suite! { eventual, $backend;
+        $crate::eventual_behaviours! { define_tests $backend }
+    };
+}
+
+/// Every behaviour of the suite, as the input of a macro of this crate.
+///
+/// A behaviour without an entry is dead code, which does not compile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! eventual_behaviours {
+    ($macro:ident $($backend:expr)?) => {
+        $crate::$macro! { eventual $($backend)?;
             archive {
                 is_filled_by_a_worker
                 is_filled_by_the_submitter
@@ -40,10 +51,4 @@ macro_rules! eventual_tests {
     };
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_behaviour_is_listed() {
-        crate::listing::assert_complete("src/eventual", include_str!("list.rs"));
-    }
-}
+crate::eventual_behaviours! { define_behaviours }

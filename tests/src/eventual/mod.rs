@@ -20,15 +20,16 @@ use uuid::Uuid;
 
 use crate::queues::Queue;
 
-pub mod archive;
-mod list;
-pub mod plans;
-pub mod poison;
+mod archive;
+#[doc(hidden)]
+pub mod list;
+mod plans;
+mod poison;
 mod recorder;
-pub mod steps;
-pub mod workers;
+mod steps;
+mod workers;
 
-pub use crate::suite::run_with_world as run;
+pub use crate::suite::{EventualBehaviour as Behaviour, run_with_world as run};
 use recorder::Recorder;
 
 /// Two stores, a queue and blobs for one behaviour: those of the backend may be shared, tables and

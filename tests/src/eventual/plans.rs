@@ -19,7 +19,7 @@ fn large(world: &World) -> EventualTransaction {
 }
 
 /// A plan that no message can carry is stored, done, and removed.
-pub async fn larger_than_a_message_are_stored_until_done(world: World) {
+pub(crate) async fn larger_than_a_message_are_stored_until_done(world: World) {
     let process = world.process().await;
     let transaction = large(&world);
     let submitted = process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
@@ -33,7 +33,7 @@ pub async fn larger_than_a_message_are_stored_until_done(world: World) {
 }
 
 /// The same, done by the process that submits it.
-pub async fn larger_than_a_message_are_done_by_the_submitter(world: World) {
+pub(crate) async fn larger_than_a_message_are_done_by_the_submitter(world: World) {
     let process = world.process().await;
     let submitted = process.submit(&large(&world), Acknowledge::Applied).await.expect("a legal plan");
     assert_eq!(submitted.progress, Progress::Applied);
@@ -42,7 +42,7 @@ pub async fn larger_than_a_message_are_done_by_the_submitter(world: World) {
 }
 
 /// A plan of as many bytes as a message can carry is one; a byte more is stored.
-pub async fn fit_a_message_to_the_byte(world: World) {
+pub(crate) async fn fit_a_message_to_the_byte(world: World) {
     let process = world.process().await;
     for stored in [false, true] {
         let of = |n: usize| EventualTransaction::new().delete_blob("photos", "b".repeat(n));
@@ -62,7 +62,7 @@ fn text_len(path: usize) -> usize {
 }
 
 /// Nothing is sent of what could never be done.
-pub async fn that_cannot_be_done_are_refused(world: World) {
+pub(crate) async fn that_cannot_be_done_are_refused(world: World) {
     let process = world.process().await;
     let (table, here) = (world.table("current"), world.place("current", "1"));
     let elsewhere = Place::new("elsewhere", table.clone(), Key::new("a", "b").expect("a legal key"));
@@ -87,7 +87,7 @@ pub async fn that_cannot_be_done_are_refused(world: World) {
 }
 
 /// Submitted again, a transaction is done once; another plan under its id is refused.
-pub async fn submitted_twice_are_done_once(world: World) {
+pub(crate) async fn submitted_twice_are_done_once(world: World) {
     let process = world.process().await;
     let id = TransactionId::from_uuid(Uuid::new_v4());
     let transaction = EventualTransaction::with_id(id).handle("recorder", *b"once");

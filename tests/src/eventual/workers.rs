@@ -13,7 +13,7 @@ use super::{World, employee, finish};
 const TRANSACTIONS: usize = 8;
 
 /// Several processes do everything, and no step twice.
-pub async fn share_the_transactions(world: World) {
+pub(crate) async fn share_the_transactions(world: World) {
     let client = world.process().await;
     for n in 0..TRANSACTIONS {
         let transaction = EventualTransaction::new()
@@ -39,12 +39,13 @@ pub async fn share_the_transactions(world: World) {
     }
     let calls = world.recorder.calls();
     let distinct: BTreeSet<_> = calls.iter().map(|(_, payload)| payload).collect();
-    assert_eq!((calls.len(), distinct.len()), (TRANSACTIONS, TRANSACTIONS));
+    assert_eq!(calls.len(), TRANSACTIONS);
+    assert_eq!(distinct.len(), TRANSACTIONS);
     assert_eq!(world.queue.peek(9).await.expect("messages"), []);
 }
 
 /// The steps before one that failed are not done again.
-pub async fn go_on_at_the_step_that_failed(world: World) {
+pub(crate) async fn go_on_at_the_step_that_failed(world: World) {
     let process = world.process().await;
     let transaction = EventualTransaction::new()
         .upsert("archive", world.table("archive"), employee("1").with("N", 1))
@@ -67,7 +68,7 @@ pub async fn go_on_at_the_step_that_failed(world: World) {
 }
 
 /// All that happens is told.
-pub async fn tell_what_they_do(world: World) {
+pub(crate) async fn tell_what_they_do(world: World) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = told.clone();
     let process = world.process().await.on_event(move |event| {

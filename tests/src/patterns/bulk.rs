@@ -45,7 +45,7 @@ async fn count(harness: &Harness, table: &TestTable) -> usize {
 }
 
 /// Everything is written, each entity once, and each says by which request.
-pub async fn everything_is_written(harness: &Harness) {
+pub(crate) async fn everything_is_written(harness: &Harness) {
     let table = harness.table().await;
     let rows = fill(harness, &table).await;
     assert_eq!(count(harness, &table).await, rows);
@@ -62,7 +62,7 @@ pub async fn everything_is_written(harness: &Harness) {
 }
 
 /// An input that has no end, and gives more only when it sees what was written, is written as it comes.
-pub async fn a_slow_input_is_written_as_it_comes(harness: &Harness) {
+pub(crate) async fn a_slow_input_is_written_as_it_comes(harness: &Harness) {
     let table = harness.table().await;
     let (send, receive) = mpsc::unbounded_channel();
     let input = stream::unfold(receive, |mut receive| async move {
@@ -90,7 +90,7 @@ pub async fn a_slow_input_is_written_as_it_comes(harness: &Harness) {
 }
 
 /// A table whose manifest is slow to come holds up no other.
-pub async fn a_slow_table_holds_up_no_other(harness: &Harness) {
+pub(crate) async fn a_slow_table_holds_up_no_other(harness: &Harness) {
     let (table, slow) = (harness.table().await, harness.table().await);
     harness.store().manifests().expect("a backend has one").forget(slow.name());
     let faults = FaultInjector::new(0);
@@ -109,7 +109,7 @@ pub async fn a_slow_table_holds_up_no_other(harness: &Harness) {
 }
 
 /// An entity that is there already is reported, and the rest of its group is written.
-pub async fn a_conflict_is_one_entitys(harness: &Harness) {
+pub(crate) async fn a_conflict_is_one_entitys(harness: &Harness) {
     let table = harness.table().await;
     let taken = entity(8);
     harness.store().write(table.name(), Operation::Insert(taken.clone())).await.expect("a new row");
@@ -117,14 +117,16 @@ pub async fn a_conflict_is_one_entitys(harness: &Harness) {
     let inserts = (0..40).map(move |n| Ok((name.clone(), Operation::Insert(entity(n)))));
     let summary = BulkWriter::new(Arc::clone(harness.store())).write(stream::iter(inserts)).await;
     let summary = summary.expect("the store works");
-    assert_eq!((summary.written, summary.failed, summary.ambiguous), (39, 1, 0));
+    assert_eq!(summary.written, 39);
+    assert_eq!(summary.failed, 1);
+    assert_eq!(summary.ambiguous, 0);
     assert_eq!(&summary.failures[0].key, taken.key());
     assert!(summary.failures[0].result.as_ref().is_err_and(|e| e.is_already_exists()));
     assert_eq!(count(harness, &table).await, 40);
 }
 
 /// Large entities make groups of few: the bytes count, as they are sent.
-pub async fn groups_stay_within_the_bytes(harness: &Harness) {
+pub(crate) async fn groups_stay_within_the_bytes(harness: &Harness) {
     let table = harness.table().await;
     let name = table.name().clone();
     let text = "\u{E4}".repeat(30_000);
@@ -139,7 +141,7 @@ pub async fn groups_stay_within_the_bytes(harness: &Harness) {
 }
 
 /// A partition goes, and what matches a filter; nothing else does.
-pub async fn deletes_take_what_they_name(harness: &Harness) {
+pub(crate) async fn deletes_take_what_they_name(harness: &Harness) {
     let table = harness.table().await;
     let rows = fill(harness, &table).await;
     let (store, options) = (|| Arc::clone(harness.store()), BulkOptions::default());
@@ -153,7 +155,7 @@ pub async fn deletes_take_what_they_name(harness: &Harness) {
 }
 
 /// Ranges of partitions, read at once, give every row once.
-pub async fn scans_cover_every_partition(harness: &Harness) {
+pub(crate) async fn scans_cover_every_partition(harness: &Harness) {
     let table = harness.table().await;
     let rows = fill(harness, &table).await;
     let ranges = split_partitions(["b", "it's 100%", "\u{1F600}"]);
@@ -166,7 +168,7 @@ pub async fn scans_cover_every_partition(harness: &Harness) {
 }
 
 /// A copy to another store and back is the same, and a difference is found.
-pub async fn copies_go_there_and_back(harness: &Harness) {
+pub(crate) async fn copies_go_there_and_back(harness: &Harness) {
     let (table, back) = (harness.table().await, harness.missing_table());
     let rows = fill(harness, &table).await;
     let here = |table: &TestTable| (Arc::clone(harness.store()), table.name().clone());
@@ -208,7 +210,7 @@ where
 }
 
 /// Copies of a table with an unfinished write are refused before anything is written. The table can be copied once the write is finished.
-pub async fn copies_of_unfinished_writes_are_refused(harness: &Harness) {
+pub(crate) async fn copies_of_unfinished_writes_are_refused(harness: &Harness) {
     let marked = |row: &Entity| row.get("EntityMoveTo").is_some();
     let pending = |row: &Entity| row.get("HeirRow").is_some();
     let journaled = |row: &Entity| row.get("JournalKind") == Some(ValueRef::String("write"));
@@ -268,7 +270,7 @@ async fn refused_then_copied(employees: &IndexedTable<Employee>) {
 }
 
 /// A deletion that dies at any request has taken nothing that does not match; run again, it takes the rest.
-pub async fn a_delete_that_dies_is_run_again(harness: &Harness) {
+pub(crate) async fn a_delete_that_dies_is_run_again(harness: &Harness) {
     let matching = || Filter::lt("N", 24);
     let options = BulkOptions::default().with_retry(None);
     let mut crashes = 0;

@@ -111,14 +111,15 @@ async fn write_in_trouble(
         } else {
             0
         };
-        assert_eq!((summary.written as usize, summary.failed as usize), (ROWS - kept, kept), "{play}");
+        assert_eq!(summary.written as usize, ROWS - kept, "{play}");
+        assert_eq!(summary.failed as usize, kept, "{play}");
         assert_eq!(found(harness, &table).await, all(), "{play}");
     })
     .await;
 }
 
 /// Upserts are written again, inserts are refused where they were written.
-pub async fn writes_are_run_again(harness: &Harness) {
+pub(crate) async fn writes_are_run_again(harness: &Harness) {
     write_in_trouble(harness, "upserts", Operation::InsertOrReplace, options).await;
     write_in_trouble(harness, "inserts", Operation::Insert, options).await;
     let stopping = || options().stop_at_failure().write_indexed();
@@ -126,13 +127,13 @@ pub async fn writes_are_run_again(harness: &Harness) {
 }
 
 /// What is lost is sent again, and found where it was written: only a death leaves anything undone.
-pub async fn writes_under_retries_are_done_once(harness: &Harness) {
+pub(crate) async fn writes_under_retries_are_done_once(harness: &Harness) {
     write_in_trouble(harness, "upserts under retries", Operation::InsertOrReplace, retrying).await;
     write_in_trouble(harness, "inserts under retries", Operation::Insert, retrying).await;
 }
 
 /// A named copy goes on where it was, counts every row once, and leaves no trace of its progress.
-pub async fn copies_go_on_where_they_were(harness: &Harness) {
+pub(crate) async fn copies_go_on_where_they_were(harness: &Harness) {
     for (path, options) in
         [("copy", options as fn() -> BulkOptions), ("copy under retries", retrying as fn() -> BulkOptions)]
     {
@@ -153,7 +154,8 @@ async fn copy_in_trouble(harness: &Harness, play: &Play<'_>, options: BulkOption
     assert!(!play.is_untroubled() || told.is_ok(), "{play}: {told:?}");
     let kept = progress(harness, &to).await;
     if told.is_ok_and(|report| report.rows == ROWS as u64) {
-        assert_eq!((kept, found(harness, &to).await), (0, all()), "{play}: it was said to be done");
+        assert_eq!(kept, 0, "{play}: it was said to be done");
+        assert_eq!(found(harness, &to).await, all(), "{play}: it was said to be done");
     }
 
     let again = job(harness.store().clone());

@@ -45,7 +45,7 @@ struct Claim {
 }
 
 /// A log: each call is one request, but those that a client sorts read all that was asked for.
-pub async fn of_logs(harness: &Harness) {
+pub(crate) async fn of_logs(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let ken = || PartitionKey::new("empid_000223").expect("a legal key");
@@ -68,7 +68,7 @@ pub async fn of_logs(harness: &Harness) {
 }
 
 /// A series of one row.
-pub async fn of_series(harness: &Harness) {
+pub(crate) async fn of_series(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let hours = DataSeries::<Hours, i32, Plain>::new(store, table.name().clone(), Hours).expect("slots");
@@ -80,7 +80,7 @@ pub async fn of_series(harness: &Harness) {
 }
 
 /// A wide entity of three rows, by the version that was read; all of a partition.
-pub async fn of_wide_entities(harness: &Harness) {
+pub(crate) async fn of_wide_entities(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let wide = WideEntities::new(store, table.name().clone());
@@ -100,7 +100,7 @@ pub async fn of_wide_entities(harness: &Harness) {
 }
 
 /// Slices with generations: their tables are listed before they are written or read.
-pub async fn of_generations(harness: &Harness) {
+pub(crate) async fn of_generations(harness: &Harness) {
     let family = super::time_slices::family(harness);
     let (store, meter) = metered(harness.store().clone());
     let open = || open(store.clone(), &family).with_reuse(Reuse::Generation);
@@ -112,7 +112,8 @@ pub async fn of_generations(harness: &Harness) {
     assert_eq!(cost(&meter, logins.get(late.at, late.entity_key().expect("a key"))).await, 2);
     fill(&open()).await;
     let (dropped, requests) = meter.measure(logins.retain(Keep::Newest(1), at("2013-04-20T00:00:00Z"))).await;
-    assert_eq!((dropped.expect("slices").len(), requests.total()), (3, 1 + 3));
+    assert_eq!(dropped.expect("slices").len(), 3);
+    assert_eq!(requests.total(), 1 + 3);
 }
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -127,7 +128,7 @@ struct Recording {
 }
 
 /// Large entities, by their requests to the table and to the blobs: a part is 8 MiB.
-pub async fn of_large_entities(harness: &Harness) {
+pub(crate) async fn of_large_entities(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
     let counted = Arc::new(Counted::new(harness.blobs().await));
@@ -136,27 +137,35 @@ pub async fn of_large_entities(harness: &Harness) {
     let recording = |mib: usize| Recording { day: "1".to_owned(), number: 1, sound: vec![7; mib << 20] };
     let key = recording(0).entity_key().expect("a key");
 
-    assert_eq!((cost(&meter, recordings.insert(&recording(1))).await, counted.take()), (1, 1));
-    assert_eq!((cost(&meter, recordings.get(&key)).await, counted.take()), (1, 1));
+    assert_eq!(cost(&meter, recordings.insert(&recording(1))).await, 1);
+    assert_eq!(counted.take(), 1);
+    assert_eq!(cost(&meter, recordings.get(&key)).await, 1);
+    assert_eq!(counted.take(), 1);
     let large = recording(9);
     let upsert = recordings.upsert(&large);
-    assert_eq!((cost(&meter, upsert).await, counted.take()), (2, 2 + 2 + 1), "two parts; the old blob");
+    assert_eq!(cost(&meter, upsert).await, 2, "two parts; the old blob");
+    assert_eq!(counted.take(), 2 + 2 + 1, "two parts; the old blob");
     let pieces = stream::iter(vec![Ok(Bytes::from(vec![1; 1 << 20])); 3]);
     let put = recordings.put_stream(&key, Recording::SOUND, pieces, IfMatch::Any);
-    assert_eq!((cost(&meter, put).await, counted.take()), (2, 1 + 1));
+    assert_eq!(cost(&meter, put).await, 2);
+    assert_eq!(counted.take(), 1 + 1);
     let read = async {
         let read = recordings.read_stream(&key, Recording::SOUND).await?.expect("a value");
         read.content.try_for_each(|_| async { Ok(()) }).await
     };
-    assert_eq!((cost(&meter, read).await, counted.take()), (1, 1));
-    assert_eq!((cost(&meter, recordings.scrub()).await, counted.take()), (1, 1));
+    assert_eq!(cost(&meter, read).await, 1);
+    assert_eq!(counted.take(), 1);
+    assert_eq!(cost(&meter, recordings.scrub()).await, 1);
+    assert_eq!(counted.take(), 1);
     let young = recordings.collect(Duration::from_secs(7200), CollectMode::Remove);
-    assert_eq!((cost(&meter, young).await, counted.take()), (0, 3 + 1), "the clock, a page of names");
-    assert_eq!((cost(&meter, recordings.delete(&key, IfMatch::Any)).await, counted.take()), (2, 1));
+    assert_eq!(cost(&meter, young).await, 0, "the clock, a page of names");
+    assert_eq!(counted.take(), 3 + 1, "the clock, a page of names");
+    assert_eq!(cost(&meter, recordings.delete(&key, IfMatch::Any)).await, 2);
+    assert_eq!(counted.take(), 1);
 }
 
 /// Work on whole tables: a comparison reads the pages of both, a deletion writes full groups.
-pub async fn of_bulk_work(harness: &Harness) {
+pub(crate) async fn of_bulk_work(harness: &Harness) {
     let (first, second) = (harness.table().await, harness.table().await);
     let rows = |count: u32| {
         let keys = (0..count).map(|row| Key::new("p", format!("{row:04}")).expect("a legal key"));

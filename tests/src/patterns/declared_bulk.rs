@@ -53,16 +53,20 @@ async fn insert(flights: &IndexedTable<Flight>, all: Vec<Flight>) -> InsertSumma
 async fn assert_in_step(flights: &IndexedTable<Flight>, entries: usize) {
     for index in ["delay", "plane"] {
         let report = flights.entities().scrub(index, ScrubMode::Report).await.expect("a scrub");
-        assert_eq!((report.entries, report.dangling, report.missing), (entries, 0, 0), "{index}");
+        assert_eq!(report.entries, entries, "{index}");
+        assert_eq!(report.dangling, 0, "{index}");
+        assert_eq!(report.missing, 0, "{index}");
     }
 }
 
 /// Groups are as full as they can be, and touch few partitions elsewhere.
-pub async fn groups_hold_entities_with_their_entries(h: &Harness) {
+pub(crate) async fn groups_hold_entities_with_their_entries(h: &Harness) {
     let (flights, meter) = open(h, h.unused_name(), &[]).await;
     let before = meter.total();
     let summary = insert(&flights, (0..196).map(flight).collect()).await;
-    assert_eq!((summary.written, summary.pending, summary.groups), (196, 0, 4), "{summary:?}");
+    assert_eq!(summary.written, 196, "{summary:?}");
+    assert_eq!(summary.pending, 0, "{summary:?}");
+    assert_eq!(summary.groups, 4, "{summary:?}");
     // 98 flights of each carrier, 49 in a group with their entries: 99 operations and a journal row. The
     // three planes of a carrier are spread over two groups, one of them over both.
     let elsewhere = 2 * 4;
@@ -73,7 +77,7 @@ pub async fn groups_hold_entities_with_their_entries(h: &Harness) {
 }
 
 /// An entity that cannot be written does not keep the others from it.
-pub async fn one_that_fails_is_alone(h: &Harness) {
+pub(crate) async fn one_that_fails_is_alone(h: &Harness) {
     let (flights, _) = open(h, h.unused_name(), &[]).await;
     let taken = |number, gate| Flight { gate: Some(gate), ..flight(number) };
     flights.insert(&taken(1000, 7)).await.expect("a new flight");
@@ -81,7 +85,9 @@ pub async fn one_that_fails_is_alone(h: &Harness) {
     all.push(flight(1000));
     all.push(taken(1002, 7));
     let summary = insert(&flights, all).await;
-    assert_eq!((summary.written, summary.failed, summary.ambiguous), (40, 2, 0), "{summary:?}");
+    assert_eq!(summary.written, 40, "{summary:?}");
+    assert_eq!(summary.failed, 2, "{summary:?}");
+    assert_eq!(summary.ambiguous, 0, "{summary:?}");
     let failed = |failure: &Inserted| (failure.key.row().to_owned(), failure.result.clone().unwrap_err());
     let mut failures: Vec<_> = summary.failures.iter().map(failed).collect();
     failures.sort_by(|a, b| a.0.cmp(&b.0));
@@ -93,11 +99,12 @@ pub async fn one_that_fails_is_alone(h: &Harness) {
 }
 
 /// An index that is left for later is built while writers go on.
-pub async fn an_index_is_built_after_the_load(h: &Harness) {
+pub(crate) async fn an_index_is_built_after_the_load(h: &Harness) {
     let (flights, _) = open(h, h.unused_name(), &["plane"]).await;
     assert_eq!(flights.entities().state("plane"), IndexState::Absent);
     let summary = insert(&flights, (0..60).map(flight).collect()).await;
-    assert_eq!((summary.written, summary.groups), (60, 2), "{summary:?}");
+    assert_eq!(summary.written, 60, "{summary:?}");
+    assert_eq!(summary.groups, 2, "{summary:?}");
     let absent = flights.by(Flight::by_plane("UA0")).all().await.unwrap_err();
     assert!(absent.to_string().contains("build it first"), "{absent}");
 

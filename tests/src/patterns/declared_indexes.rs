@@ -22,7 +22,7 @@ struct Flight {
 }
 
 /// A write and its entries in the partition are one request, a lookup of full copies is one.
-pub async fn entries_in_the_partition_cost_nothing(h: &Harness) {
+pub(crate) async fn entries_in_the_partition_cost_nothing(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let flights = IndexedTable::<Flight>::open(store, h.unused_name(), IndexOptions::default()).await;
@@ -42,7 +42,8 @@ pub async fn entries_in_the_partition_cost_nothing(h: &Harness) {
 
     let before = meter.total();
     let found = flights.by(Flight::by_plane("UA").plane("N1").number(1u32)).all().await.expect("entries");
-    assert_eq!((found.len(), cost(before)), (1, 1), "a lookup of full copies");
+    assert_eq!(found.len(), 1, "a lookup of full copies");
+    assert_eq!(cost(before), 1, "a lookup of full copies");
 
     let read = flights.get_existing(Flight::key("UA", 1u32).unwrap()).await.expect("the flight");
     let before = meter.total();
@@ -66,7 +67,7 @@ pub async fn entries_in_the_partition_cost_nothing(h: &Harness) {
 }
 
 /// Entries in other partitions cost what the journal documents.
-pub async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
+pub(crate) async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
     let company = Company::open(h).await;
     let of = &company.employees;
     // Group, entry, read, journal row.
@@ -87,7 +88,7 @@ pub async fn entries_elsewhere_cost_what_is_said(h: &Harness) {
 }
 
 /// Entries follow their entity, and go with the value.
-pub async fn an_update_moves_entries_and_an_absent_value_has_none(h: &Harness) {
+pub(crate) async fn an_update_moves_entries_and_an_absent_value_has_none(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok"), employee(2, "Kwok"), with_email(3, "c@x")]).await;
     let change = |e: &mut Employee| {
@@ -115,7 +116,7 @@ pub async fn an_update_moves_entries_and_an_absent_value_has_none(h: &Harness) {
 }
 
 /// A known old value is bound to its version.
-pub async fn writes_need_the_version_that_was_read(h: &Harness) {
+pub(crate) async fn writes_need_the_version_that_was_read(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok")]).await;
     let old = company.read(1).await;
@@ -132,7 +133,7 @@ pub async fn writes_need_the_version_that_was_read(h: &Harness) {
 }
 
 /// Changes of several entities commit together with their entries.
-pub async fn a_group_is_all_or_nothing(h: &Harness) {
+pub(crate) async fn a_group_is_all_or_nothing(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_email(1, "ken@x"), employee(2, "Lee")]).await;
     let (ken, lee) = (company.read(1).await, company.read(2).await);
@@ -145,7 +146,8 @@ pub async fn a_group_is_all_or_nothing(h: &Harness) {
     assert!(group.insert(&other).unwrap_err().to_string().contains("'Sales'"));
     assert_eq!(group.len(), 3);
     let done = group.commit().await.expect("all of it");
-    assert_eq!((done.written.len(), done.entries), (3, Entries::Applied));
+    assert_eq!(done.written.len(), 3);
+    assert_eq!(done.entries, Entries::Applied);
     let by_email = Employee::by_email("Sales").email("ken@x");
     assert_eq!(company.employees.by(by_email).get().await.expect("an entry").map(|e| e.id), Some(2));
     assert!(company.ids_by_surname("Kwok").await.is_empty());
@@ -158,7 +160,7 @@ pub async fn a_group_is_all_or_nothing(h: &Harness) {
 }
 
 /// A value that is taken is a named error, in the partition and in the table.
-pub async fn unique_values_have_one_owner(h: &Harness) {
+pub(crate) async fn unique_values_have_one_owner(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_email(1, "ken@x"), with_badge(2, 7)]).await;
     let error = company.employees.insert(&with_email(3, "ken@x")).await.unwrap_err();
@@ -175,7 +177,7 @@ pub async fn unique_values_have_one_owner(h: &Harness) {
 }
 
 /// Of writers that race for a value exactly one gets it, and only its entity is there.
-pub async fn racing_writers_have_one_winner(h: &Harness) {
+pub(crate) async fn racing_writers_have_one_winner(h: &Harness) {
     let company = Company::open(h).await;
     let writers = (0..4).map(|id| {
         let employees = company.employees.clone();
@@ -207,7 +209,7 @@ struct Other {
 }
 
 /// A program of another version keeps the indexes in step that it does not declare; a plain table does not write.
-pub async fn writers_that_know_less_keep_every_index(h: &Harness) {
+pub(crate) async fn writers_that_know_less_keep_every_index(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok"), with_badge(3, 7)]).await;
     let (store, table) = (h.store().clone(), company.employees.table().name().clone());

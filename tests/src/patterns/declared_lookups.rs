@@ -11,7 +11,7 @@ use super::company::{Company, Employee, Id, Surname, employee, key, with_badge};
 use crate::Harness;
 
 /// Parts of a key, ranges and prefixes select entries.
-pub async fn lookups_take_prefixes_and_ranges(h: &Harness) {
+pub(crate) async fn lookups_take_prefixes_and_ranges(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
     let kwoks = || Employee::by_surname("Kwok");
@@ -31,7 +31,7 @@ pub async fn lookups_take_prefixes_and_ranges(h: &Harness) {
 }
 
 /// Pages, streams, limits and counts of a lookup, with their requests.
-pub async fn lookups_are_read_by_pages(h: &Harness) {
+pub(crate) async fn lookups_are_read_by_pages(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all((1..=5).map(|id| employee(id, "Kwok"))).await;
     let kwoks = company.employees.by(Employee::by_surname("Kwok")).page_size(2);
@@ -53,15 +53,14 @@ pub async fn lookups_are_read_by_pages(h: &Harness) {
     let three = company.employees.by(Employee::by_surname("Kwok")).limit(3);
     let page = three.page(None).await.expect("a page");
     let rest = three.page(page.continuation.as_ref()).await.expect("the rest");
-    assert_eq!(
-        (page.items.len(), rest.items.len(), rest.continuation),
-        (3, 2, None),
-        "a limit bounds a page, which goes on"
-    );
+    assert_eq!(page.items.len(), 3, "a limit bounds a page, which goes on");
+    assert_eq!(rest.items.len(), 2, "a limit bounds a page, which goes on");
+    assert_eq!(rest.continuation, None, "a limit bounds a page, which goes on");
     assert_eq!(three.all().await.expect("three").len(), 3);
     assert_eq!(three.count().await.expect("a count"), 3);
     let (count, requests) = company.cost(company.employees.by(Employee::by_surname("Kwok")).count()).await;
-    assert_eq!((count, requests), (5, 1), "entries are counted, not followed");
+    assert_eq!(count, 5, "entries are counted, not followed");
+    assert_eq!(requests, 1, "entries are counted, not followed");
 }
 
 /// A town of people, in a list for each street.
@@ -78,7 +77,7 @@ struct Person {
 }
 
 /// A limit bounds the references that are followed, in one list and over several.
-pub async fn limits_bound_the_references_of_lists(h: &Harness) {
+pub(crate) async fn limits_bound_the_references_of_lists(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let table = h.unused_name();
@@ -97,7 +96,8 @@ pub async fn limits_bound_the_references_of_lists(h: &Harness) {
     assert_eq!(ids(page.items), [0, 2, 4]);
     assert_eq!(cost(before), 1 + 3, "the list, three references");
     let rest = list().limit(3).page(page.continuation.as_ref()).await.expect("the rest of the list");
-    assert_eq!((ids(rest.items), rest.continuation), (vec![6, 8], None));
+    assert_eq!(ids(rest.items), vec![6, 8]);
+    assert_eq!(rest.continuation, None);
     let before = meter.total();
     assert_eq!(ids(list().limit(3).all().await.expect("three")), [0, 2, 4]);
     assert_eq!(cost(before), 1 + 3);
@@ -132,23 +132,27 @@ pub async fn limits_bound_the_references_of_lists(h: &Harness) {
 }
 
 /// What entries hold is read from them, in one request.
-pub async fn projections_are_read_from_entries(h: &Harness) {
+pub(crate) async fn projections_are_read_from_entries(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_badge(1, 7)]).await;
     let badge = || company.employees.by(Employee::by_badge(7u32));
     let (name, requests) = company.cost(badge().project::<Surname>().get()).await;
-    assert_eq!((name, requests), (Some(Surname { last_name: "Kwok".to_owned() }), 1));
+    assert_eq!(name, Some(Surname { last_name: "Kwok".to_owned() }));
+    assert_eq!(requests, 1);
     let (whole, requests) = company.cost(badge().get()).await;
-    assert_eq!((whole.map(|e| e.hired), requests), (Some(2001), 2), "an entry does not hold all of it");
+    assert_eq!(whole.map(|e| e.hired), Some(2001), "an entry does not hold all of it");
+    assert_eq!(requests, 2, "an entry does not hold all of it");
     let (name, requests) = company.cost(badge().verified().project::<Surname>().get()).await;
-    assert_eq!((name.is_some(), requests), (true, 2));
+    assert!(name.is_some());
+    assert_eq!(requests, 2);
     let surname = company.employees.by(Employee::by_surname("Kwok"));
     let (ids, requests) = company.cost(surname.project::<Id>().all()).await;
-    assert_eq!((ids, requests), (vec![Id { id: 1 }], 1), "every entry holds its owner's key");
+    assert_eq!(ids, vec![Id { id: 1 }], "every entry holds its owner's key");
+    assert_eq!(requests, 1, "every entry holds its owner's key");
 }
 
 /// Who only reads asks for the manifest, and sends nothing that writes.
-pub async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
+pub(crate) async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([with_badge(1, 7)]).await;
     let meter = RequestMeter::new();
@@ -159,7 +163,8 @@ pub async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
     let reader = reader.expect("the table is there");
     assert_eq!(meter.total(), 1);
     let found = reader.by(Employee::by_badge(7u32)).get().await.expect("an entry").map(|e| e.id);
-    assert_eq!((found, meter.total()), (Some(1), 1 + 2));
+    assert_eq!(found, Some(1));
+    assert_eq!(meter.total(), 1 + 2);
     let ken = reader.get_existing(key(1)).await.expect("the employee");
     let before = meter.total();
     let refused = [
@@ -182,7 +187,7 @@ pub async fn who_opens_to_read_sends_nothing_else(h: &Harness) {
 }
 
 /// An entry whose entity has moved on is not followed.
-pub async fn a_stale_entry_is_no_fact(h: &Harness) {
+pub(crate) async fn a_stale_entry_is_no_fact(h: &Harness) {
     let company = Company::open(h).await;
     company.insert_all([employee(1, "Kwok")]).await;
     // As a writer leaves it that dies between its commit and the entry.

@@ -23,7 +23,7 @@ struct Sparse {
 }
 
 /// A patch cannot touch what an index holds, so a merge reads no entries: it looks at the row's type and schema version, and merges.
-pub async fn a_merge_leaves_entries_alone(h: &Harness) {
+pub(crate) async fn a_merge_leaves_entries_alone(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let flights = IndexedTable::<Sparse>::open(store, h.unused_name(), IndexOptions::default()).await;
@@ -40,7 +40,7 @@ pub async fn a_merge_leaves_entries_alone(h: &Harness) {
 
 /// A patch may touch what an index holds that the type does not declare: the entity is read, and the entries
 /// follow.
-pub async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
+pub(crate) async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
     let meter = RequestMeter::new();
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(h.store().clone(), meter.clone()));
     let delays = Index::keyed("delays", Placement::SamePartition, "", "delays_{Plane}").expect("a template");
@@ -61,7 +61,8 @@ pub async fn a_merge_keeps_undeclared_indexes_in_step(h: &Harness) {
     assert_eq!(meter.total() - before, 3, "the entity, the summary, the group");
     let sum = Key::new("UA", "delays_N1").expect("a legal key");
     let summary = flights.entities().summary("delays", &sum).await.expect("a summary");
-    assert_eq!((summary.count, summary.sums["Delay"]), (1, 5));
+    assert_eq!(summary.count, 1);
+    assert_eq!(summary.sums["Delay"], 5);
     let late = IndexQuery::partition("UA").prefix("copy_0005_");
     let found = flights.entities().all("copy", &late, Trust::Entry).await.expect("entries");
     assert_eq!(found.iter().map(|e| e.get("Delay")).collect::<Vec<_>>(), [Some(ValueRef::Int32(5))]);

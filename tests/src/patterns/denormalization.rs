@@ -61,7 +61,7 @@ async fn facts(table: &TestTable) -> (Option<String>, i64, i64) {
 }
 
 /// Copies and sums change in the group transaction of what they come from: a department is one point query.
-pub async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
+pub(crate) async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let metered = Arc::new(Metered::new(table.store().clone(), meter.clone()));
@@ -78,7 +78,7 @@ pub async fn copies_and_sums_change_with_the_entity(harness: &Harness) {
 }
 
 /// A process that dies at any request leaves copies and sums that say what the entities say.
-pub async fn stay_in_step_through_a_crash(harness: &Harness) {
+pub(crate) async fn stay_in_step_through_a_crash(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {

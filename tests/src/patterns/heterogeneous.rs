@@ -61,7 +61,7 @@ fn note() -> Entity {
 }
 
 /// One query reads every type; a row of an unknown one comes as it is.
-pub async fn rows_are_read_as_what_they_are(harness: &Harness) {
+pub(crate) async fn rows_are_read_as_what_they_are(harness: &Harness) {
     let rows = rows(harness).await;
     let sales_partition = PartitionKey::new("Sales").expect("a legal key");
     let all = rows.query().partition(sales_partition).all().await.expect("three rows");
@@ -73,7 +73,7 @@ pub async fn rows_are_read_as_what_they_are(harness: &Harness) {
 }
 
 /// Closures, and derived types among them, read each type; an unknown one is an error unless it is expected.
-pub async fn rows_are_read_by_closures(harness: &Harness) {
+pub(crate) async fn rows_are_read_by_closures(harness: &Harness) {
     let rows = rows(harness).await;
     let all = rows.view::<Entity>().expect("a view").query();
     let names = Resolver::new()
@@ -99,7 +99,7 @@ fn one_more(entity: &Entity) -> Result<Properties> {
 }
 
 /// A property of an entity of any type is changed, by many at once, and nothing else of it.
-pub async fn an_entity_is_changed_without_its_type(harness: &Harness) {
+pub(crate) async fn an_entity_is_changed_without_its_type(harness: &Harness) {
     let rows = rows(harness).await;
     let key = Department::key("Sales").expect("a legal key").into_key();
     let meter = RequestMeter::new();
@@ -123,7 +123,7 @@ pub async fn an_entity_is_changed_without_its_type(harness: &Harness) {
 }
 
 /// An entity that an index is of is refused: its entry would go stale.
-pub async fn an_indexed_table_is_left_alone(harness: &Harness) {
+pub(crate) async fn an_indexed_table_is_left_alone(harness: &Harness) {
     let table = harness.table().await;
     let rows = Table::<Row>::new(harness.store().clone(), table.name().clone()).expect("a table");
     let index = Index::keyed("text", Placement::SamePartition, "", "text_{Text}").expect("a template");

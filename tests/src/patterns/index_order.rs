@@ -45,7 +45,7 @@ fn assert_refused(error: &Error) {
 }
 
 /// The first of no order is any: a lookup refuses to pick it, or reads them all.
-pub async fn that_is_missing_is_refused_or_made_by_the_client(harness: &Harness) {
+pub(crate) async fn that_is_missing_is_refused_or_made_by_the_client(harness: &Harness) {
     let people = people(harness).await;
     let all = || people.by(Person::by_name());
     assert_refused(&all().first().await.unwrap_err());
@@ -60,7 +60,7 @@ pub async fn that_is_missing_is_refused_or_made_by_the_client(harness: &Harness)
 }
 
 /// Partitions that are not read in order cannot be merged.
-pub async fn that_is_missing_leaves_nothing_to_merge(harness: &Harness) {
+pub(crate) async fn that_is_missing_leaves_nothing_to_merge(harness: &Harness) {
     let people = people(harness).await;
     let entities = people.entities();
     let (parts, query) = (["names".to_owned()], IndexQuery::partition(""));
@@ -87,7 +87,7 @@ async fn insert_large(store: &dyn TableStore, table: &TableName) {
 }
 
 /// A window of a build is read twice, and no more of the table.
-pub async fn that_is_missing_costs_a_build_no_further_pages(harness: &Harness) {
+pub(crate) async fn that_is_missing_costs_a_build_no_further_pages(harness: &Harness) {
     let meter = RequestMeter::new();
     let bent = Bent::unsorted(harness.store().clone()).with_pages_of(20);
     let store: Arc<dyn TableStore> = Arc::new(Metered::new(bent, meter.clone()));

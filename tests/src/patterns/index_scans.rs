@@ -54,7 +54,7 @@ async fn people(h: &Harness) -> IndexedTable<Person> {
 }
 
 /// Counts, limits, pages and point reads are those of entities.
-pub async fn scans_leave_entries_out(h: &Harness) {
+pub(crate) async fn scans_leave_entries_out(h: &Harness) {
     let people = people(h).await;
     let all = people.table().view::<Entity>().expect("a view");
     let entities = PEOPLE as usize + 1;
@@ -98,7 +98,7 @@ pub async fn scans_leave_entries_out(h: &Harness) {
 }
 
 /// What a resolver makes of other rows is made of entities.
-pub async fn resolvers_see_no_entries(h: &Harness) {
+pub(crate) async fn resolvers_see_no_entries(h: &Harness) {
     let people = people(h).await;
     let rows = people.table().view::<Row>().expect("a view");
     let (known, other): (Vec<Row>, Vec<Row>) =

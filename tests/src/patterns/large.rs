@@ -61,7 +61,7 @@ async fn blob_count(blobs: &dyn ObjectStore) -> usize {
 
 /// Values of every size go in and come out, by points, queries and streams; shrinking and deleting leaves
 /// no blob.
-pub async fn values_outgrow_their_rows(harness: &Harness) {
+pub(crate) async fn values_outgrow_their_rows(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     let long = "a long text with \u{1F600} ".repeat(20_000);
     let all = [document(1, "short", 0), document(2, &long, 500), document(3, &long, 3_000_000)];
@@ -79,7 +79,8 @@ pub async fn values_outgrow_their_rows(harness: &Harness) {
     documents.put_stream(&key, Document::SCAN, pieces, IfMatch::Any).await.expect("a stream in");
     let content = documents.read_stream(&key, Document::SCAN).await.expect("a stream").expect("a value");
     let bytes = content.content.try_fold(0, |sum, piece| async move { Ok(sum + piece.len()) });
-    assert_eq!((content.size, bytes.await.expect("a stream out")), (9_000_000, 9_000_000));
+    assert_eq!(content.size, 9_000_000);
+    assert_eq!(bytes.await.expect("a stream out"), 9_000_000);
 
     let small = Document {
         text: "now short".to_owned(),
@@ -93,7 +94,7 @@ pub async fn values_outgrow_their_rows(harness: &Harness) {
 }
 
 /// Many write one entity at once: it is always one of them, whole, and no blob is left over.
-pub async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
+pub(crate) async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     documents.insert(&document(1, &"0".repeat(40_000), 2000)).await.expect("a new document");
     let mut writers = JoinSet::new();
@@ -120,7 +121,7 @@ pub async fn writers_of_one_entity_keep_it_whole(harness: &Harness) {
 }
 
 /// A table goes with its blobs, also if it was dropped by its store alone, and those of others stay.
-pub async fn a_table_is_dropped_with_its_blobs(harness: &Harness) {
+pub(crate) async fn a_table_is_dropped_with_its_blobs(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     let other = over(harness.table().await.name(), harness, &blobs, Duration::from_secs(30));
     for number in 0..20 {
@@ -144,7 +145,7 @@ pub async fn a_table_is_dropped_with_its_blobs(harness: &Harness) {
 }
 
 /// What a collection that died left of telling the time is an orphan, and goes.
-pub async fn clocks_are_collected(harness: &Harness) {
+pub(crate) async fn clocks_are_collected(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     let clock = format!("large/{}/clock/{}", documents.name().to_lowercase(), uuid::Uuid::new_v4());
     let clock = Path::parse(clock).expect("a name");
@@ -152,12 +153,13 @@ pub async fn clocks_are_collected(harness: &Harness) {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
     let old = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await.expect("the stores work");
-    assert_eq!((old.orphans, old.foreign), (1, 0));
+    assert_eq!(old.orphans, 1);
+    assert_eq!(old.foreign, 0);
     assert_eq!(blob_count(&*blobs).await, 0);
 }
 
 /// A blob without a row is found when it is old enough, and what rows refer to stays.
-pub async fn orphans_are_collected(harness: &Harness) {
+pub(crate) async fn orphans_are_collected(harness: &Harness) {
     let (documents, blobs) = open(harness).await;
     documents.insert(&document(1, &"x".repeat(40_000), 0)).await.expect("a new document");
     let used = blobs.list(None).try_next().await.expect("a list").expect("a blob").location;
@@ -166,12 +168,14 @@ pub async fn orphans_are_collected(harness: &Harness) {
     blobs.put_opts(&orphan, "orphan".into(), PutOptions::default()).await.expect("a blob");
     let hour = Duration::from_secs(3600);
     let young = documents.collect(hour, CollectMode::Remove).await.expect("the stores work");
-    assert_eq!((young.young, young.orphans), (2, 0));
+    assert_eq!(young.young, 2);
+    assert_eq!(young.orphans, 0);
     // Blob stores tell time in whole seconds.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let hasty = over(documents.name(), harness, &blobs, Duration::from_secs(1));
     let old = hasty.collect(Duration::from_millis(1001), CollectMode::Remove).await.expect("the stores work");
-    assert_eq!((old.used, old.orphans), (1, 1));
+    assert_eq!(old.used, 1);
+    assert_eq!(old.orphans, 1);
     assert_eq!(blob_count(&*blobs).await, 1);
     assert_eq!(documents.scrub().await.expect("the stores work").missing, []);
 }

@@ -192,7 +192,7 @@ async fn collect(reports: &Reports) -> Result<()> {
 
 /// The entity is as it was or as it should be: as it should be if that was said, as it was if it was said that
 /// nothing was written.
-pub async fn writes_are_whole_or_not_there(harness: &Harness) {
+pub(crate) async fn writes_are_whole_or_not_there(harness: &Harness) {
     for (name, before, act, after) in WRITES {
         trouble(harness, name, async |play| {
             let rig = Rig::new(harness, before).await;
@@ -216,7 +216,7 @@ pub async fn writes_are_whole_or_not_there(harness: &Harness) {
 }
 
 /// A collection that is cut short takes only what no row refers to, and another takes the rest.
-pub async fn collections_are_run_again(harness: &Harness) {
+pub(crate) async fn collections_are_run_again(harness: &Harness) {
     trouble(harness, "collect", async |play| {
         let rig = Rig::new(harness, Some(first)).await;
         let faults = FaultInjector::new(0);

@@ -4,7 +4,18 @@
 #[macro_export]
 macro_rules! pattern_tests {
     ($backend:expr) => {
-        $crate::suite! { patterns, $backend;
+        $crate::pattern_behaviours! { define_tests $backend }
+    };
+}
+
+/// Every behaviour of the suite, as the input of a macro of this crate.
+///
+/// A behaviour without an entry is dead code, which does not compile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! pattern_behaviours {
+    ($macro:ident $($backend:expr)?) => {
+        $crate::$macro! { patterns $($backend)?;
             bulk {
                 everything_is_written
                 a_slow_input_is_written_as_it_comes (virtual_time)
@@ -281,10 +292,4 @@ macro_rules! pattern_tests {
     };
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_behaviour_is_listed() {
-        crate::listing::assert_complete("src/patterns", include_str!("list.rs"));
-    }
-}
+crate::pattern_behaviours! { define_behaviours }

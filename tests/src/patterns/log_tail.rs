@@ -64,7 +64,7 @@ async fn fill(log: &LogTail<Claim>, count: i32) -> Vec<EntryId> {
 }
 
 /// Appends of one handle come out in reverse, in one request each.
-pub async fn the_newest_come_first(harness: &Harness) {
+pub(crate) async fn the_newest_come_first(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let log = log_over(Arc::new(Metered::new(table.store().clone(), meter.clone())), &table);
@@ -74,12 +74,13 @@ pub async fn the_newest_come_first(harness: &Harness) {
     assert_eq!(meter.total(), 5);
     let (latest, cost) = meter.measure(log.latest(3)).await;
     assert_eq!(amounts(&latest.expect("entries")), [4, 3, 2]);
-    assert_eq!((cost.total(), cost.of_kind(OperationKind::Query)), (1, 1));
+    assert_eq!(cost.total(), 1);
+    assert_eq!(cost.of_kind(OperationKind::Query), 1);
     assert_eq!(log.latest(0).await.expect("nothing"), []);
 }
 
 /// Pages go on behind an entry, whatever was appended since.
-pub async fn older_pages_follow_a_cursor(harness: &Harness) {
+pub(crate) async fn older_pages_follow_a_cursor(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     fill(&log, 7).await;
@@ -95,7 +96,7 @@ pub async fn older_pages_follow_a_cursor(harness: &Harness) {
 }
 
 /// A moment's own entries are in; those before it are not.
-pub async fn are_read_since_a_moment(harness: &Harness) {
+pub(crate) async fn are_read_since_a_moment(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     fill(&log, 6).await;
@@ -110,7 +111,7 @@ pub async fn are_read_since_a_moment(harness: &Harness) {
 
 /// A thousand appends by many tasks and several handles in one tick: all there, each once, those of a handle
 /// newest first.
-pub async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
+pub(crate) async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
     let table = harness.table().await;
     let clock = Arc::new(Stopped(moment(0)));
     let (handles, appends) = (4, 250);
@@ -126,7 +127,8 @@ pub async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
     assert_eq!(ids.len(), handles * appends);
     let read = logs[0].latest(handles * appends + 1).await.expect("entries");
     let unique: BTreeSet<i32> = read.iter().map(|entry| entry.value.amount).collect();
-    assert_eq!((read.len(), unique.len()), (handles * appends, handles * appends));
+    assert_eq!(read.len(), handles * appends);
+    assert_eq!(unique.len(), handles * appends);
     assert!(read.iter().all(|entry| entry.at == moment(0)));
 
     let last = logs[1].append(&Claim { amount: -1 }).await.expect("a new entry");
@@ -137,7 +139,7 @@ pub async fn appends_in_one_tick_are_all_kept(harness: &Harness) {
 }
 
 /// Rows by the guide's formula, with or without a suffix of any kind, are entries; other rows are not met.
-pub async fn rows_of_other_programs_are_entries(harness: &Harness) {
+pub(crate) async fn rows_of_other_programs_are_entries(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     let rows = [
@@ -154,7 +156,8 @@ pub async fn rows_of_other_programs_are_entries(harness: &Harness) {
     assert_eq!(amounts(&log.latest(9).await.expect("entries")), [9, 2, 0, 1]);
     let guide = EntryId::of_guide(moment(2));
     let found = log.get(&guide).await.expect("an answer").expect("an entry");
-    assert_eq!((found.at, found.value.amount), (moment(2), 0));
+    assert_eq!(found.at, moment(2));
+    assert_eq!(found.value.amount, 0);
     let suffixed: EntryId = rows[1].parse().expect("an entry's id");
     for theirs in [guide, suffixed] {
         let error = log.append_as(&theirs, &Claim { amount: 7 }).await.expect_err("it is another's");
@@ -168,7 +171,7 @@ pub async fn rows_of_other_programs_are_entries(harness: &Harness) {
 }
 
 /// A prefix keeps a log apart from other logs and rows of its partition.
-pub async fn logs_share_a_partition(harness: &Harness) {
+pub(crate) async fn logs_share_a_partition(harness: &Harness) {
     let table = harness.table().await;
     let claims = log(&table).with_prefix("claim_");
     let trips = log(&table).with_prefix("trip_");
@@ -179,7 +182,7 @@ pub async fn logs_share_a_partition(harness: &Harness) {
 }
 
 /// An append whose answer was lost can be repeated by its name and is there once.
-pub async fn a_repeated_append_is_stored_once(harness: &Harness) {
+pub(crate) async fn a_repeated_append_is_stored_once(harness: &Harness) {
     let table = harness.table().await;
     let faults = FaultInjector::new(0);
     let log = log_over(Arc::new(Faulty::new(table.store().clone(), faults.clone())), &table);
@@ -201,7 +204,7 @@ pub async fn a_repeated_append_is_stored_once(harness: &Harness) {
 }
 
 /// On a service without order a log is refused, or sorted here by explicit choice.
-pub async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
+pub(crate) async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
     let table = harness.table().await;
     let unsorted: Arc<dyn TableStore> = Arc::new(Bent::unsorted(table.store().clone()));
     let log = log_over(unsorted, &table);
@@ -215,7 +218,7 @@ pub async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
 }
 
 /// An index of another program that takes in every entity of the table would miss the entry: it is refused, and nothing is written.
-pub async fn entries_of_an_index_are_refused(harness: &Harness) {
+pub(crate) async fn entries_of_an_index_are_refused(harness: &Harness) {
     let table = harness.table().await;
     let log = log(&table);
     declare_index_of_alarms(table.store(), table.name()).await;

@@ -51,7 +51,7 @@ fn line(number: u32, line: u32) -> Line {
 }
 
 /// Orders and their lines against a set of numbers.
-pub async fn compound_rows_are_a_set(harness: &Harness) {
+pub(crate) async fn compound_rows_are_a_set(harness: &Harness) {
     let table = harness.table().await;
     let orders = Table::<Order>::new(table.store().clone(), table.name().clone()).expect("a table");
     let lines = orders.view::<Line>().expect("a table");
@@ -102,7 +102,7 @@ struct Airline {
 
 /// A join against a map of what was read last: the cache forgets when it is told, and never shows what is
 /// older than its last look.
-pub async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
+pub(crate) async fn a_join_is_a_map_of_what_was_read(harness: &Harness) {
     let table = harness.table().await;
     let airlines = Table::<Airline>::new(table.store().clone(), table.name().clone()).expect("a table");
     let cache = JoinCache::new(airlines.clone(), JoinOptions::default());
@@ -165,7 +165,7 @@ fn person(rng: &mut Rng, id: u32) -> Person {
 }
 
 /// People by e-mail address and by city against a map of people.
-pub async fn lookups_are_searches_of_a_map(harness: &Harness) {
+pub(crate) async fn lookups_are_searches_of_a_map(harness: &Harness) {
     let options = super::index_lists::options();
     let people = IndexedTable::<Person>::open(harness.store().clone(), harness.unused_name(), options);
     let people = people.await.expect("a new table");

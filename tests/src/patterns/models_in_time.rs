@@ -33,7 +33,7 @@ fn steps(harness: &Harness) -> usize {
 }
 
 /// A log against a list that is sorted by time, then by the order of appends, newest first.
-pub async fn a_log_is_a_sorted_list(harness: &Harness) {
+pub(crate) async fn a_log_is_a_sorted_list(harness: &Harness) {
     let table = harness.table().await;
     let of = PartitionKey::new("log").expect("a legal key");
     let log = LogTail::<Note>::new(table.store().clone(), table.name().clone(), of).expect("a log");
@@ -90,7 +90,7 @@ fn first_of(month: u32) -> Ticks {
 }
 
 /// A family of monthly tables against a set that is ordered by month and key.
-pub async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
+pub(crate) async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
     let family = super::time_slices::family(harness);
     let logins = TimeSlices::new(harness.store().clone(), &family, Every::Month, |login: &Login| login.at);
     let logins = logins.expect("a legal name");
@@ -131,7 +131,7 @@ pub async fn slices_are_a_set_ordered_by_month(harness: &Harness) {
 }
 
 /// A series over two rows against a map.
-pub async fn a_series_is_a_map(harness: &Harness) {
+pub(crate) async fn a_series_is_a_map(harness: &Harness) {
     let table = harness.table().await;
     let slots = Numbered::new("M", 300);
     let series = DataSeries::<_, i32>::new(table.store().clone(), table.name().clone(), slots);

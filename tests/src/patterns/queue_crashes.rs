@@ -121,7 +121,7 @@ fn is_not_applied<T>(told: &Result<T>) -> bool {
 }
 
 /// What was said to be sent is there once; what was said not to be, is not.
-pub async fn sends_are_made_or_not(harness: &Harness) {
+pub(crate) async fn sends_are_made_or_not(harness: &Harness) {
     trouble(harness, "send", async |play| {
         let work = Work::new(harness).await;
         let queue = work.troubled(play).await;
@@ -176,14 +176,14 @@ async fn receive_in_trouble(
 }
 
 /// A chunk after another, of new messages, and of some that are to be set aside.
-pub async fn receives_go_on_elsewhere(harness: &Harness) {
+pub(crate) async fn receives_go_on_elsewhere(harness: &Harness) {
     let troubled = async |work: &Work, play: &Play<'_>| work.troubled(play).await;
     receive_in_trouble(harness, "receive", troubled, 0, 0).await;
     receive_in_trouble(harness, "receive and set aside", troubled, MANY / 2, 0).await;
 }
 
 /// One by one, where another worker was quicker.
-pub async fn receives_beside_others_go_on_elsewhere(harness: &Harness) {
+pub(crate) async fn receives_beside_others_go_on_elsewhere(harness: &Harness) {
     let overtaken = async |work: &Work, play: &Play<'_>| {
         let rival = work.healthy().await;
         let takes = async move { drop(rival.receive(1, LEASE).await) };
@@ -194,7 +194,7 @@ pub async fn receives_beside_others_go_on_elsewhere(harness: &Harness) {
 }
 
 /// What was lost is sent again, and found where it was done: only a death hides anything.
-pub async fn receives_under_retries_hand_out_all(harness: &Harness) {
+pub(crate) async fn receives_under_retries_hand_out_all(harness: &Harness) {
     trouble(harness, "receive under retries", async |play| {
         let mut work = Work::new(harness).await;
         let retrying = |store: Arc<dyn TableStore>| {
@@ -220,7 +220,7 @@ pub async fn receives_under_retries_hand_out_all(harness: &Harness) {
 }
 
 /// A message that is renewed stays hidden, and is there once, under one receipt.
-pub async fn renewals_keep_the_message(harness: &Harness) {
+pub(crate) async fn renewals_keep_the_message(harness: &Harness) {
     for (path, visibility) in [("renew", 2 * LEASE), ("give back", Duration::ZERO)] {
         trouble(harness, path, async |play| {
             let work = Work::new(harness).await;
@@ -254,7 +254,7 @@ pub async fn renewals_keep_the_message(harness: &Harness) {
 }
 
 /// What was said to be deleted never comes back; what was said not to be comes back once.
-pub async fn deletes_are_made_or_not(harness: &Harness) {
+pub(crate) async fn deletes_are_made_or_not(harness: &Harness) {
     trouble(harness, "delete", async |play| {
         let work = Work::new(harness).await;
         let (mut received, receipt) = work.taken().await;
@@ -273,7 +273,7 @@ pub async fn deletes_are_made_or_not(harness: &Harness) {
 }
 
 /// A message that is put back is either still set aside or there for workers: once.
-pub async fn what_is_put_back_is_there_once(harness: &Harness) {
+pub(crate) async fn what_is_put_back_is_there_once(harness: &Harness) {
     trouble(harness, "requeue", async |play| {
         let work = Work::new(harness).await;
         let received = work.send(1).await;

@@ -35,7 +35,7 @@ fn metered<S: SlotSet, V: Send + Sync, C: SlotCodec<V>>(
 }
 
 /// A day of hours: a merge per update, one request for the whole, missing is not zero.
-pub async fn of_a_day_is_one_entity(harness: &Harness) {
+pub(crate) async fn of_a_day_is_one_entity(harness: &Harness) {
     let table = harness.table().await;
     let (messages, meter) = metered::<Hours, i32, Plain>(&table, Hours);
     assert!(messages.get(&today()).await.expect("nothing yet").is_empty());
@@ -47,7 +47,9 @@ pub async fn of_a_day_is_one_entity(harness: &Harness) {
     let (day, cost) = meter.measure(messages.get(&today())).await;
     let day = day.expect("a day");
     assert_eq!(cost.total(), 1);
-    assert_eq!((day[9], day[10], day[11]), (Some(13), Some(0), None));
+    assert_eq!(day[9], Some(13));
+    assert_eq!(day[10], Some(0));
+    assert_eq!(day[11], None);
     assert_eq!(day.iter().collect::<Vec<_>>(), [(9, &13), (10, &0)]);
     assert_eq!(messages.get_slot(&today(), 10).await.expect("an hour"), Some(0));
     assert_eq!(messages.get_slot(&today(), 11).await.expect("an hour"), None);
@@ -58,7 +60,7 @@ pub async fn of_a_day_is_one_entity(harness: &Harness) {
 }
 
 /// A year of days goes on in a second row; updates are still one merge, reads one query.
-pub async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
+pub(crate) async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
     let table = harness.table().await;
     let (flights, meter) = metered::<Days, i64, Plain>(&table, Days::of_year(2012).expect("a year"));
     let key = Key::new("JFK", "2012").expect("a legal key");
@@ -71,7 +73,8 @@ pub async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
     let year = year.expect("a year");
     assert_eq!(cost.total(), 1);
     assert_eq!(year.values().len(), 366);
-    assert_eq!((year.get(&day(2, 29)), year.get(&day(12, 31))), (Some(&59), Some(&-1)));
+    assert_eq!(year.get(&day(2, 29)), Some(&59));
+    assert_eq!(year.get(&day(12, 31)), Some(&-1));
     assert_eq!(year.get(&NaiveDate::from_ymd_opt(2013, 1, 1).expect("a day")), None);
     assert!(table.get(&key).await.is_some());
     assert!(table.get(&Key::new("JFK", "2012!000001").expect("a legal key")).await.is_some());
@@ -87,7 +90,7 @@ pub async fn of_a_year_goes_on_in_the_next_row(harness: &Harness) {
 }
 
 /// Every slot at once, by as many tasks: nobody waits for anybody, nothing is lost.
-pub async fn slots_are_updated_at_once(harness: &Harness) {
+pub(crate) async fn slots_are_updated_at_once(harness: &Harness) {
     let table = harness.table().await;
     let (minutes, meter) = metered::<Numbered, i32, Plain>(&table, Numbered::new("M", 300));
     let mut tasks = JoinSet::new();
@@ -102,7 +105,7 @@ pub async fn slots_are_updated_at_once(harness: &Harness) {
 }
 
 /// Counters lose no update, whoever else counts in the same row.
-pub async fn counters_lose_no_update(harness: &Harness) {
+pub(crate) async fn counters_lose_no_update(harness: &Harness) {
     let table = harness.table().await;
     let counts = open::<Hours, u32, Plain>(&table, Hours).with_attempts(1000);
     let tasks = harness.scale().tasks.min(16) as u32;
@@ -113,7 +116,8 @@ pub async fn counters_lose_no_update(harness: &Harness) {
     }
     assert!(counting.join_all().await.iter().all(Result::is_ok));
     let sum = counts.get(&today()).await.expect("a series");
-    assert_eq!((sum[0], sum[1]), (Some(tasks / 2), Some(tasks / 2)));
+    assert_eq!(sum[0], Some(tasks / 2));
+    assert_eq!(sum[1], Some(tasks / 2));
 
     let (counts, meter) = metered::<Hours, u32, Plain>(&table, Hours);
     assert_eq!(counts.add(&today(), 5, 7).await.expect("a new counter"), 7);
@@ -124,7 +128,7 @@ pub async fn counters_lose_no_update(harness: &Harness) {
 }
 
 /// A slot can be made missing again; the last one takes the row with it.
-pub async fn a_slot_is_cleared(harness: &Harness) {
+pub(crate) async fn a_slot_is_cleared(harness: &Harness) {
     let table = harness.table().await;
     let (days, meter) = metered::<Hours, bool, Plain>(&table, Hours);
     days.set_many(&today(), [(1, true), (2, false)]).await.expect("two hours");
@@ -160,14 +164,16 @@ enum Shift {
 }
 
 /// Values are numbers, times, small structs by field or as JSON; slots are what the program has.
-pub async fn values_are_small_structs(harness: &Harness) {
+pub(crate) async fn values_are_small_structs(harness: &Harness) {
     let table = harness.table().await;
     let winds = open::<Hours, Wind, Grouped>(&table, Hours);
     let calm = Wind { speed: 1.5, gusts: false, measured: "2013-01-15T07:00:00Z".parse().expect("a time") };
     winds.set(&today(), 7, &calm).await.expect("an hour");
     winds.set(&today(), 8, &Wind { gusts: true, ..calm }).await.expect("an hour");
     let day = winds.get(&today()).await.expect("a day");
-    assert_eq!((day[7], day[8].map(|wind| wind.gusts), day[9]), (Some(calm), Some(true), None));
+    assert_eq!(day[7], Some(calm));
+    assert_eq!(day[8].map(|wind| wind.gusts), Some(true));
+    assert_eq!(day[9], None);
     let row = table.existing(&today()).await;
     assert_eq!(row.get("H07Speed"), Some(table_core::model::ValueRef::Double(1.5)));
 
@@ -177,12 +183,13 @@ pub async fn values_are_small_structs(harness: &Harness) {
     let note = Note { text: "quiet".to_owned(), by: None };
     notes.set(&key, Shift::Late, &note).await.expect("a shift");
     let read = notes.get(&key).await.expect("notes");
-    assert_eq!((read.get(&Shift::Early), read.get(&Shift::Late)), (None, Some(&note)));
+    assert_eq!(read.get(&Shift::Early), None);
+    assert_eq!(read.get(&Shift::Late), Some(&note));
 }
 
 /// Long texts get fewer to a row, so that no row can grow too large; slots that would share a property are
 /// refused.
-pub async fn rows_never_grow_too_large(harness: &Harness) {
+pub(crate) async fn rows_never_grow_too_large(harness: &Harness) {
     let table = harness.table().await;
     let texts = open::<Numbered, String, Plain>(&table, Numbered::new("T", 40));
     let long = "x".repeat(32 * 1024);
@@ -199,7 +206,7 @@ pub async fn rows_never_grow_too_large(harness: &Harness) {
 }
 
 /// A series of more than a thousand rows has all of its slots, whichever row they are in.
-pub async fn a_thousand_rows_and_one_keep_every_slot(harness: &Harness) {
+pub(crate) async fn a_thousand_rows_and_one_keep_every_slot(harness: &Harness) {
     let table = harness.table().await;
     let meter = RequestMeter::new();
     let store = Arc::new(Metered::new(table.store().clone(), meter.clone()));
@@ -232,7 +239,7 @@ pub async fn a_thousand_rows_and_one_keep_every_slot(harness: &Harness) {
 }
 
 /// The slots of a row are as many as its properties take: by field, and with what is left for adapters.
-pub async fn slots_per_row_fit_a_row(harness: &Harness) {
+pub(crate) async fn slots_per_row_fit_a_row(harness: &Harness) {
     let table = harness.table().await;
     let winds = || open::<Days, Wind, Grouped>(&table, Days::of_year(2013).expect("a year"));
     for refused in [0, 83, 248] {
@@ -258,7 +265,7 @@ pub async fn slots_per_row_fit_a_row(harness: &Harness) {
 
 /// A process that dies at any request of a clear, a deletion or an update leaves the series as it was or as it
 /// should be; run again, as it should be.
-pub async fn what_dies_is_done_or_not(harness: &Harness) {
+pub(crate) async fn what_dies_is_done_or_not(harness: &Harness) {
     let mut crashes = 0;
     for step in 0..4 {
         for point in CrashPoint::ALL {
@@ -306,7 +313,7 @@ pub(super) async fn values(series: &DataSeries<Numbered, i32>) -> Vec<(usize, i3
 }
 
 /// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
-pub async fn rows_of_an_index_are_refused(harness: &Harness) {
+pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
     let table = harness.table().await;
     let messages = open::<Hours, i32, Plain>(&table, Hours);
     declare_index_of_alarms(table.store(), table.name()).await;
@@ -326,5 +333,7 @@ pub async fn rows_of_an_index_are_refused(harness: &Harness) {
         assert!(error.contains("'amount."), "write {number}: {error}");
     }
     let day = messages.get(&today()).await.expect("a day");
-    assert_eq!((day[9], day[10], day[11]), (Some(12), Some(1), None));
+    assert_eq!(day[9], Some(12));
+    assert_eq!(day[10], Some(1));
+    assert_eq!(day[11], None);
 }

@@ -8,7 +8,7 @@ use super::series::{open, today, values};
 use crate::Harness;
 
 /// A set of slots that grows keeps what is stored: past a digit, past a row, past a thousand rows.
-pub async fn of_a_set_that_grows_keep_all(harness: &Harness) {
+pub(crate) async fn of_a_set_that_grows_keep_all(harness: &Harness) {
     let table = harness.table().await;
     let mut before = Vec::new();
     for count in [1, 9, 11, 99, 101, 248, 249, 1001] {
@@ -19,7 +19,8 @@ pub async fn of_a_set_that_grows_keep_all(harness: &Harness) {
         before = values(&numbers).await;
         assert_eq!(numbers.get_slot(&today(), count - 1).await.expect("a number"), Some(count as i32));
     }
-    assert_eq!((before.len(), before[0]), (8, (0, 8)));
+    assert_eq!(before.len(), 8);
+    assert_eq!(before[0], (0, 8));
     let all = open::<Numbered, i32, Plain>(&table, Numbered::new("M", 1001));
     assert!(all.delete(&today()).await.expect("it is there"));
     assert_eq!(values(&all).await, []);
@@ -44,7 +45,7 @@ pub async fn of_a_set_that_grows_keep_all(harness: &Harness) {
 }
 
 /// Booleans and times are values as numbers are; a false one, or the first moment, is not a missing one.
-pub async fn values_are_booleans_and_times(harness: &Harness) {
+pub(crate) async fn values_are_booleans_and_times(harness: &Harness) {
     let table = harness.table().await;
     let open_hours = open::<Hours, bool, Plain>(&table, Hours);
     open_hours.set_many(&today(), [(8, true), (12, false)]).await.expect("two hours");
@@ -53,7 +54,8 @@ pub async fn values_are_booleans_and_times(harness: &Harness) {
     open_hours.set(&today(), 8, &false).await.expect("an hour");
     let day = open_hours.get(&today()).await.expect("a day");
     assert_eq!(day.iter().collect::<Vec<_>>(), [(8, &false), (12, &true)]);
-    assert_eq!((day[9], open_hours.get_slot(&today(), 9).await.expect("an hour")), (None, None));
+    assert_eq!(day[9], None);
+    assert_eq!(open_hours.get_slot(&today(), 9).await.expect("an hour"), None);
 
     let key = Key::new("Sales", "first_seen").expect("a legal key");
     let seen = open::<Days, Ticks, Plain>(&table, Days::of_year(2012).expect("a year"));

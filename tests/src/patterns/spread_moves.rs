@@ -85,7 +85,7 @@ async fn read(events: SpreadTable<Wider>) -> Result<()> {
 }
 
 /// A migration moves everything under readers and writers, none of which fails.
-pub async fn readers_and_writers_go_on(harness: &Harness) {
+pub(crate) async fn readers_and_writers_go_on(harness: &Harness) {
     let table = harness.table().await;
     let events = open::<Event>(harness.store(), &table);
     for number in 0..ROWS {
@@ -113,7 +113,7 @@ pub async fn readers_and_writers_go_on(harness: &Harness) {
 
 /// A migration that dies at any of its requests, before any request of a delete: what was deleted does not come back,
 /// and what could not be deleted is there.
-pub async fn what_is_deleted_stays_deleted(harness: &Harness) {
+pub(crate) async fn what_is_deleted_stays_deleted(harness: &Harness) {
     let mut schedules = 0;
     for point in CrashPoint::ALL {
         for died_at in 1..=4 {

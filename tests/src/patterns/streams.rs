@@ -67,7 +67,7 @@ async fn most_ahead<T>(items: impl Stream<Item = Result<T>>, begun: impl Fn() ->
 }
 
 /// Of each range that is read at once a page is held, and none that is not asked for.
-pub async fn queries_hold_a_page(harness: &Harness) {
+pub(crate) async fn queries_hold_a_page(harness: &Harness) {
     let table = fill(harness).await;
     let (store, meter) = paged(harness);
     let rows = store.query_stream(table.clone(), Query::new());
@@ -94,7 +94,7 @@ struct Reading {
 }
 
 /// Of each bucket that is merged two pages are held.
-pub async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
+pub(crate) async fn merged_buckets_hold_two_pages_each(harness: &Harness) {
     let (store, meter) = paged(harness);
     let table = harness.table().await.name().clone();
     let readings = SpreadTable::<Reading>::new(store, table).expect("a table");
@@ -122,7 +122,7 @@ struct Film {
 const AT_ONCE: usize = 3;
 
 /// Large values are read so many at once, and the next ones when those are taken.
-pub async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
+pub(crate) async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
     let blobs = Arc::new(Counted::new(harness.blobs().await));
     let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), LargeOptions::default());
@@ -141,7 +141,7 @@ pub async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
 }
 
 /// What a stream brings is sent a part at a time.
-pub async fn large_values_are_sent_as_they_come(harness: &Harness) {
+pub(crate) async fn large_values_are_sent_as_they_come(harness: &Harness) {
     const PART: usize = 8 * 1024 * 1024;
     const PIECE: usize = 1024 * 1024;
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
@@ -166,7 +166,7 @@ pub async fn large_values_are_sent_as_they_come(harness: &Harness) {
 }
 
 /// A bulk write reads no more than may wait and be under way.
-pub async fn bulk_writes_read_as_they_write(harness: &Harness) {
+pub(crate) async fn bulk_writes_read_as_they_write(harness: &Harness) {
     const WAITING: usize = 20;
     let table = harness.table().await.name().clone();
     let read = Arc::new(AtomicUsize::new(0));
@@ -181,7 +181,7 @@ pub async fn bulk_writes_read_as_they_write(harness: &Harness) {
 }
 
 /// A copy reads a window while it writes the one before.
-pub async fn copies_read_a_window_ahead(harness: &Harness) {
+pub(crate) async fn copies_read_a_window_ahead(harness: &Harness) {
     const WINDOW: usize = 40;
     let from = fill(harness).await;
     let (store, meter) = paged(harness);

@@ -10,7 +10,7 @@ use super::time_slices::{Login, at, family, faulty, fill, login, names, open};
 use crate::Harness;
 
 /// While a name is being deleted, an insert waits for it, no longer than it may.
-pub async fn a_name_in_deletion_is_waited_for(harness: &Harness) {
+pub(crate) async fn a_name_in_deletion_is_waited_for(harness: &Harness) {
     let family = family(harness);
     let (logins, faults) = faulty(harness, &family);
     let in_deletion = FaultRule::new(Fault::TableBeingDeleted).on(OperationKind::CreateTable);
@@ -26,7 +26,7 @@ pub async fn a_name_in_deletion_is_waited_for(harness: &Harness) {
 }
 
 /// Or it starts another generation of the slice, which queries, reads and drops know.
-pub async fn or_another_generation_is_started(harness: &Harness) {
+pub(crate) async fn or_another_generation_is_started(harness: &Harness) {
     let family = family(harness);
     let first = open(harness.store().clone(), &family);
     let early = login("adam", "01-10T08:00");
@@ -40,7 +40,8 @@ pub async fn or_another_generation_is_started(harness: &Harness) {
     let late = login("ken", "02-15T08:00");
     logins.insert(&late).await.expect("the next generation");
     let slices = logins.slices().await.expect("tables");
-    assert_eq!((names(&slices), slices[1].generation), (vec!["201301", "201302"], 1));
+    assert_eq!(names(&slices), vec!["201301", "201302"]);
+    assert_eq!(slices[1].generation, 1);
     let key = Login::key("ken", late.at).expect("a legal key");
     assert_eq!(logins.get(late.at, &key).await.expect("an answer"), Some(late.clone()));
     assert_eq!(logins.query().all().await.expect("logins"), [early, late]);
@@ -53,7 +54,7 @@ pub async fn or_another_generation_is_started(harness: &Harness) {
 }
 
 /// A handle that waits reads and writes the generations of one that does not.
-pub async fn handles_of_either_choice_agree(harness: &Harness) {
+pub(crate) async fn handles_of_either_choice_agree(harness: &Harness) {
     let family = family(harness);
     let (hasty, faults) = faulty(harness, &family);
     let hasty = hasty.with_reuse(Reuse::Generation);
@@ -70,14 +71,15 @@ pub async fn handles_of_either_choice_agree(harness: &Harness) {
     let other = login("kim", "02-16T08:00");
     patient.insert(&other).await.expect("a new login");
     let slices = patient.slices().await.expect("tables");
-    assert_eq!((slices.len(), slices[0].generation), (1, 1));
+    assert_eq!(slices.len(), 1);
+    assert_eq!(slices[0].generation, 1);
     let key = Login::key("kim", other.at).expect("a legal key");
     assert_eq!(hasty.get(other.at, &key).await.expect("an answer"), Some(other.clone()));
     assert_eq!(hasty.query().all().await.expect("logins"), [day, other]);
 }
 
 /// An insert that died between making the table and using it is run again.
-pub async fn an_insert_that_died_is_run_again(harness: &Harness) {
+pub(crate) async fn an_insert_that_died_is_run_again(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {
@@ -101,7 +103,7 @@ pub async fn an_insert_that_died_is_run_again(harness: &Harness) {
 }
 
 /// A drop that died is run again, and drops the rest.
-pub async fn a_drop_that_died_is_run_again(harness: &Harness) {
+pub(crate) async fn a_drop_that_died_is_run_again(harness: &Harness) {
     let mut crashes = 0;
     for point in CrashPoint::ALL {
         for request in 1.. {

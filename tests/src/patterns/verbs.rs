@@ -112,7 +112,7 @@ async fn inserts_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Adds an entity that must not exist.
-pub async fn inserts_add_what_is_not_there(harness: &Harness) {
+pub(crate) async fn inserts_add_what_is_not_there(harness: &Harness) {
     every_handle!(harness, inserts_of);
 }
 
@@ -129,7 +129,7 @@ async fn upserts_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Writes the entity, whatever was there: nothing of that stays.
-pub async fn upserts_replace_what_is_there(harness: &Harness) {
+pub(crate) async fn upserts_replace_what_is_there(harness: &Harness) {
     every_handle!(harness, upserts_of);
 }
 
@@ -147,7 +147,7 @@ async fn merging_upserts_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Writes the properties of the entity over those that are there: the others stay.
-pub async fn merging_upserts_keep_the_rest(harness: &Harness) {
+pub(crate) async fn merging_upserts_keep_the_rest(harness: &Harness) {
     every_handle!(harness, merging_upserts_of);
 }
 
@@ -189,7 +189,7 @@ async fn replacements_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Replaces the entity in the version it was read in; nothing of what was there stays, and the answer is the new version.
-pub async fn replacements_are_bound_to_a_version(harness: &Harness) {
+pub(crate) async fn replacements_are_bound_to_a_version(harness: &Harness) {
     every_handle!(harness, replacements_of);
 }
 
@@ -213,7 +213,7 @@ async fn stored_of<H: Verbs>(harness: &Harness) {
 }
 
 /// What knows the value that was read costs no read: the read beside it is the only one.
-pub async fn what_was_read_is_not_read_again(harness: &Harness) {
+pub(crate) async fn what_was_read_is_not_read_again(harness: &Harness) {
     every_handle!(harness, stored_of);
 }
 
@@ -246,7 +246,7 @@ async fn merges_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Writes the fields that a patch sets over those of the entity: the others stay.
-pub async fn merges_keep_the_rest(harness: &Harness) {
+pub(crate) async fn merges_keep_the_rest(harness: &Harness) {
     every_handle!(harness, merges_of);
 }
 
@@ -283,7 +283,7 @@ async fn updates_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Reads, changes and writes, keeps what the type does not know, and answers what is stored then.
-pub async fn updates_keep_what_they_do_not_know(harness: &Harness) {
+pub(crate) async fn updates_keep_what_they_do_not_know(harness: &Harness) {
     every_handle!(harness, updates_of);
 }
 
@@ -335,7 +335,7 @@ async fn conflicts_of<H: Verbs>(harness: &Harness) {
 
 /// An update that loses against another writer is made again, of what that one wrote, as often as it is told; where that one
 /// removed the entity, it is missing.
-pub async fn updates_that_lose_are_made_again(harness: &Harness) {
+pub(crate) async fn updates_that_lose_are_made_again(harness: &Harness) {
     every_handle!(harness, conflicts_of);
 }
 
@@ -364,7 +364,7 @@ async fn deletes_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Removes the entity in a version or in any; whether it was there is an answer or an error.
-pub async fn deletes_are_bound_to_a_version(harness: &Harness) {
+pub(crate) async fn deletes_are_bound_to_a_version(harness: &Harness) {
     every_handle!(harness, deletes_of);
 }
 
@@ -385,7 +385,7 @@ async fn reads_of<H: Verbs>(harness: &Harness) {
 }
 
 /// What is not there is `None`, or an error where it must be there.
-pub async fn reads_tell_what_is_missing(harness: &Harness) {
+pub(crate) async fn reads_tell_what_is_missing(harness: &Harness) {
     every_handle!(harness, reads_of);
 }
 
@@ -416,7 +416,7 @@ async fn moves_of<H: Verbs>(harness: &Harness) {
 }
 
 /// Moves the whole entity, over what is there.
-pub async fn moves_take_the_whole_entity(harness: &Harness) {
+pub(crate) async fn moves_take_the_whole_entity(harness: &Harness) {
     every_handle!(harness, moves_of);
 }
 
@@ -461,7 +461,7 @@ async fn queries_of<H: Verbs>(harness: &Harness) {
 }
 
 /// A limit ends what is streamed, collected or counted, and bounds a page, which goes on.
-pub async fn limits_end_queries_and_bound_pages(harness: &Harness) {
+pub(crate) async fn limits_end_queries_and_bound_pages(harness: &Harness) {
     every_handle!(harness, queries_of);
 }
 

@@ -46,17 +46,21 @@ async fn rows(table: &TestTable) -> usize {
 }
 
 /// A year of numbers: one group to write, one range query to read, nothing that typed tables see.
-pub async fn are_written_and_read_in_one_request(harness: &Harness) {
+pub(crate) async fn are_written_and_read_in_one_request(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     assert!(wide.get(&key()).await.expect("an answer").is_none());
     meter.reset();
     let written = wide.insert(&numbers(365, 1)).await.expect("a new entity");
-    assert_eq!((written.rows(), meter.total(), meter.snapshot().of_kind(OperationKind::Transact)), (3, 1, 1));
+    assert_eq!(written.rows(), 3);
+    assert_eq!(meter.total(), 1);
+    assert_eq!(meter.snapshot().of_kind(OperationKind::Transact), 1);
     let (read, cost) = meter.measure(wide.get(&key())).await;
     let read = read.expect("an answer").expect("an entity");
-    assert_eq!((cost.total(), cost.of_kind(OperationKind::Query)), (1, 1));
-    assert_eq!((read.key(), bag(&read)), (&key(), bag(&numbers(365, 1))));
+    assert_eq!(cost.total(), 1);
+    assert_eq!(cost.of_kind(OperationKind::Query), 1);
+    assert_eq!(read.key(), &key());
+    assert_eq!(bag(&read), bag(&numbers(365, 1)));
     let error = wide.insert(&numbers(1, 1)).await.expect_err("it is there");
     assert!(error.to_string().contains("('JFK', '2013')") && !error.to_string().contains("~~"), "{error}");
     assert!(error.is_already_exists(), "{error}");
@@ -72,7 +76,7 @@ pub async fn are_written_and_read_in_one_request(harness: &Harness) {
 }
 
 /// One property: its row and the head, in one request, in the version that was read.
-pub async fn a_property_is_set_in_its_row(harness: &Harness) {
+pub(crate) async fn a_property_is_set_in_its_row(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     let read = wide.insert(&numbers(600, 1)).await.expect("a new entity");
@@ -100,24 +104,26 @@ pub async fn a_property_is_set_in_its_row(harness: &Harness) {
 }
 
 /// It grows by rows and shrinks by rows; deleting it leaves none.
-pub async fn grow_and_shrink(harness: &Harness) {
+pub(crate) async fn grow_and_shrink(harness: &Harness) {
     let table = harness.table().await;
     let (wide, meter) = metered(&table);
     for (count, expected) in [(10, 2), (900, 5), (300, 3), (0, 1), (500, 4)] {
         let (written, cost) = meter.measure(wide.upsert(&numbers(count, 3))).await;
-        assert_eq!((written.expect("an entity").rows(), cost.total()), (expected, 2), "{count}");
+        assert_eq!(written.expect("an entity").rows(), expected, "{count}");
+        assert_eq!(cost.total(), 2, "{count}");
         assert_eq!(rows(&table).await, expected, "{count}");
         let read = wide.get(&key()).await.expect("an answer").expect("an entity");
         assert_eq!(bag(&read), bag(&numbers(count, 3)));
     }
     let (removed, cost) = meter.measure(wide.delete_if_exists(&key())).await;
     assert!(removed.expect("it was there"));
-    assert_eq!((cost.total(), rows(&table).await), (2, 0));
+    assert_eq!(cost.total(), 2);
+    assert_eq!(rows(&table).await, 0);
     assert!(!wide.delete_if_exists(&key()).await.expect("it is gone"));
 }
 
 /// Up to four megabytes; then an error that names the remedy, with nothing written.
-pub async fn are_refused_past_a_group(harness: &Harness) {
+pub(crate) async fn are_refused_past_a_group(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let big = |texts: usize| {
@@ -139,7 +145,7 @@ pub async fn are_refused_past_a_group(harness: &Harness) {
 }
 
 /// Readers in pages of one row, while writers replace all or set one: nobody ever sees rows of two writes.
-pub async fn torn_reads_are_never_answered(harness: &Harness) {
+pub(crate) async fn torn_reads_are_never_answered(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone()).with_attempts(100_000);
     wide.insert(&numbers(600, 0)).await.expect("a new entity");
@@ -172,7 +178,7 @@ pub async fn torn_reads_are_never_answered(harness: &Harness) {
 }
 
 /// Rows that do not belong together, and that nobody is writing, are an error.
-pub async fn damage_is_an_error(harness: &Harness) {
+pub(crate) async fn damage_is_an_error(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     wide.insert(&numbers(300, 1)).await.expect("a new entity");
@@ -186,7 +192,7 @@ pub async fn damage_is_an_error(harness: &Harness) {
 }
 
 /// Random changes to several entities of one partition agree with a map.
-pub async fn agree_with_a_map(harness: &Harness) {
+pub(crate) async fn agree_with_a_map(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let mut rng = fastrand::Rng::with_seed(5);
@@ -232,12 +238,13 @@ pub async fn agree_with_a_map(harness: &Harness) {
         let partition = PartitionKey::new("p").expect("a legal key");
         let all = paged.query().partition(partition).all().await.expect("entities");
         let found: BTreeMap<_, _> = all.iter().map(|e| (e.value.key().clone(), bag(e))).collect();
-        assert_eq!((all.len(), found), (model.len(), model.clone()));
+        assert_eq!(all.len(), model.len());
+        assert_eq!(found, model.clone());
     }
 }
 
 /// A process that dies at any request leaves the entity as it was or as it was to be.
-pub async fn survive_a_crash_at_every_request(harness: &Harness) {
+pub(crate) async fn survive_a_crash_at_every_request(harness: &Harness) {
     let (old, new) = (bag(&numbers(600, 1)), bag(&numbers(300, 2)));
     let mut crashes = 0;
     for point in CrashPoint::ALL {
@@ -263,7 +270,7 @@ pub async fn survive_a_crash_at_every_request(harness: &Harness) {
 }
 
 /// What other writers did is told of the entity, not of the rows it is stored in.
-pub async fn errors_name_the_entity(harness: &Harness) {
+pub(crate) async fn errors_name_the_entity(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     let first = wide.insert(&numbers(365, 1)).await.expect("a new entity");
@@ -282,7 +289,7 @@ pub async fn errors_name_the_entity(harness: &Harness) {
 }
 
 /// Writes go on beside an index of another type. An index that takes in every entity refuses each of them, and nothing changes.
-pub async fn rows_of_an_index_are_refused(harness: &Harness) {
+pub(crate) async fn rows_of_an_index_are_refused(harness: &Harness) {
     let table = harness.table().await;
     let wide = open(&table, table.store().clone());
     declare_index_of_alarms(table.store(), table.name()).await;

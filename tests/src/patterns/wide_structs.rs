@@ -47,7 +47,7 @@ form! {
 }
 
 /// A struct of more fields than an entity has properties.
-pub async fn are_read_and_written_whole(harness: &Harness) {
+pub(crate) async fn are_read_and_written_whole(harness: &Harness) {
     let table = harness.table().await;
     let forms = WideTable::<Form>::new(table.store().clone(), table.name().clone()).expect("a table");
     let mut form = Form { f000: Some(1), f259: Some(2), ..Form::empty("Oslo", 7) };

@@ -7,7 +7,7 @@ use table_core::queue::MESSAGE_BYTES;
 use super::{Queue, assert_nothing_is_visible, only, receipt, send, take};
 
 /// Whatever a body says comes out as it went in, to those who look and those who receive.
-pub async fn are_any_text(queue: Queue) {
+pub(crate) async fn are_any_text(queue: Queue) {
     for body in [
         "",
         " ",
@@ -24,14 +24,14 @@ pub async fn are_any_text(queue: Queue) {
 }
 
 /// The limit is of bytes in UTF-8, whatever the encoding on the way makes of them.
-pub async fn are_taken_up_to_the_limit(queue: Queue) {
+pub(crate) async fn are_taken_up_to_the_limit(queue: Queue) {
     for text in ["x", "<", "\n", "\u{0}", "\u{e9}", "\u{1F600}"] {
         assert_comes_through(&queue, &text.repeat(MESSAGE_BYTES / text.len())).await;
     }
 }
 
 /// A body that is a byte too long is refused, and nothing is sent.
-pub async fn are_refused_over_the_limit(queue: Queue) {
+pub(crate) async fn are_refused_over_the_limit(queue: Queue) {
     for over in ["x".repeat(MESSAGE_BYTES + 1), "\u{e9}".repeat(MESSAGE_BYTES / 2) + "x"] {
         let error = queue.send(&over, Duration::ZERO).await.expect_err("it is too long");
         assert!(error.is_limit_exceeded() && !error.is_ambiguous(), "{error}");

@@ -5,7 +5,18 @@
 #[macro_export]
 macro_rules! queue_tests {
     ($backend:expr) => {
-        $crate::suite! { queues, $backend;
+        $crate::queue_behaviours! { define_tests $backend }
+    };
+}
+
+/// Every behaviour of the suite, as the input of a macro of this crate.
+///
+/// A behaviour without an entry is dead code, which does not compile.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! queue_behaviours {
+    ($macro:ident $($backend:expr)?) => {
+        $crate::$macro! { queues $($backend)?;
             messages {
                 are_received_and_deleted
                 are_hidden_while_they_are_worked_on
@@ -48,10 +59,4 @@ macro_rules! queue_tests {
     };
 }
 
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn every_behaviour_is_listed() {
-        crate::listing::assert_complete("src/queues", include_str!("list.rs"));
-    }
-}
+crate::queue_behaviours! { define_behaviours }

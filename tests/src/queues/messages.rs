@@ -5,16 +5,17 @@ use std::time::Duration;
 use super::{LONG, Queue, SHORT, assert_nothing_is_visible, only, receipt, send, take, wait_for_one};
 
 /// A received message has its body and its count, and is gone once deleted.
-pub async fn are_received_and_deleted(queue: Queue) {
+pub(crate) async fn are_received_and_deleted(queue: Queue) {
     send(&queue, "one").await;
     let message = take(&queue).await;
-    assert_eq!((message.body.as_str(), message.dequeue_count), ("one", 1));
+    assert_eq!(message.body.as_str(), "one");
+    assert_eq!(message.dequeue_count, 1);
     queue.delete(&receipt(&message)).await.expect("the receipt is good");
     assert_nothing_is_visible(&queue).await;
 }
 
 /// Nobody else sees a message that is worked on, while the others stay visible.
-pub async fn are_hidden_while_they_are_worked_on(queue: Queue) {
+pub(crate) async fn are_hidden_while_they_are_worked_on(queue: Queue) {
     send(&queue, "one").await;
     take(&queue).await;
     assert_nothing_is_visible(&queue).await;
@@ -26,15 +27,17 @@ pub async fn are_hidden_while_they_are_worked_on(queue: Queue) {
 }
 
 /// A worker that dies lets its message come back, with a higher count.
-pub async fn come_back_with_a_higher_count(queue: Queue) {
+pub(crate) async fn come_back_with_a_higher_count(queue: Queue) {
     send(&queue, "one").await;
     let first = only(queue.receive(1, SHORT).await.expect("messages"));
     let again = wait_for_one(&queue).await;
-    assert_eq!((&again.id, again.body.as_str(), again.dequeue_count), (&first.id, "one", 2));
+    assert_eq!(&again.id, &first.id);
+    assert_eq!(again.body.as_str(), "one");
+    assert_eq!(again.dequeue_count, 2);
 }
 
 /// A delayed message is not there yet, and comes.
-pub async fn wait_for_their_delay(queue: Queue) {
+pub(crate) async fn wait_for_their_delay(queue: Queue) {
     queue.send("much later", LONG).await.expect("a legal message");
     assert_nothing_is_visible(&queue).await;
     queue.send("later", SHORT).await.expect("a legal message");
@@ -44,7 +47,7 @@ pub async fn wait_for_their_delay(queue: Queue) {
 }
 
 /// Whoever sends, looks, receives or renews speaks of one message by one name, and of its copy by another.
-pub async fn keep_their_identity(queue: Queue) {
+pub(crate) async fn keep_their_identity(queue: Queue) {
     let sent = send(&queue, "same").await;
     let seen = only(queue.peek(9).await.expect("messages"));
     let taken = take(&queue).await;
@@ -55,17 +58,19 @@ pub async fn keep_their_identity(queue: Queue) {
 }
 
 /// Looking takes nothing, counts nothing, gives no right.
-pub async fn are_not_taken_by_a_peek(queue: Queue) {
+pub(crate) async fn are_not_taken_by_a_peek(queue: Queue) {
     send(&queue, "one").await;
     for _ in 0..2 {
         let seen = only(queue.peek(9).await.expect("messages"));
-        assert_eq!((seen.body.as_str(), seen.dequeue_count, &seen.receipt), ("one", 0, &None));
+        assert_eq!(seen.body.as_str(), "one");
+        assert_eq!(seen.dequeue_count, 0);
+        assert_eq!(&seen.receipt, &None);
     }
     assert_eq!(take(&queue).await.dequeue_count, 1);
 }
 
 /// No more than asked for; none is no question.
-pub async fn are_no_more_than_asked_for(queue: Queue) {
+pub(crate) async fn are_no_more_than_asked_for(queue: Queue) {
     for n in 0..3 {
         send(&queue, &n.to_string()).await;
     }
@@ -76,17 +81,19 @@ pub async fn are_no_more_than_asked_for(queue: Queue) {
 }
 
 /// More may be asked for than any service hands out at once.
-pub async fn may_be_asked_for_in_plenty(queue: Queue) {
+pub(crate) async fn may_be_asked_for_in_plenty(queue: Queue) {
     send(&queue, "one").await;
     assert_eq!(only(queue.peek(1000).await.expect("messages")).body, "one");
     assert_eq!(only(queue.receive(1000, LONG).await.expect("messages")).body, "one");
 }
 
 /// A renewal to zero gives the message back: the same, and received once more.
-pub async fn can_be_given_back(queue: Queue) {
+pub(crate) async fn can_be_given_back(queue: Queue) {
     send(&queue, "it's <&>").await;
     let taken = take(&queue).await;
     queue.renew(&receipt(&taken), Duration::ZERO).await.expect("the receipt is good");
     let again = wait_for_one(&queue).await;
-    assert_eq!((&again.id, again.body.as_str(), again.dequeue_count), (&taken.id, "it's <&>", 2));
+    assert_eq!(&again.id, &taken.id);
+    assert_eq!(again.body.as_str(), "it's <&>");
+    assert_eq!(again.dequeue_count, 2);
 }

@@ -7,14 +7,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use table_core::queue::{Message, Receipt, WorkQueue};
 
-pub mod bodies;
-mod list;
-pub mod messages;
-pub mod poison;
-pub mod receipts;
-pub mod workers;
+mod bodies;
+#[doc(hidden)]
+pub mod list;
+mod messages;
+mod poison;
+mod receipts;
+mod workers;
 
-pub use crate::suite::run_with_queue as run;
+pub use crate::suite::{QueueBehaviour as Behaviour, run_with_queue as run};
 
 /// An empty queue for one behaviour.
 pub type Queue = Arc<dyn WorkQueue>;

@@ -10,7 +10,7 @@ use super::{LONG, Queue, assert_nothing_is_visible, only, receipt, send, wait_fo
 const MAX_DEQUEUES: u32 = 5;
 
 /// A message is handed out as often as the queue allows, then no more; it can be looked at.
-pub async fn is_set_aside_when_it_comes_back_too_often(queue: Queue) {
+pub(crate) async fn is_set_aside_when_it_comes_back_too_often(queue: Queue) {
     send(&queue, "bad").await;
     let bad = spoil(&queue).await;
     assert_eq!(bad.body, "bad");
@@ -18,26 +18,28 @@ pub async fn is_set_aside_when_it_comes_back_too_often(queue: Queue) {
 }
 
 /// Others are received all the same.
-pub async fn does_not_hold_up_others(queue: Queue) {
+pub(crate) async fn does_not_hold_up_others(queue: Queue) {
     send(&queue, "bad").await;
     spoil(&queue).await;
     send(&queue, "good").await;
     let good = wait_for_one(&queue).await;
-    assert_eq!((good.body.as_str(), good.dequeue_count), ("good", 1));
+    assert_eq!(good.body.as_str(), "good");
+    assert_eq!(good.dequeue_count, 1);
 }
 
 /// Put back, it is received as if it were new.
-pub async fn can_be_put_back(queue: Queue) {
+pub(crate) async fn can_be_put_back(queue: Queue) {
     send(&queue, "it's <&>").await;
     let bad = spoil(&queue).await;
     queue.requeue(&bad).await.expect("the receipt is good");
     let again = wait_for_one(&queue).await;
-    assert_eq!((again.body.as_str(), again.dequeue_count), ("it's <&>", 1));
+    assert_eq!(again.body.as_str(), "it's <&>");
+    assert_eq!(again.dequeue_count, 1);
     assert_eq!(queue.poison(9).await.expect("messages"), []);
 }
 
 /// What was put back or deleted cannot be put back or deleted again.
-pub async fn receipts_are_void_once_used(queue: Queue) {
+pub(crate) async fn receipts_are_void_once_used(queue: Queue) {
     send(&queue, "bad").await;
     let bad = spoil(&queue).await;
     queue.requeue(&bad).await.expect("the receipt is good");
@@ -49,7 +51,7 @@ pub async fn receipts_are_void_once_used(queue: Queue) {
 }
 
 /// Deleted, it is gone.
-pub async fn can_be_deleted(queue: Queue) {
+pub(crate) async fn can_be_deleted(queue: Queue) {
     send(&queue, "bad").await;
     let bad = spoil(&queue).await;
     queue.delete(&receipt(&bad)).await.expect("the receipt is good");
@@ -58,7 +60,7 @@ pub async fn can_be_deleted(queue: Queue) {
 }
 
 /// There is none at first, and what is worked on is none.
-pub async fn is_not_what_is_worked_on(queue: Queue) {
+pub(crate) async fn is_not_what_is_worked_on(queue: Queue) {
     assert_eq!(queue.poison(9).await.expect("messages"), []);
     send(&queue, "one").await;
     let taken = super::take(&queue).await;

@@ -7,7 +7,7 @@ use super::{
 };
 
 /// The sender can take its message back, even while it is delayed.
-pub async fn let_the_sender_take_a_message_back(queue: Queue) {
+pub(crate) async fn let_the_sender_take_a_message_back(queue: Queue) {
     queue.delete(&send(&queue, "one").await).await.expect("the receipt is good");
     let delayed = queue.send("later", LONG).await.expect("a legal message");
     queue.delete(&delayed).await.expect("the receipt is good");
@@ -16,7 +16,7 @@ pub async fn let_the_sender_take_a_message_back(queue: Queue) {
 }
 
 /// The sender has no right to a message that is worked on; the worker keeps its own.
-pub async fn of_the_sender_are_void_once_received(queue: Queue) {
+pub(crate) async fn of_the_sender_are_void_once_received(queue: Queue) {
     let sent = send(&queue, "one").await;
     let taken = take(&queue).await;
     assert_void(&queue, &sent).await;
@@ -24,7 +24,7 @@ pub async fn of_the_sender_are_void_once_received(queue: Queue) {
 }
 
 /// A worker that was too slow can neither delete nor keep what another works on.
-pub async fn are_void_once_another_received(queue: Queue) {
+pub(crate) async fn are_void_once_another_received(queue: Queue) {
     send(&queue, "one").await;
     let slow = only(queue.receive(1, SHORT).await.expect("messages"));
     let quick = wait_for_one(&queue).await;
@@ -33,7 +33,7 @@ pub async fn are_void_once_another_received(queue: Queue) {
 }
 
 /// A renewal gives a new receipt and voids the one it was given.
-pub async fn are_void_once_renewed(queue: Queue) {
+pub(crate) async fn are_void_once_renewed(queue: Queue) {
     send(&queue, "one").await;
     let old = receipt(&take(&queue).await);
     let new = queue.renew(&old, LONG).await.expect("the receipt is good");
@@ -42,7 +42,7 @@ pub async fn are_void_once_renewed(queue: Queue) {
 }
 
 /// A message that is gone cannot be deleted again or brought back.
-pub async fn are_void_once_deleted(queue: Queue) {
+pub(crate) async fn are_void_once_deleted(queue: Queue) {
     send(&queue, "one").await;
     let done = receipt(&take(&queue).await);
     queue.delete(&done).await.expect("the receipt is good");
@@ -51,7 +51,7 @@ pub async fn are_void_once_deleted(queue: Queue) {
 }
 
 /// A renewal outlasts the visibility that it replaces, and does not count as a receive.
-pub async fn hide_the_message_on_when_renewed(queue: Queue) {
+pub(crate) async fn hide_the_message_on_when_renewed(queue: Queue) {
     send(&queue, "one").await;
     let first = only(queue.receive(1, SHORT).await.expect("messages"));
     let renewed = queue.renew(&receipt(&first), LONG).await.expect("nobody else received it");
@@ -62,7 +62,7 @@ pub async fn hide_the_message_on_when_renewed(queue: Queue) {
 }
 
 /// Of all that delete by one receipt at once, one succeeds.
-pub async fn delete_once(queue: Queue) {
+pub(crate) async fn delete_once(queue: Queue) {
     send(&queue, "one").await;
     let shared = receipt(&take(&queue).await);
     let outcomes = join_all((0..8).map(|_| queue.delete(&shared))).await;

@@ -12,7 +12,7 @@ const MESSAGES: usize = 20;
 const WORKERS: usize = 4;
 
 /// Workers that delete what they have done together do everything once.
-pub async fn share_the_messages(queue: Queue) {
+pub(crate) async fn share_the_messages(queue: Queue) {
     fill(&queue).await;
     let done = work(&queue, true).await;
     assert_each_once(&done);
@@ -20,7 +20,7 @@ pub async fn share_the_messages(queue: Queue) {
 }
 
 /// Workers that hold on to what they have never get what another holds; all their receipts stay good.
-pub async fn do_not_get_what_others_hold(queue: Queue) {
+pub(crate) async fn do_not_get_what_others_hold(queue: Queue) {
     fill(&queue).await;
     let held = work(&queue, false).await;
     assert_each_once(&held);
@@ -31,7 +31,7 @@ pub async fn do_not_get_what_others_hold(queue: Queue) {
 }
 
 /// A worker that takes its message again and again while others look for work loses it to nobody.
-pub async fn keep_what_they_renew(queue: Queue) {
+pub(crate) async fn keep_what_they_renew(queue: Queue) {
     send(&queue, "one").await;
     let mut lease = receipt(&super::take(&queue).await);
     let others = tokio::spawn(look_for_work(Arc::clone(&queue)));
@@ -83,5 +83,6 @@ async fn work_alone(queue: Queue, deletes: bool) -> Vec<Message> {
 
 fn assert_each_once(messages: &[Message]) {
     let bodies: BTreeSet<_> = messages.iter().map(|message| message.body.as_str()).collect();
-    assert_eq!((messages.len(), bodies.len()), (MESSAGES, MESSAGES));
+    assert_eq!(messages.len(), MESSAGES);
+    assert_eq!(bodies.len(), MESSAGES);
 }

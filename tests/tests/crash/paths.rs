@@ -118,7 +118,9 @@ fn open_again<'a>(process: &'a Process, _: &'a FaultInjector) -> BoxFuture<'a, R
         another.journal().sweep(&[], Duration::ZERO).await?;
         assert_eq!(another.state("another"), IndexState::Readable);
         let report = another.scrub("another", ScrubMode::Report).await?;
-        assert_eq!((report.entries, report.dangling, report.missing), (1, 0, 0));
+        assert_eq!(report.entries, 1);
+        assert_eq!(report.dangling, 0);
+        assert_eq!(report.missing, 0);
         Ok(())
     })
 }

@@ -123,7 +123,8 @@ fn is_third(row: &Entity, why: &str) {
 /// The row is what version 2 writes.
 fn is_second(row: &Entity, why: &str) {
     assert_eq!(row.get("EntityVersion"), Some(ValueRef::Int32(2)), "{why}");
-    assert_eq!((row.get("EntityReader"), row.get("later")), (None, None), "{why}");
+    assert_eq!(row.get("EntityReader"), None, "{why}");
+    assert_eq!(row.get("later"), None, "{why}");
 }
 
 /// Reads the row of version 3, changes it by every verb that keeps what it does not know, and replaces it by every other one.
@@ -133,7 +134,8 @@ macro_rules! every_verb {
         let (older, newer, row) = ($older, $newer, $row);
         newer.upsert(&third()).await.unwrap();
         let read = older.get_existing(key()).await.unwrap();
-        assert_eq!((read.name.as_str(), read.text.as_str()), ("two", second().text.as_str()));
+        assert_eq!(read.name.as_str(), "two");
+        assert_eq!(read.text.as_str(), second().text.as_str());
         older
             .update(key(), |v: &mut V2| {
                 v.name = "updated".into();
@@ -150,10 +152,9 @@ macro_rules! every_verb {
         is_third(&row().await, "insert_or_merge");
         assert_eq!(older.upgrade_all().await.unwrap(), 0);
         let read = newer.get_existing(key()).await.unwrap();
-        assert_eq!(
-            (read.name.as_str(), read.plain, read.later.as_deref()),
-            ("merged", Some(1), Some("later"))
-        );
+        assert_eq!(read.name.as_str(), "merged");
+        assert_eq!(read.plain, Some(1));
+        assert_eq!(read.later.as_deref(), Some("later"));
         assert_eq!(read.text, third().text);
 
         let etag = older.get_existing(key()).await.unwrap().etag.clone();
@@ -266,9 +267,13 @@ async fn indexed_tables() {
     let found = older.by(V2::by_name("p").name("stored")).project::<Shown>().all().await.unwrap();
     assert_eq!(found, [Shown { shown: Some(5) }]);
     let entries = newer.entities().scrub("later", ScrubMode::Report).await.unwrap();
-    assert_eq!((entries.entries, entries.missing, entries.dangling), (1, 0, 0));
+    assert_eq!(entries.entries, 1);
+    assert_eq!(entries.missing, 0);
+    assert_eq!(entries.dangling, 0);
     let entries = newer.entities().scrub("name", ScrubMode::Report).await.unwrap();
-    assert_eq!((entries.entries, entries.missing, entries.dangling), (1, 0, 0));
+    assert_eq!(entries.entries, 1);
+    assert_eq!(entries.missing, 0);
+    assert_eq!(entries.dangling, 0);
     // What version 2 replaces has no value of version 3, and no entry by it.
     older.upsert(&second()).await.unwrap();
     assert_eq!(newer.by(V3::by_later("p").later("later")).count().await.unwrap(), 0);

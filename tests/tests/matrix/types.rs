@@ -199,17 +199,16 @@ async fn versions_grow() {
         meter.measure(IndexedTable::<V2>::open(store.clone(), TABLE, IndexOptions::local())).await;
     let (_, older) =
         meter.measure(IndexedTable::<V1>::open(store.clone(), TABLE, IndexOptions::local())).await;
-    assert_eq!((said().await, older.total()), ((2, 2), again.total()), "an earlier version says nothing new");
+    assert_eq!(said().await, (2, 2), "an earlier version says nothing new");
+    assert_eq!(older.total(), again.total(), "an earlier version says nothing new");
     let (_, newer) =
         meter.measure(IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local())).await;
-    assert_eq!(
-        (said().await, newer.total()),
-        ((3, 2), again.total() + 2),
-        "a later one writes it once, and reads what is there then"
-    );
+    assert_eq!(said().await, (3, 2), "a later one writes it once, and reads what is there then");
+    assert_eq!(newer.total(), again.total() + 2, "a later one writes it once, and reads what is there then");
     let (_, newer) =
         meter.measure(IndexedTable::<V3>::open(store.clone(), TABLE, IndexOptions::local())).await;
-    assert_eq!((said().await, newer.total()), ((3, 2), again.total()));
+    assert_eq!(said().await, (3, 2));
+    assert_eq!(newer.total(), again.total());
     let row =
         store.get(&table(), &Key::new("~~manifest", "type~Thing").unwrap(), None).await.unwrap().unwrap();
     assert_eq!(row.get("Version"), Some(ValueRef::Int32(3)));
@@ -262,7 +261,8 @@ async fn plain_and_large() {
     };
     short.update(Short::key("p", 2u32).unwrap(), rename).await.unwrap();
     let read = after.get_existing(Large::key("p", 2u32).unwrap()).await.unwrap();
-    assert_eq!((read.name.as_str(), read.text), ("three", large().text));
+    assert_eq!(read.name.as_str(), "three");
+    assert_eq!(read.text, large().text);
     let (large_options, indexes) = options();
     LargeTable::<Other>::open(store.clone(), TABLE, blobs.clone(), large_options, indexes).await.unwrap();
     assert_eq!(stored(&*store).await.layout.to_json(), r#"{"large":{"properties":["other","text"]}}"#);
@@ -361,7 +361,9 @@ async fn maintenance_without_keys() {
         assert!(error.contains("'all.") && error.contains("'secret'"), "{error}");
     }
     let found = keeper.scrub("name", ScrubMode::Report).await.unwrap();
-    assert_eq!((found.entries, found.missing, found.dangling), (3, 0, 0));
+    assert_eq!(found.entries, 3);
+    assert_eq!(found.missing, 0);
+    assert_eq!(found.dangling, 0);
 
     // A program that defines the index itself is told so, too, and one that writes the entities.
     let full = Index::keyed("mine", Placement::SamePartition, "{PartitionKey}", "mine_{RowKey}").unwrap();
@@ -379,6 +381,8 @@ async fn maintenance_without_keys() {
         IndexedEntities::open_for_upkeep(store.clone(), table(), IndexOptions::local()).await.unwrap();
     for index in ["all", "name"] {
         let found = keeper.scrub(index, ScrubMode::Repair).await.unwrap();
-        assert_eq!((found.entries, found.missing, found.dangling), (3, 0, 0), "{index}");
+        assert_eq!(found.entries, 3, "{index}");
+        assert_eq!(found.missing, 0, "{index}");
+        assert_eq!(found.dangling, 0, "{index}");
     }
 }

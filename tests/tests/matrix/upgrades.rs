@@ -129,7 +129,9 @@ async fn indexed_tables() {
     is_upgraded(&with_unknown(&*store, "Unknown").await, 5);
     for index in ["code", "full", "elsewhere", "sole"] {
         let found = newer.entities().scrub(index, ScrubMode::Report).await.unwrap();
-        assert_eq!((found.entries, found.dangling, found.missing), (6, 0, 0), "{index}");
+        assert_eq!(found.entries, 6, "{index}");
+        assert_eq!(found.dangling, 0, "{index}");
+        assert_eq!(found.missing, 0, "{index}");
     }
     assert_eq!(newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(), [second(3)]);
     assert_eq!(meter.measure(newer.upgrade_all()).await.1.total(), 1, "a page");
@@ -176,7 +178,8 @@ async fn an_entry_that_stays_costs_nothing() {
     }
     let newer = IndexedTable::<V2>::open(store.clone(), TABLE, options()).await.unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
-    assert_eq!((upgraded.unwrap(), requests.total()), (10, 1 + 10));
+    assert_eq!(upgraded.unwrap(), 10);
+    assert_eq!(requests.total(), 1 + 10);
     assert_eq!(newer.by(V2::by_code("p").code(1)).count().await.unwrap(), 10);
     assert_eq!(newer.entities().scrub("code", ScrubMode::Report).await.unwrap().missing, 0);
     let rows = store.query_all(&table(), &Query::new()).await.unwrap();
@@ -197,7 +200,8 @@ async fn large_tables() {
     let unknown = Entity::from(V1::key("p", 1u32).unwrap().into_key()).with("Unknown", 7);
     store.write(&table(), Operation::Merge(unknown, IfMatch::Any)).await.unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
-    assert_eq!((upgraded.unwrap(), requests.total()), (5, 1 + 5));
+    assert_eq!(upgraded.unwrap(), 5);
+    assert_eq!(requests.total(), 1 + 5);
     is_upgraded(&with_unknown(&*store, "Unknown").await, 1);
     let rows = newer.load(newer.rows().stream());
     let found: Vec<V2> = rows.try_collect().await.unwrap();
@@ -226,7 +230,9 @@ async fn large_tables_with_indexes() {
     assert_eq!(newer.upgrade_all().await.unwrap(), 5);
     for index in ["code", "elsewhere"] {
         let found = newer.entities().unwrap().scrub(index, ScrubMode::Report).await.unwrap();
-        assert_eq!((found.entries, found.dangling, found.missing), (5, 0, 0), "{index}");
+        assert_eq!(found.entries, 5, "{index}");
+        assert_eq!(found.dangling, 0, "{index}");
+        assert_eq!(found.missing, 0, "{index}");
     }
     assert_eq!(newer.by(V2::by_elsewhere("name3!")).all().await.unwrap(), [second(3)]);
     assert_eq!(newer.by(V2::by_code("p").code(7)).count().await.unwrap(), 5);
@@ -247,7 +253,8 @@ async fn spread_tables() {
     store.write(&table(), Operation::Merge(unknown, IfMatch::Any)).await.unwrap();
     let newer = SpreadTable::<V2>::new(store.clone(), TABLE).unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
-    assert_eq!((upgraded.unwrap(), requests.total()), (20, 1 + 20));
+    assert_eq!(upgraded.unwrap(), 20);
+    assert_eq!(requests.total(), 1 + 20);
     is_upgraded(&with_unknown(&*store, "Unknown").await, 1);
     for r in 0..20 {
         assert_eq!(newer.get(V2::key("p", r).unwrap()).await.unwrap(), Some(second(r)));
@@ -275,7 +282,8 @@ async fn wide_tables() {
     let newer = WideTable::<V2>::new(store.clone(), TABLE).unwrap();
     newer.insert(&V2 { p: "s".into(), ..second(9) }).await.unwrap();
     let (upgraded, requests) = meter.measure(newer.upgrade_all()).await;
-    assert_eq!((upgraded.unwrap(), requests.total()), (9, 1 + 9));
+    assert_eq!(upgraded.unwrap(), 9);
+    assert_eq!(requests.total(), 1 + 9);
     for p in ["p", "q", "r"] {
         for r in 0..3 {
             let found = newer.get_existing(V2::key(p, r).unwrap()).await.unwrap();

@@ -301,7 +301,9 @@ impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
         Box::pin(async {
             for index in T::indexes() {
                 let found = self.entities().scrub(&index.name, ScrubMode::Report).await.unwrap();
-                assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{}", index.name);
+                assert_eq!(found.dangling, 0, "{}", index.name);
+                assert_eq!(found.missing, 0, "{}", index.name);
+                assert_eq!(found.taken, 0, "{}", index.name);
                 assert_eq!(found.entries, found.entities, "{}", index.name);
             }
         })
@@ -315,7 +317,9 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
             for index in T::indexes() {
                 let entities = self.entities().expect("it is open with its indexes");
                 let found = entities.scrub(&index.name, ScrubMode::Report).await.unwrap();
-                assert_eq!((found.dangling, found.missing, found.taken), (0, 0, 0), "{}", index.name);
+                assert_eq!(found.dangling, 0, "{}", index.name);
+                assert_eq!(found.missing, 0, "{}", index.name);
+                assert_eq!(found.taken, 0, "{}", index.name);
                 assert_eq!(found.entries, found.entities, "{}", index.name);
             }
         })

@@ -95,11 +95,8 @@ mod lost_answers {
             let stored = rig.stored(row).await.unwrap();
             assert_eq!(stored.etag(), written.etag.as_ref(), "{kind}");
             assert_eq!(stored.get("N"), entity(row, 2).get("N"), "{kind}");
-            assert_eq!(
-                (rig.meter.snapshot().of_kind(OperationKind::Get), rig.meter.total()),
-                (1, 2),
-                "{kind}"
-            );
+            assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Get), 1, "{kind}");
+            assert_eq!(rig.meter.total(), 2, "{kind}");
         }
     }
 
