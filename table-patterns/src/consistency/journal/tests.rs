@@ -15,6 +15,7 @@ use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::queue::{QueueOptions, TableQueue};
 
 mod handed_over;
+mod poison;
 mod redefined;
 mod strangers;
 mod unreadable;
@@ -281,33 +282,6 @@ async fn a_worker_runs_until_it_is_stopped() -> Result<()> {
     let people: Vec<_> = rows(&world, "People").await?.into_keys().collect();
     assert_eq!(people, ["('city_oslo', '1')", "('p', '1')"]);
     assert_eq!(worker.run_once(8).await?, 0);
-    Ok(())
-}
-
-/// What is wrong with a write itself is shown to people in the end, and can be tried again.
-#[tokio::test(start_paused = true)]
-async fn a_damaged_write_becomes_poison() -> Result<()> {
-    let world = world().await?;
-    let queue = separate_queue().await?;
-    let journal = world.journal.clone().with_queue(queue.clone());
-    journal.write(&[Change::insert(person("1", "ken", "oslo")?)], Acknowledge::Committed).await?;
-    let row = rows(&world, "People").await?.into_values().find(|row| row.key().is_system()).unwrap();
-    let damaged = Entity::from(row.key().clone()).with("JournalKind", "write");
-    world.store.write(journal.table(), Operation::InsertOrReplace(damaged)).await?;
-    let worker = Recovery::new(&*queue, vec![&journal]);
-    for _ in 0..6 {
-        tokio::time::sleep(Duration::from_secs(901)).await;
-        worker.run_once(8).await?;
-    }
-    let poisoned = worker.poison(8).await?;
-    assert_eq!(poisoned.len(), 1);
-    let write = poisoned[0].write.map(|write| format!("~~j_{write}"));
-    assert_eq!(write.as_deref(), Some(row.key().row()));
-    world.store.write(journal.table(), Operation::InsertOrReplace(row)).await?;
-    worker.requeue(&poisoned[0]).await?;
-    worker.run_once(8).await?;
-    assert_eq!(rows(&world, "People").await?.len(), 2, "the entity and its entry");
-    assert!(worker.poison(8).await?.is_empty());
     Ok(())
 }
 

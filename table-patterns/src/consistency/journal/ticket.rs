@@ -26,7 +26,16 @@ pub(super) struct Ticket {
     /// How often it was received in messages before this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) seen: u32,
+    /// How often its work has failed, as the workers that failed have counted. Workers that died are not counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) failures: u32,
+    /// The beginning of the last failure's error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
 }
+
+/// Characters of an error that a ticket keeps.
+const ERROR_CHARS: usize = 500;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 const fn is_zero(count: &u32) -> bool {
@@ -42,14 +51,26 @@ impl Ticket {
         self.source.as_ref().map(|(partition, row)| Key::new(partition, row)).transpose()
     }
 
-    /// The message. What would not fit names the write alone, which is all that a committed one needs; the
-    /// reservations of one that was not are left to whoever wants the keys, and to the sweep.
+    /// The message. A text that would not fit is sent without its error. If that does not fit either, the message names the
+    /// write alone, which is all that a committed one needs; the reservations of one that was not are left to whoever wants
+    /// the keys, and to the sweep.
     pub(super) fn to_text(&self) -> Result<String> {
         let text = self.encoded()?;
         if text.len() <= MESSAGE_BYTES {
             return Ok(text);
         }
-        Self { rows: Vec::new(), reserved: Vec::new(), ..self.clone() }.encoded()
+        let without_error = Self { error: None, ..self.clone() };
+        let text = without_error.encoded()?;
+        if text.len() <= MESSAGE_BYTES {
+            return Ok(text);
+        }
+        Self { rows: Vec::new(), reserved: Vec::new(), ..without_error }.encoded()
+    }
+
+    /// The ticket after one more failure.
+    pub(super) fn after_failure(self, error: &Error) -> Self {
+        let text: String = error.to_string().chars().take(ERROR_CHARS).collect();
+        Self { failures: self.failures.saturating_add(1), error: Some(text), ..self }
     }
 
     fn encoded(&self) -> Result<String> {

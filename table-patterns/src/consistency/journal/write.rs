@@ -179,6 +179,8 @@ impl Journal {
             source: source.map(|k| (k.partition().to_owned(), k.row().to_owned())),
             reserved: plan.gained.iter().chain(passed).map(|e| Touched::of(e, true)).collect(),
             seen: 0,
+            failures: 0,
+            error: None,
         };
         // The queue's errors are those of nothing applied: no reservation stands yet.
         let sent = queue.send(&ticket.to_text()?, self.timing.lease()).await;
