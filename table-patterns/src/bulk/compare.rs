@@ -9,55 +9,72 @@ use table_core::model::{Entity, Key, Properties, PropertyRef, TableName};
 use table_core::query::Query;
 use table_core::store::{KeyOrder, Result, TableStore};
 
-use super::checkpoint::is_checkpoint;
+use super::copy::is_checkpoint;
 use super::scan::scan;
 
-/// Differences that a [`Comparison`] names.
-const NAMED: usize = 100;
+/// The number of differences that a [`Comparison`] lists.
+const LISTED: usize = 100;
 
-/// How two tables differ.
+/// The result of comparing two tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// Rows of the first table.
+    /// The number of rows of the first table.
     pub first: u64,
-    /// Rows of the second.
+    /// The number of rows of the second table.
     pub second: u64,
-    /// Whether they hold the same rows: keys, properties and types. ETags, times and the
-    /// [ids of writes](WRITE_ID_PROPERTY) are each store's own.
+    /// Whether the tables hold the same rows: keys, properties and types. ETags, timestamps and
+    /// [write ids](WRITE_ID_PROPERTY) are not compared.
     pub equal: bool,
-    /// The first 100 differences, by key; none where a store does not sort.
+    /// The first 100 differences, in the order of keys; empty if a store does not sort.
     pub differences: Vec<Difference>,
 }
 
-/// A row that two tables do not share.
+/// A row that differs between two tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Only the first table has it.
+    /// Only the first table has the row.
     OnlyInFirst(Key),
-    /// Only the second table has it.
+    /// Only the second table has the row.
     OnlyInSecond(Key),
-    /// Both have it, with other properties.
+    /// Both tables have the row, with different properties.
     Properties(Key),
-    /// Both have it, and a blob that it refers to is missing beside the copy: of a [`CopyJob`](super::CopyJob) that copies
-    /// blobs.
+    /// Both tables have the row, and the copy's blob store lacks a blob that the row refers to. Only a
+    /// [`CopyJob`](super::CopyJob) that copies blobs reports it.
     Blob(Key),
 }
 
-/// Compares two tables of any stores. One request a page of either; a page of each is in memory.
+/// Compares two tables of any stores. 1 request per page of each table; one page of each is in memory.
 ///
-/// Where both sort, row by row. Where one does not, by the sum of hashes of the rows: that tells whether
-/// they are equal, not where they differ. Rows of copy jobs are left out.
+/// If both stores sort, the tables are compared row by row. Otherwise the sums of the rows' hashes are compared: they
+/// tell whether the tables are equal, not which rows differ. Checkpoint rows of copy jobs are ignored.
 ///
 /// # Errors
-/// The stores'.
+/// Errors of the stores.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::sync::Arc;
+/// use table_core::{memory::MemoryStore, prelude::*};
+/// use table_patterns::bulk::{Difference, compare_tables};
+///
+/// let (store, first, second) = (Arc::new(MemoryStore::new()), TableName::new("Old")?, TableName::new("New")?);
+/// store.create_table(&first).await?;
+/// store.create_table(&second).await?;
+/// store.write(&first, Operation::Insert(Entity::new("Sales", "1")?)).await?;
+/// let found = compare_tables((store.clone(), first), (store, second)).await?;
+/// assert_eq!(found.differences, [Difference::OnlyInFirst(Key::new("Sales", "1")?)]);
+/// # Ok(())
+/// # }
+/// ```
 pub async fn compare_tables(
     first: (Arc<dyn TableStore>, TableName),
     second: (Arc<dyn TableStore>, TableName),
 ) -> Result<Comparison> {
     let sorted = [&first, &second].iter().all(|side| side.0.profile().order == KeyOrder::Sorted);
     let (first, second) = (rows(first), rows(second));
-    if sorted { merge(first, second).await } else { digest(first, second).await }
+    if sorted { compare_sorted(first, second).await } else { compare_hashes(first, second).await }
 }
 
 fn rows((store, table): (Arc<dyn TableStore>, TableName)) -> impl Stream<Item = Result<Entity>> + Unpin {
@@ -65,7 +82,8 @@ fn rows((store, table): (Arc<dyn TableStore>, TableName)) -> impl Stream<Item = 
     rows.try_filter(|row| std::future::ready(!is_checkpoint(row.key())))
 }
 
-async fn merge(
+/// Walks both tables in the order of keys.
+async fn compare_sorted(
     mut first: impl Stream<Item = Result<Entity>> + Unpin,
     mut second: impl Stream<Item = Result<Entity>> + Unpin,
 ) -> Result<Comparison> {
@@ -92,34 +110,36 @@ impl Comparison {
     /// Adds a row whose blob is missing.
     pub(super) fn add_missing_blob(&mut self, key: &Key) {
         self.equal = false;
-        if self.differences.len() < NAMED {
+        if self.differences.len() < LISTED {
             self.differences.push(Difference::Blob(key.clone()));
         }
     }
 
+    /// Counts the row or rows with the smaller key, and adds their difference.
     fn add(&mut self, order: Ordering, a: Option<&Entity>, b: Option<&Entity>) {
         self.first += u64::from(order.is_le());
         self.second += u64::from(order.is_ge());
         let difference = match (order, a, b) {
             (Ordering::Less, Some(a), _) => Difference::OnlyInFirst(a.key().clone()),
             (Ordering::Greater, _, Some(b)) => Difference::OnlyInSecond(b.key().clone()),
-            (_, Some(a), Some(b)) if !same(a, b) => Difference::Properties(a.key().clone()),
+            (_, Some(a), Some(b)) if !has_equal_properties(a, b) => Difference::Properties(a.key().clone()),
             _ => return,
         };
         self.equal = false;
-        if self.differences.len() < NAMED {
+        if self.differences.len() < LISTED {
             self.differences.push(difference);
         }
     }
 }
 
-/// Whether the properties are the same, in any order.
-fn same(a: &Entity, b: &Entity) -> bool {
-    a.properties().as_packed() == b.properties().as_packed() || packed(a).eq(packed(b))
+/// Whether the properties are equal, in any order.
+fn has_equal_properties(a: &Entity, b: &Entity) -> bool {
+    a.properties().as_packed() == b.properties().as_packed() || sorted_packed(a).eq(sorted_packed(b))
 }
 
-/// The properties in the order of their names, each as its bytes: a NaN equals itself.
-fn packed(entity: &Entity) -> impl Iterator<Item = Vec<u8>> {
+/// The packed bytes of each property, in the order of names. As bytes a NaN equals itself, and two zeros of different
+/// signs differ.
+fn sorted_packed(entity: &Entity) -> impl Iterator<Item = Vec<u8>> {
     sorted(entity).into_iter().map(|property| {
         let mut one = Properties::new();
         one.push(property.name(), property.value(), property.is_encrypted());
@@ -127,6 +147,7 @@ fn packed(entity: &Entity) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
+/// The properties in the order of names, without the write id.
 fn sorted(entity: &Entity) -> Vec<PropertyRef<'_>> {
     let properties = entity.properties().iter();
     let mut properties: Vec<_> = properties.filter(|p| p.name() != WRITE_ID_PROPERTY).collect();
@@ -134,25 +155,26 @@ fn sorted(entity: &Entity) -> Vec<PropertyRef<'_>> {
     properties
 }
 
-async fn digest(
+async fn compare_hashes(
     first: impl Stream<Item = Result<Entity>> + Unpin,
     second: impl Stream<Item = Result<Entity>> + Unpin,
 ) -> Result<Comparison> {
-    let ((first, a), (second, b)) = try_join(sum(first), sum(second)).await?;
+    let ((first, a), (second, b)) = try_join(sum_hashes(first), sum_hashes(second)).await?;
     Ok(Comparison { first, second, equal: first == second && a == b, differences: Vec::new() })
 }
 
-/// The number of rows and the sum of their hashes, which does not depend on their order.
-async fn sum(rows: impl Stream<Item = Result<Entity>>) -> Result<(u64, u128)> {
+/// The number of rows and the sum of their hashes. The sum does not depend on the order of the rows.
+async fn sum_hashes(rows: impl Stream<Item = Result<Entity>>) -> Result<(u64, u128)> {
     let add =
         |(rows, sum): (u64, u128), row: Entity| async move { Ok((rows + 1, sum.wrapping_add(hash(&row)))) };
     rows.try_fold((0, 0), add).await
 }
 
+/// 128 bits of a hash of the key and the properties.
 fn hash(row: &Entity) -> u128 {
     let mut hasher = Sha256::new();
     hasher.update(row.key().to_sortable());
-    for property in packed(row) {
+    for property in sorted_packed(row) {
         hasher.update([0]);
         hasher.update(property);
     }

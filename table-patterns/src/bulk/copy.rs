@@ -5,41 +5,44 @@ use futures_util::future::try_join;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
-use table_core::model::{Entity, TableName};
+use sha2::{Digest, Sha256};
+use table_core::model::{Entity, IfMatch, Key, SYSTEM_PREFIX, TableName, ValueRef};
 use table_core::query::{Continuation, Query};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 
-use super::checkpoint::{Checkpoint, Progress, is_checkpoint};
 use super::scan::scan;
 use super::{BulkOptions, BulkWriter, Comparison, compare_tables};
 use crate::journal::{has_mark, is_journal_row, is_pending};
 use crate::large::{BlobStores, in_a_blob};
 
-/// Rows whose blobs are copied at once.
-const BLOBS: usize = 8;
-/// Entities in a page that is copied.
+/// The number of rows whose blobs are copied at once.
+const PARALLEL_BLOBS: usize = 8;
+/// The number of entities in a page that is copied.
 const PAGE: usize = 1000;
-/// Rows that are read before they are written, unless told otherwise.
-const WINDOW: usize = 10_000;
-/// The same in bytes of properties.
+/// The number of rows in a window by default: rows that are read before they are written.
+const WINDOW_ROWS: usize = 10_000;
+/// The number of bytes of properties at which a window ends.
 pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
-/// Copies a table, row by row as it is, between any two stores: memory, embedded, Azure.
+/// Copies a table between any two stores: memory, embedded, Azure. Rows are copied as they are.
 ///
-/// Rows of patterns (index entries, chunks) come along, so that what was whole stays whole, if nobody
-/// writes meanwhile. Rows that are in the target are overwritten; rows only there stay. Properties that the
-/// source decrypts are encrypted again by the target; a target that does not encrypt is refused the whole window of rows
-/// before any of it is written, so that no entity of several rows arrives in part.
+/// The copy includes rows of patterns, such as index entries and chunks: a copy of a consistent table is consistent if
+/// no program writes to the source during the copy. Rows that exist in the target are replaced; rows that exist only
+/// there stay. The copy works in windows of rows: a window is read, checked and then written.
 ///
-/// Rows of [large entities](crate::large) refer to blobs by names in which the table's own name is: they come along to a table
-/// of the same name [`with_blobs`](Self::with_blobs). Without, a window of rows with a row that refers to one is refused before
-/// it is written, and so is verifying them, as is a row in ciphertext, whose references cannot be seen, unless [`rows_only`](Self::rows_only) says that the blobs are looked after elsewhere.
-/// A write that is not finished cannot be finished in the copy, and a worker that tried would change entries of the source's tables: a
-/// window of rows with a row of the [journal](crate::journal), a pending reservation or an entity that is being moved is refused before it
-/// is written. [`Upkeep`](crate::upkeep::Upkeep), or a [sweep](crate::journal::Journal::sweep), finishes what was left; then run the copy
-/// again.
-///
-/// Index entries in other tables and indexes in blobs do not come along: copy the tables, and rebuild such indexes.
+/// - **Encrypted properties:** the source decrypts them and the target encrypts them again. If the target does not
+///   encrypt, a window with an encrypted property is refused before any of its rows is written: no entity of several
+///   rows arrives in part.
+/// - **Blobs:** rows of [large entities](crate::large) refer to blobs whose names contain the table's name. Give the
+///   blob stores with [`with_blobs`](Self::with_blobs) and copy to a table of the same name, or accept with
+///   [`rows_only`](Self::rows_only) that you copy the blobs otherwise. Without either, a window and a verification with
+///   such a row are refused. So are rows in ciphertext: their references are not visible.
+/// - **Unfinished writes:** no worker could finish them in the copy; a worker that tried would change index entries of
+///   the source's tables. A window with a row of the [journal](crate::journal), a pending reservation or an entity
+///   that is being moved is refused. Run [`Upkeep`](crate::upkeep::Upkeep) or a
+///   [sweep](crate::journal::Journal::sweep), then the copy again.
+/// - **Indexes:** index entries in other tables and indexes in blobs are not copied. Copy the other tables too, and
+///   rebuild such indexes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -59,7 +62,7 @@ pub(crate) const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "nothing is copied until it is run"]
+#[must_use = "a copy job does nothing until `run`"]
 pub struct CopyJob {
     from: (Arc<dyn TableStore>, TableName),
     to: (Arc<dyn TableStore>, TableName),
@@ -71,82 +74,84 @@ pub struct CopyJob {
     rows_only: bool,
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyReport {
-    /// Rows copied, by earlier runs of the job too.
+    /// The number of rows copied, including earlier runs of the job.
     pub rows: u64,
-    /// Rows that an earlier run had copied.
+    /// The number of rows that earlier runs had copied.
     pub resumed: u64,
 }
 
-/// Rows read, and where the source goes on.
+/// Rows that were read, and the continuation token of the next window.
 struct Window {
     rows: Vec<Entity>,
     next: Option<Continuation>,
 }
 
 impl CopyJob {
-    /// A copy of one table into another, which is made if it is missing. No request.
+    /// Prepares the copy of one table to another. The run creates the target table if it is missing. No request.
     pub fn new(from: (Arc<dyn TableStore>, TableName), to: (Arc<dyn TableStore>, TableName)) -> Self {
         let options = BulkOptions::default().stop_at_failure().write_indexed();
         let (blobs, rows_only) = (None, false);
-        Self { from, to, name: None, options, progress: None, window: WINDOW, blobs, rows_only }
+        Self { from, to, name: None, options, progress: None, window: WINDOW_ROWS, blobs, rows_only }
     }
 
-    /// Remembers how far it came under this name, in the target: a job that was interrupted goes on
-    /// there when it is run again.
+    /// Keeps a checkpoint row under this name in the target: an interrupted job continues there when it runs again.
     ///
-    /// The name must tell the *source* too: a job of the same name and tables from another store would
-    /// go on at a place that means nothing there.
+    /// Choose a name that identifies the source store too. A job with the same name and tables but another source store
+    /// would continue at a continuation token that means nothing there.
     pub fn resumable(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Writes with other options. Failures end a copy, and indexed tables are written, whatever they say.
+    /// Sets the options of the writer. A copy always stops at the first failure and always writes indexed tables.
     pub fn with_options(mut self, options: BulkOptions) -> Self {
         self.options = options.stop_at_failure().write_indexed();
         self
     }
 
-    /// Reads and writes so many rows at a time, at least 1, instead of 10,000. A named job remembers how far it
-    /// came after each; fewer rows take less memory, and make smaller groups and more requests.
+    /// Sets the number of rows in a window, at least 1; the default is 10,000.
+    ///
+    /// A named job saves a checkpoint after each window. A smaller window takes less memory, and makes smaller groups
+    /// and more requests.
     pub fn with_window(mut self, rows: usize) -> Self {
         self.window = rows.max(1);
         self
     }
 
-    /// Copies the blobs of large entities along, each before its row, and verifies that they are there. `root` is the directory
-    /// that [`LargeOptions`](crate::large::LargeOptions) names. One request to look for each blob, a read and a write for
-    /// each that is missing.
+    /// Copies the blobs of large entities, each before its row, and lets [`verify`](Self::verify) look for the blobs.
+    ///
+    /// `root` is the directory in [`LargeOptions`](crate::large::LargeOptions). 1 request per blob, and a read and a
+    /// write per blob that the target lacks.
     pub fn with_blobs(mut self, from: Arc<dyn ObjectStore>, to: Arc<dyn ObjectStore>, root: Path) -> Self {
         self.blobs = Some(BlobStores { from, to, root });
         self
     }
 
-    /// Copies and verifies rows alone, also those that refer to blobs.
+    /// Copies and verifies rows without their blobs.
     pub const fn rows_only(mut self) -> Self {
         self.rows_only = true;
         self
     }
 
-    /// Calls `report` with the number of rows copied so far, now and then.
+    /// Calls `report` after each window with the number of rows copied so far.
     pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.progress = Some(Box::new(report));
         self
     }
 
-    /// Copies. One request a page of 1000, one a group of up to 100; with a name one more at the start and
-    /// at the end, and one per window of 10,000 rows ([`with_window`](Self::with_window)).
+    /// Copies the table. 1 request per page of 1000 rows and 1 per group of up to 100; with a name 1 more at the start,
+    /// 1 at the end and 1 per window of 10,000 rows ([`with_window`](Self::with_window)).
     ///
-    /// While the rows of a window are written the next are read: at most a window of each, or 16 MiB and a page, are in
-    /// memory.
+    /// The next window is read while one is written: at most two windows are in memory, each of at most 16 MiB and a
+    /// page.
     ///
     /// # Errors
-    /// The stores', with what was written before left in place; a row that the target refuses, named; a row of a write that is not
-    /// finished.
+    /// Errors of the stores; rows written before stay. A row that the target refuses, with its key. A row of an
+    /// unfinished write; a row with a blob, as described at [`CopyJob`].
     pub async fn run(&self) -> Result<CopyReport> {
         let (to, table) = &self.to;
         to.create_table_if_missing(table).await?;
@@ -163,11 +168,13 @@ impl CopyJob {
         Ok(CopyReport { rows, resumed: start.rows })
     }
 
-    /// Compares the tables; see [`compare_tables`]. Of rows that refer to blobs also whether those are there
-    /// ([`with_blobs`](Self::with_blobs)): another request for each page of the copy, and one for each blob.
+    /// Compares source and target; see [`compare_tables`].
+    ///
+    /// [`with_blobs`](Self::with_blobs) also checks that the target has each blob that a row refers to. Unless
+    /// [`rows_only`](Self::rows_only), this takes 1 more request per page of the target, and 1 per blob.
     ///
     /// # Errors
-    /// The stores'; a row refers to a blob, and neither the blob stores are given nor [`rows_only`](Self::rows_only) is said.
+    /// Errors of the stores; a row refers to a blob, and neither `with_blobs` nor `rows_only` is set.
     pub async fn verify(&self) -> Result<Comparison> {
         let side = |(store, table): &(Arc<dyn TableStore>, TableName)| (Arc::clone(store), table.clone());
         let mut found = compare_tables(side(&self.from), side(&self.to)).await?;
@@ -176,7 +183,7 @@ impl CopyJob {
             let mut rows = scan(store, table, Query::new());
             while let Some(row) = rows.try_next().await? {
                 match &self.blobs {
-                    None => self.check_rows(std::slice::from_ref(&row))?,
+                    None => self.check_blobs(std::slice::from_ref(&row))?,
                     Some(blobs) if !blobs.are_there(&self.to.1, &row).await? => {
                         found.add_missing_blob(row.key());
                     }
@@ -187,12 +194,12 @@ impl CopyJob {
         Ok(found)
     }
 
-    /// Refuses rows whose blobs would be left behind, or could be.
-    fn check_rows(&self, rows: &[Entity]) -> Result<()> {
+    /// Refuses rows whose blobs would not be copied, and rows in ciphertext, which may refer to blobs.
+    fn check_blobs(&self, rows: &[Entity]) -> Result<()> {
         if let Some(row) = rows.iter().find(|row| !self.rows_only && row.is_ciphertext()) {
             return Err(Error::invalid_request(format!(
-                "{} of '{}' is encrypted, and what it refers to cannot be seen: copy between stores that decrypt, or say \
-                 `rows_only` and copy the blobs of large entities otherwise",
+                "{} of '{}' is encrypted, so its references to blobs are not visible: copy between stores that decrypt, or \
+                 set `rows_only` and copy the blobs of large entities otherwise",
                 row.key(),
                 self.from.1
             )));
@@ -204,9 +211,9 @@ impl CopyJob {
         let reason = if self.rows_only {
             return Ok(());
         } else if self.blobs.is_none() {
-            "give the blob stores (`with_blobs`), or say `rows_only`"
+            "give the blob stores (`with_blobs`), or set `rows_only`"
         } else if table.to_lowercase() != other.to_lowercase() {
-            "blobs are found by the table's name: copy to a table of the same name, or move the entities by their `LargeTable`"
+            "names of blobs contain the table's name: copy to a table of the same name, or move the entities with `LargeTable`"
         } else {
             return Ok(());
         };
@@ -216,47 +223,50 @@ impl CopyJob {
         )))
     }
 
-    /// Refuses rows of writes that are not finished: their entries, in the source, are not in step, and the copy's own could not be
-    /// told apart from them.
+    /// Refuses rows of unfinished writes: the journal row names index entries in the source's tables, and a worker in the
+    /// copy would change those.
     fn check_finished(&self, rows: &[Entity]) -> Result<()> {
-        let unfinished = |row: &&Entity| is_journal_row(row) || is_pending(row) || has_mark(row);
-        let Some(row) = rows.iter().find(unfinished) else { return Ok(()) };
+        let is_unfinished = |row: &&Entity| is_journal_row(row) || is_pending(row) || has_mark(row);
+        let Some(row) = rows.iter().find(is_unfinished) else { return Ok(()) };
         let (key, table) = (row.key(), &self.from.1);
         Err(Error::invalid_request(format!(
-            "{key} is of a write of '{table}' that is not finished: let `Upkeep` run once (or a sweep of the journal) while nobody \
-             writes, and copy then"
+            "{key} belongs to an unfinished write of '{table}': run `Upkeep` once (or a sweep of the journal) while no \
+             program writes, then copy again"
         )))
     }
 
-    /// Refuses rows that a target without encryption would refuse one by one, with their neighbours already written.
-    fn check_marks(&self, rows: &[Entity]) -> Result<()> {
+    /// Refuses rows with encrypted properties if the target does not encrypt. The target would refuse the rows too, but
+    /// only after it has written other rows of the window.
+    fn check_encryption(&self, rows: &[Entity]) -> Result<()> {
         if self.to.0.profile().encrypts {
             return Ok(());
         }
-        let mut marked = rows.iter().flat_map(|row| {
+        let mut encrypted = rows.iter().flat_map(|row| {
             let properties = row.properties().iter();
             properties.filter(|p| p.is_encrypted()).map(move |p| (row.key(), p.name().to_owned()))
         });
-        let Some((key, name)) = marked.next() else { return Ok(()) };
+        let Some((key, name)) = encrypted.next() else { return Ok(()) };
         Err(Error::invalid_request(format!(
             "the property '{name}' of {key} is encrypted in '{}', and the target of the copy does not encrypt: copy to an encrypting \
-             store, or copy the ciphertext, from the store that is wrapped to a table of the same name, as `rows_only`",
+             store, or copy the ciphertext from the wrapped store to a table of the same name, with `rows_only`",
             self.from.1
         )))
     }
 
+    /// Reads each window while the window before is written. A checkpoint is saved only when all rows before it are
+    /// written; its continuation token is where the next window starts.
     async fn copy(&self, checkpoint: Option<&Checkpoint<'_>>, start: &Progress) -> Result<u64> {
         let mut rows = start.rows;
         let mut window = self.read(start.next.clone()).await?;
         loop {
             let next = window.next.clone();
-            let ahead = async {
+            let read_next = async {
                 match next.clone() {
                     Some(next) => self.read(Some(next)).await.map(Some),
                     None => Ok(None),
                 }
             };
-            let (written, ahead) = try_join(self.write(window.rows), ahead).await?;
+            let (written, next_window) = try_join(self.write(window.rows), read_next).await?;
             rows += written;
             if let Some(report) = &self.progress {
                 report(rows);
@@ -264,8 +274,8 @@ impl CopyJob {
             if let (Some(checkpoint), Some(next)) = (checkpoint, &next) {
                 checkpoint.save(next, rows).await?;
             }
-            match ahead {
-                Some(ahead) => window = ahead,
+            match next_window {
+                Some(next_window) => window = next_window,
                 None => return Ok(rows),
             }
         }
@@ -289,12 +299,13 @@ impl CopyJob {
     async fn write(&self, rows: Vec<Entity>) -> Result<u64> {
         let (store, table) = &self.to;
         let table = table.clone();
-        self.check_rows(&rows)?;
+        self.check_blobs(&rows)?;
         self.check_finished(&rows)?;
-        self.check_marks(&rows)?;
+        self.check_encryption(&rows)?;
         if let Some(blobs) = self.blobs.as_ref().filter(|_| !self.rows_only) {
-            let copies =
-                stream::iter(&rows).map(Ok).try_for_each_concurrent(BLOBS, |row| blobs.copy(&table, row));
+            let copies = stream::iter(&rows)
+                .map(Ok)
+                .try_for_each_concurrent(PARALLEL_BLOBS, |row| blobs.copy(&table, row));
             copies.await?;
         }
         let upserts = rows.into_iter().map(move |row| Ok((table.clone(), Operation::InsertOrReplace(row))));
@@ -306,5 +317,67 @@ impl CopyJob {
 impl fmt::Debug for CopyJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CopyJob").field("from", &self.from).field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+/// The property of a checkpoint row with the continuation token of the next window.
+const NEXT: &str = "Next";
+/// The property of a checkpoint row with the number of rows copied.
+const ROWS: &str = "Rows";
+
+/// The checkpoint row of a named job, in the target table.
+#[derive(Debug)]
+struct Checkpoint<'a> {
+    store: &'a dyn TableStore,
+    table: &'a TableName,
+    key: Key,
+}
+
+/// Where a job continues.
+#[derive(Debug, Default)]
+struct Progress {
+    next: Option<Continuation>,
+    rows: u64,
+}
+
+/// Whether the key is of a checkpoint row. Checkpoint rows are never copied or compared.
+pub(super) fn is_checkpoint(key: &Key) -> bool {
+    key.partition().strip_prefix(SYSTEM_PREFIX) == Some("copy")
+}
+
+impl<'a> Checkpoint<'a> {
+    /// The key contains a hash of the job's name, because the name may have characters that a key must not have.
+    fn new(store: &'a dyn TableStore, table: &'a TableName, job: &str, from: &TableName) -> Result<Self> {
+        let hash = Sha256::digest(format!("{job}\n{}", from.to_lowercase()));
+        let row: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { store, table, key: Key::new(format!("{SYSTEM_PREFIX}copy"), row)? })
+    }
+
+    /// Where the job continues; the start of the table for a new job. 1 request.
+    async fn load(&self) -> Result<Progress> {
+        let Some(row) = self.store.get(self.table, &self.key, None).await? else {
+            return Ok(Progress::default());
+        };
+        match (row.get(NEXT), row.get(ROWS)) {
+            (Some(ValueRef::String(next)), Some(ValueRef::Int64(rows))) => {
+                Ok(Progress { next: Some(next.parse()?), rows: rows.cast_unsigned() })
+            }
+            _ => Err(Error::decode("copy job", &self.key, NEXT, "a continuation", "something else")),
+        }
+    }
+
+    /// 1 request.
+    async fn save(&self, next: &Continuation, rows: u64) -> Result<()> {
+        let row = Entity::from(self.key.clone());
+        let row = row.with(NEXT, next.to_string()).with(ROWS, rows.cast_signed());
+        self.store.write(self.table, Operation::InsertOrReplace(row)).await.map(drop)
+    }
+
+    /// Deletes the row of a finished job. 1 request.
+    async fn clear(&self) -> Result<()> {
+        match self.store.write(self.table, Operation::Delete(self.key.clone(), IfMatch::Any)).await {
+            Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+            other => other.map(drop),
+        }
     }
 }

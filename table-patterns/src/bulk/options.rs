@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use table_core::adapter::RetryPolicy;
 
-/// How much bulk work does at once, and how it retries.
+/// Concurrency, memory bounds and retries of bulk work.
 ///
 /// ```
 /// use table_patterns::bulk::BulkOptions;
@@ -12,33 +12,33 @@ use table_core::adapter::RetryPolicy;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BulkOptions {
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub parallelism: usize,
-    /// Operations that wait for others of their partition.
-    pub waiting_operations: usize,
-    /// Bytes of the operations that wait.
-    pub waiting_bytes: usize,
-    /// How long an operation waits, where the input is slower than that; [`Duration::MAX`] for as long as it takes.
-    pub waiting_for: Duration,
-    /// How requests are repeated, by the rules of [`Retrying`](table_core::adapter::Retrying); `None`
-    /// where the store below retries already.
+    /// The number of operations that may wait for others of their partition.
+    pub max_waiting_operations: usize,
+    /// The size of all waiting operations, in bytes.
+    pub max_waiting_bytes: usize,
+    /// The time after which a group is sent although it is not full, if the input has nothing to read;
+    /// [`Duration::MAX`] for no bound.
+    pub max_wait: Duration,
+    /// How requests are repeated, by the rules of [`Retrying`](table_core::adapter::Retrying); `None` if the store
+    /// retries already.
     pub retry: Option<RetryPolicy>,
-    /// Whether nothing more is read after the first operation that failed.
+    /// Whether the first failed operation ends the reading of the input.
     pub stops_at_failure: bool,
-    /// Whether what indexes are of is written all the same, and no manifest read, as a copy that brings the
-    /// entries along does.
+    /// Whether entities that an index covers are written too, without a look at the manifest. For copies that bring
+    /// the index entries along.
     pub writes_indexed: bool,
 }
 
 impl Default for BulkOptions {
-    /// 16 requests in flight, 10,000 operations or 32 MiB waiting for 5 seconds, the default retries, everything
-    /// tried.
+    /// 16 requests in flight; 10,000 operations or 32 MiB wait for 5 seconds; default retries; no stop at a failure.
     fn default() -> Self {
         Self {
             parallelism: 16,
-            waiting_operations: 10_000,
-            waiting_bytes: 32 * 1024 * 1024,
-            waiting_for: Duration::from_secs(5),
+            max_waiting_operations: 10_000,
+            max_waiting_bytes: 32 * 1024 * 1024,
+            max_wait: Duration::from_secs(5),
             retry: Some(RetryPolicy::default()),
             stops_at_failure: false,
             writes_indexed: false,
@@ -47,46 +47,48 @@ impl Default for BulkOptions {
 }
 
 impl BulkOptions {
-    /// Other requests in flight; at least 1.
+    /// Sets the number of requests in flight, at least 1.
     #[must_use]
     pub fn with_parallelism(mut self, requests: usize) -> Self {
         self.parallelism = requests.max(1);
         self
     }
 
-    /// Other bounds on what waits for its group to fill. More of it makes fuller groups where many
-    /// partitions come mixed.
+    /// Sets how many operations, and how many bytes of operations, may wait for their group to fill.
+    ///
+    /// Larger bounds make fuller groups if the input mixes many partitions.
     #[must_use]
-    pub fn with_waiting(mut self, operations: usize, bytes: usize) -> Self {
-        (self.waiting_operations, self.waiting_bytes) = (operations.max(1), bytes.max(1));
+    pub fn with_max_waiting(mut self, operations: usize, bytes: usize) -> Self {
+        (self.max_waiting_operations, self.max_waiting_bytes) = (operations.max(1), bytes.max(1));
         self
     }
 
-    /// Another bound on the time that an operation waits for others while the input has nothing to read: shorter
-    /// where the input depends on outcomes, longer where requests are dearer than time.
+    /// Sets how long an operation waits for others while the input has nothing to read.
+    ///
+    /// Choose a shorter time if the input depends on outcomes, a longer time if requests cost more than delay.
     #[must_use]
-    pub const fn with_waiting_for(mut self, time: Duration) -> Self {
-        self.waiting_for = time;
+    pub const fn with_max_wait(mut self, time: Duration) -> Self {
+        self.max_wait = time;
         self
     }
 
-    /// Another retry policy; `None` to leave it to the store below.
+    /// Sets the retry policy; `None` leaves retries to the store.
     #[must_use]
     pub fn with_retry(mut self, policy: Option<RetryPolicy>) -> Self {
         self.retry = policy;
         self
     }
 
-    /// Reads no more of the input after the first failure. What was read is still written or refused,
-    /// and reported.
+    /// Stops reading the input after the first failure. Operations read before are still sent and reported.
     #[must_use]
     pub const fn stop_at_failure(mut self) -> Self {
         self.stops_at_failure = true;
         self
     }
 
-    /// Writes what indexes are of without maintaining them, and reads no manifest: for copies that bring the entries
-    /// along, and for repairs that a scrub follows.
+    /// Writes entities that an index covers without maintaining their index entries, and reads no manifest.
+    ///
+    /// For copies that bring the index entries along, and for repairs that a scrub follows.
     #[must_use]
     pub const fn write_indexed(mut self) -> Self {
         self.writes_indexed = true;

@@ -1,15 +1,19 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use futures_util::{Stream, StreamExt, stream};
-use table_core::model::{Entity, TableName, key_order};
-use table_core::query::{Filter, Query, Range};
-use table_core::store::{Result, TableStore};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use table_core::model::{Entity, IfMatch, PartitionKey, TableName, key_order};
+use table_core::query::{Continuation, Filter, Query, Range, Select};
+use table_core::store::{Error, Operation, Result, TableStore, Written};
 
-/// Ranges of partitions that split a table at these PartitionKeys: one more than there are keys.
+use super::{BulkOptions, BulkOutcome, BulkSummary, BulkWriter};
+use crate::rows::conflict::version_of;
+use crate::spread;
+
+/// Splits all partitions at these PartitionKeys: returns one range more than there are distinct keys.
 ///
-/// Any order will do. There is no way to ask a service where its partitions are: choose keys that
-/// split your data about evenly.
+/// The keys may be in any order. The service does not tell which partitions exist: choose keys that split the data
+/// about evenly.
 ///
 /// ```
 /// let ranges = table_patterns::bulk::split_partitions(["F", "P"]);
@@ -25,12 +29,13 @@ pub fn split_partitions<P: Into<String>>(points: impl IntoIterator<Item = P>) ->
     starts.zip(ends).map(|(from, to)| Range { from, to }).collect()
 }
 
-/// Reads several ranges of partitions at once: the entities as they come, in order within a range only.
+/// Reads several ranges of partitions at once. The entities of one range are in order; those of different ranges mix.
 ///
-/// One request a page of each range, at most `parallelism` ranges at a time, and a page of each in memory. A
-/// range costs up to two comparisons of the filter. `top` bounds each range.
+/// 1 request per page of each range. At most `parallelism` ranges are read at a time, with one page of each in memory.
+/// A range adds up to two comparisons to the query's filter. The query's `top` bounds each range.
 ///
-/// An error ends that range; the others go on.
+/// # Errors
+/// An error is an item of the stream; it ends its range, and the other ranges continue.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -62,28 +67,28 @@ pub fn scan_partitions(
     scans.flatten_unordered(parallelism.max(1))
 }
 
-/// The entities of a query, from a store that the stream keeps.
+/// Where a scan continues: the query, the continuation token, and the number of entities read.
+type ScanCursor = (Query, Option<Continuation>, usize);
+
+/// Reads all entities of a query; the stream owns the store.
 pub(super) fn scan(
     store: Arc<dyn TableStore>,
     table: TableName,
     query: Query,
 ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
-    let pages = stream::unfold(Some((query, None, None)), move |rest| {
+    let pages = stream::unfold(Some((query, None, 0)), move |cursor| {
         let (store, table) = (Arc::clone(&store), table.clone());
-        async move { next_page(&*store, &table, rest?).await }
+        async move { next_page(&*store, &table, cursor?).await }
     });
     Box::pin(pages.flat_map(stream::iter))
 }
 
-type Rest = (Query, Option<table_core::query::Continuation>, Option<usize>);
-
-/// A page, and what is left to read after it.
+/// Reads a page, and says where the scan continues.
 async fn next_page(
     store: &dyn TableStore,
     table: &TableName,
-    (query, from, read): Rest,
-) -> Option<(Vec<Result<Entity>>, Option<Rest>)> {
-    let read = read.unwrap_or_default();
+    (query, from, read): ScanCursor,
+) -> Option<(Vec<Result<Entity>>, Option<ScanCursor>)> {
     let left = query.top.map(|top| top.saturating_sub(read));
     if left == Some(0) {
         return None;
@@ -93,10 +98,11 @@ async fn next_page(
         Err(error) => return Some((vec![Err(error)], None)),
     };
     let read = read + page.items.len();
-    let rest = page.continuation.map(|next| (query, Some(next), Some(read)));
-    Some((page.items.into_iter().map(Ok).collect(), rest))
+    let cursor = page.continuation.map(|next| (query, Some(next), read));
+    Some((page.items.into_iter().map(Ok).collect(), cursor))
 }
 
+/// The query, with its partitions limited to the range.
 fn within(query: &Query, range: Range) -> Query {
     let start = match range.from {
         Bound::Unbounded => None,
@@ -110,4 +116,100 @@ fn within(query: &Query, range: Range) -> Query {
     };
     let keys = Filter::and_maybe(start, end);
     Query { filter: Filter::and_maybe(keys, query.filter.clone()), ..query.clone() }
+}
+
+/// Whether a deletion takes entities that another writer changes after the deletion has found them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unchanged {
+    /// A changed entity stays, and is reported with a failed precondition: it may no longer match.
+    Required,
+    /// A changed entity is deleted too.
+    Ignored,
+}
+
+/// Deletes all rows of a partition in any version, including rows that patterns keep there.
+///
+/// 1 request per page of keys and 1 per group of 100 rows. If the partition is empty, up to 3 more requests check that
+/// it is not spread over buckets. A row that another writer deletes during the call counts as written. A row that
+/// another writer adds during the call may stay. Blobs of large entities stay until
+/// [`LargeTable::collect`](crate::large::LargeTable::collect) removes them.
+///
+/// # Errors
+/// A failed read; a row that an index may cover; a partition that is spread over buckets. Failed deletes are in the
+/// summary.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> table_core::Result<()> {
+/// use std::sync::Arc;
+/// use table_core::{memory::MemoryStore, prelude::*};
+/// use table_patterns::bulk::{BulkOptions, delete_partition};
+///
+/// let (store, table) = (Arc::new(MemoryStore::new()), TableName::new("Employees")?);
+/// store.create_table(&table).await?;
+/// store.write(&table, Operation::Insert(Entity::new("Sales", "1")?)).await?;
+/// let sales = PartitionKey::new("Sales")?;
+/// let summary = delete_partition(store, &table, &sales, BulkOptions::default()).await?;
+/// assert_eq!(summary.written, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn delete_partition(
+    store: Arc<dyn TableStore>,
+    table: &TableName,
+    partition: &PartitionKey,
+    options: BulkOptions,
+) -> Result<BulkSummary> {
+    let all = Filter::eq(Filter::PARTITION_KEY, partition.as_str());
+    let deleted = delete_where(Arc::clone(&store), table, all, Unchanged::Ignored, options).await?;
+    let is_empty = deleted.written + deleted.failed + deleted.ambiguous == 0;
+    if is_empty && spread::is_there(&*store, table, partition.as_str(), None).await? {
+        return Err(Error::invalid_request(format!(
+            "the partition '{partition}' of '{table}' is spread over buckets: delete each stored partition \
+             (`SpreadTable::stored_partitions`)"
+        )));
+    }
+    Ok(deleted)
+}
+
+/// Deletes the entities that match a filter.
+///
+/// 1 request per page of keys and 1 per group of 100 entities of one partition. The deletion is not atomic and not a
+/// snapshot. Blobs of large entities stay until [`LargeTable::collect`](crate::large::LargeTable::collect) removes them.
+///
+/// # Errors
+/// A failed read; an entity that an index may cover. Failed deletes are in the summary.
+pub async fn delete_where(
+    store: Arc<dyn TableStore>,
+    table: &TableName,
+    filter: Filter,
+    unchanged: Unchanged,
+    options: BulkOptions,
+) -> Result<BulkSummary> {
+    let keys = Query::new().with_filter(filter).with_select(Select::new([Filter::PARTITION_KEY]));
+    let found = scan(Arc::clone(&store), table.clone(), keys);
+    let name = table.clone();
+    let deletes = found.map(move |entity| Ok((name.clone(), delete_operation(&entity?, unchanged)?)));
+    let count = |mut summary: BulkSummary, outcome| async move {
+        summary.add(not_found_is_deleted(outcome));
+        Ok(summary)
+    };
+    BulkWriter::with_options(store, options).outcomes(deletes).try_fold(BulkSummary::default(), count).await
+}
+
+pub(super) fn delete_operation(entity: &Entity, unchanged: Unchanged) -> Result<Operation> {
+    let version = match unchanged {
+        Unchanged::Required => version_of(entity)?,
+        Unchanged::Ignored => IfMatch::Any,
+    };
+    Ok(Operation::Delete(entity.key().clone(), version))
+}
+
+/// Counts an entity that another writer has deleted as deleted.
+fn not_found_is_deleted(mut outcome: BulkOutcome) -> BulkOutcome {
+    let is_missing = |error: &Error| error.is_entity_not_found() && !error.is_ambiguous();
+    if outcome.result.as_ref().is_err_and(is_missing) {
+        outcome.result = Ok(Written::deleted());
+    }
+    outcome
 }

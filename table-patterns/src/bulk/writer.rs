@@ -1,17 +1,30 @@
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
 use table_core::adapter::Retrying;
-use table_core::model::{Entity, TableName};
-use table_core::store::{Operation, Result, TableStore};
+use table_core::manifest::{Manifest, Touched};
+use table_core::model::{Entity, Key, PartitionKey, TableName};
+use table_core::store::{
+    Error, ErrorKind, GroupTransaction, ManifestCache, Operation, Outcome, PlainWrite, Result,
+    ServiceProfile, TableStore, Written,
+};
 use table_core::typed::TableEntity;
+use tokio::time::{Instant, sleep_until};
 
-use super::run::Run;
-use super::send::Sender;
-use super::{BulkOptions, BulkOutcome, BulkSummary};
+use super::BulkOptions;
+use super::open_groups::{Batch, OpenGroups};
 
-/// Writes a stream of operations, of any tables and partitions, in as few requests as it takes. See the
-/// [module](super) for what is promised.
+/// The number of failures that a [`BulkSummary`] keeps.
+const KEPT_FAILURES: usize = 100;
+
+/// Writes a stream of operations on any tables and partitions in few requests. See the [module](super) for the
+/// guarantees.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -39,21 +52,21 @@ pub struct BulkWriter {
 }
 
 impl BulkWriter {
-    /// A writer with the default options. No request.
+    /// Makes a writer with the default options. No request.
     pub fn new(store: Arc<dyn TableStore>) -> Self {
         Self::with_options(store, BulkOptions::default())
     }
 
-    /// A writer with other options. No request.
+    /// Makes a writer with these options. No request.
     pub fn with_options(store: Arc<dyn TableStore>, options: BulkOptions) -> Self {
         Self { store, options }
     }
 
-    /// Writes everything and counts.
+    /// Writes all operations and counts their outcomes.
     ///
     /// # Errors
-    /// Of the input, or an operation on what an index of its table is of. What was read before is written nonetheless. The
-    /// errors of operations are in the summary.
+    /// The input's error, or an operation on an entity that an index covers. Operations read before are written
+    /// nonetheless. Errors of single operations are in the summary.
     pub async fn write<S>(&self, operations: S) -> Result<BulkSummary>
     where
         S: Stream<Item = Result<(TableName, Operation)>> + Send + 'static,
@@ -65,20 +78,20 @@ impl BulkWriter {
         self.outcomes(operations).try_fold(BulkSummary::default(), add).await
     }
 
-    /// Writes while it is polled; an outcome for every operation, in the order of the answers.
+    /// Writes while the stream is polled; yields an outcome for every operation, in the order of the answers.
     ///
-    /// An error of the input is the last item, after the outcomes of what was read before. Dropping the
-    /// stream leaves the requests in flight done or undone, and the rest of the input unwritten.
+    /// An error of the input is the last item, after the outcomes of all operations read before. If the stream is
+    /// dropped, each request in flight may or may not take effect, and the rest of the input is not written.
     pub fn outcomes<S>(&self, operations: S) -> impl Stream<Item = Result<BulkOutcome>> + Send + use<S>
     where
         S: Stream<Item = Result<(TableName, Operation)>> + Send + 'static,
     {
         let run = Run::new(operations, self.sender(), self.options.clone());
-        let steps = stream::unfold(run, |mut run| async {
+        let answers = stream::unfold(run, |mut run| async {
             let outcomes = run.next().await?;
             Some((outcomes, run))
         });
-        steps.flat_map(stream::iter)
+        answers.flat_map(stream::iter)
     }
 
     fn sender(&self) -> Sender {
@@ -91,7 +104,10 @@ impl BulkWriter {
     }
 }
 
-/// Typed entities as operations for a [`BulkWriter`].
+/// Converts typed entities to operations for a [`BulkWriter`].
+///
+/// # Errors
+/// An entity that cannot be stored, as an item of the stream.
 ///
 /// ```
 /// use futures_util::stream;
@@ -111,4 +127,408 @@ pub fn operations<T: TableEntity, S: Stream<Item = T>>(
 ) -> impl Stream<Item = Result<(TableName, Operation)>> + use<T, S> {
     let table = table.clone();
     entities.map(move |entity| Ok((table.clone(), operation(entity.to_entity()?))))
+}
+
+/// The outcome of one operation.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BulkOutcome {
+    /// The operation's table.
+    pub table: TableName,
+    /// The operation's entity.
+    pub key: Key,
+    /// The number of the request that gave the outcome, from 0; `None` if the operation was refused before a request
+    /// was sent. **Operations written by one request were written atomically; no others.**
+    pub request: Option<u64>,
+    /// The entity's new version, or the error. The error's [`outcome`](Error::outcome) says whether the operation may
+    /// have been applied nonetheless.
+    pub result: Result<Written>,
+}
+
+impl BulkOutcome {
+    /// The outcome of an operation that was refused before a request was sent.
+    fn refused(table: TableName, key: Key, error: Error) -> Self {
+        Self { table, key, request: None, result: Err(error) }
+    }
+}
+
+/// The number of operations by outcome, and the first failures.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct BulkSummary {
+    /// The number of operations that were applied.
+    pub written: u64,
+    /// The number of operations that were certainly not applied.
+    pub failed: u64,
+    /// The number of operations whose answer was lost: they may have been applied.
+    pub ambiguous: u64,
+    /// The number of write requests sent, without retries.
+    pub requests: u64,
+    /// The first 100 operations that failed or are ambiguous.
+    pub failures: Vec<BulkOutcome>,
+}
+
+impl BulkSummary {
+    /// Counts one outcome.
+    pub fn add(&mut self, outcome: BulkOutcome) {
+        self.requests = self.requests.max(outcome.request.map_or(0, |request| request + 1));
+        match outcome.result.as_ref().map_err(Error::outcome) {
+            Ok(_) | Err(Outcome::Applied) => self.written += 1,
+            Err(Outcome::NotApplied) => self.failed += 1,
+            Err(Outcome::Ambiguous) => self.ambiguous += 1,
+        }
+        if outcome.result.is_err() && self.failures.len() < KEPT_FAILURES {
+            self.failures.push(outcome);
+        }
+    }
+
+    /// The number of operations applied, if every operation was applied.
+    ///
+    /// # Errors
+    /// The first failure that was reported.
+    pub fn into_result(self) -> Result<u64> {
+        match self.failures.into_iter().next().map(|failure| failure.result) {
+            Some(Err(error)) => Err(error),
+            _ => Ok(self.written),
+        }
+    }
+}
+
+type Item = (TableName, Operation);
+type Outcomes = Vec<Result<BulkOutcome>>;
+
+/// A bulk write in progress: all operations that were read and not answered.
+///
+/// Order of operations on one entity: at most one operation per entity is in `open`, `closed` or `in_flight` (its key is
+/// in `busy`). A second operation on the entity goes to `postponed`, and no input is read until the first is answered.
+struct Run<S> {
+    /// `None` at the end of the input.
+    input: Option<Pin<Box<S>>>,
+    /// The error that ended the input.
+    failure: Option<Error>,
+    /// The operation that was read last, while another operation on its entity is not answered.
+    postponed: Option<Item>,
+    /// The operation that was read last, and the read of its table's manifest.
+    awaits_manifest: Option<(Item, BoxFuture<'static, Result<PlainWrite>>)>,
+    open: OpenGroups,
+    closed: VecDeque<Batch>,
+    in_flight: FuturesUnordered<BoxFuture<'static, Vec<BulkOutcome>>>,
+    busy: HashMap<TableName, HashSet<Key>>,
+    profile: ServiceProfile,
+    sender: Sender,
+    options: BulkOptions,
+}
+
+/// Each method returns outcomes as soon as one request is answered, and `None` if the run should continue.
+impl<S: Stream<Item = Result<Item>>> Run<S> {
+    fn new(input: S, sender: Sender, options: BulkOptions) -> Self {
+        Self {
+            input: Some(Box::pin(input)),
+            failure: None,
+            postponed: None,
+            awaits_manifest: None,
+            open: OpenGroups::default(),
+            closed: VecDeque::new(),
+            in_flight: FuturesUnordered::new(),
+            busy: HashMap::new(),
+            profile: sender.store.profile().clone(),
+            sender,
+            options,
+        }
+    }
+
+    /// The outcomes of the next answer; `None` when every operation is answered.
+    async fn next(&mut self) -> Option<Outcomes> {
+        loop {
+            if self.in_flight.len() >= self.options.parallelism.max(1) {
+                return self.next_answer().await;
+            }
+            if let Some(batch) = self.closed.pop_front() {
+                self.in_flight.push(Box::pin(self.sender.clone().write_batch(batch)));
+            } else if let Some(item) = self.postponed.take() {
+                if let Some(outcomes) = self.retry_postponed(item).await {
+                    return Some(outcomes);
+                }
+            } else if self.awaits_manifest.is_some() {
+                if let Some(outcomes) = self.await_manifest().await {
+                    return Some(outcomes);
+                }
+            } else if self.input.is_none() {
+                match self.open.close_oldest() {
+                    Some(batch) => self.closed.push_back(batch),
+                    None => return self.finish().await,
+                }
+            } else if let Some(outcomes) = self.read_input().await {
+                return Some(outcomes);
+            }
+        }
+    }
+
+    /// Adds the postponed operation if its entity is free; otherwise waits for the next answer.
+    async fn retry_postponed(&mut self, item: Item) -> Option<Outcomes> {
+        if !self.is_busy(&item.0, item.1.key()) {
+            return self.add(item);
+        }
+        self.postponed = Some(item);
+        self.next_answer().await
+    }
+
+    /// Reads one operation, unless a request is answered first or the oldest group reaches its time.
+    async fn read_input(&mut self) -> Option<Outcomes> {
+        let deadline = self.deadline();
+        let input = self.input.as_mut()?;
+        let item = tokio::select! {
+            biased;
+            item = input.next() => item,
+            Some(outcomes) = self.in_flight.next() => return Some(self.release_keys(outcomes)),
+            () = wait_until(deadline) => return self.close_oldest(),
+        };
+        match item {
+            Some(Ok(item)) => self.admit(item),
+            Some(Err(error)) => self.end_input(Some(error)),
+            None => self.end_input(None),
+        }
+    }
+
+    /// Adds the operation if its table's manifest is in the cache; otherwise starts to read the manifest.
+    fn admit(&mut self, item: Item) -> Option<Outcomes> {
+        if self.options.writes_indexed {
+            return self.add(item);
+        }
+        let (store, manifests) = (Arc::clone(&self.sender.store), Arc::clone(&self.sender.manifests));
+        if let Some(manifest) = manifests.known(&*store, &item.0) {
+            return self.add_plain(item, &manifest);
+        }
+        let table = item.0.clone();
+        let read = async move { manifests.plain_write(&*store, &table).await };
+        self.awaits_manifest = Some((item, read.boxed()));
+        None
+    }
+
+    /// Adds the operation; ends the input instead if an index covers its entity.
+    fn add_plain(&mut self, item: Item, manifest: &Manifest) -> Option<Outcomes> {
+        match check_plain(manifest, &item.0, &item.1) {
+            Ok(()) => self.add(item),
+            Err(refused) => self.end_input(Some(refused)),
+        }
+    }
+
+    /// Waits for the manifest, unless a write is answered first or the oldest group reaches its time.
+    async fn await_manifest(&mut self) -> Option<Outcomes> {
+        let deadline = self.deadline();
+        let (_, read) = self.awaits_manifest.as_mut()?;
+        let permission = tokio::select! {
+            biased;
+            permission = read => permission,
+            Some(outcomes) = self.in_flight.next() => return Some(self.release_keys(outcomes)),
+            () = wait_until(deadline) => return self.close_oldest(),
+        };
+        let (item, _) = self.awaits_manifest.take()?;
+        match permission {
+            Ok(permission) => self.add_plain(item, permission.manifest()),
+            Err(error) => self.end_input(Some(error)),
+        }
+    }
+
+    /// The time at which the oldest open group is sent although it is not full.
+    fn deadline(&self) -> Option<Instant> {
+        self.open.oldest()?.checked_add(self.options.max_wait)
+    }
+
+    fn close_oldest(&mut self) -> Option<Outcomes> {
+        self.closed.extend(self.open.close_oldest());
+        None
+    }
+
+    fn end_input(&mut self, failure: Option<Error>) -> Option<Outcomes> {
+        (self.input, self.failure) = (None, failure);
+        None
+    }
+
+    /// Adds an operation to the group of its partition, or postpones it behind another operation on its entity.
+    fn add(&mut self, (table, operation): Item) -> Option<Outcomes> {
+        let key = operation.key().clone();
+        if self.is_busy(&table, &key) {
+            // The earlier operation may be in an open group: send the group, or the wait would not end.
+            self.closed.extend(self.open.close_partition(&table, key.partition()));
+            self.postponed = Some((table, operation));
+            return None;
+        }
+        self.closed.extend(self.open.close_if_full(&table, &operation));
+        if let Err(error) = self.open.add(&table, operation, &self.profile) {
+            return Some(self.release_keys(vec![BulkOutcome::refused(table, key, error)]));
+        }
+        self.busy.entry(table).or_default().insert(key);
+        if self.open.exceeds(self.options.max_waiting_operations, self.options.max_waiting_bytes) {
+            self.closed.extend(self.open.close_oldest());
+        }
+        None
+    }
+
+    fn is_busy(&self, table: &TableName, key: &Key) -> bool {
+        self.busy.get(table).is_some_and(|keys| keys.contains(key))
+    }
+
+    /// The next answer; `None` if no request is in flight.
+    async fn next_answer(&mut self) -> Option<Outcomes> {
+        let outcomes = self.in_flight.next().await?;
+        Some(self.release_keys(outcomes))
+    }
+
+    /// The remaining answers, then the input's error.
+    async fn finish(&mut self) -> Option<Outcomes> {
+        match self.next_answer().await {
+            None => self.failure.take().map(|error| vec![Err(error)]),
+            answered => answered,
+        }
+    }
+
+    /// Lets later operations write the entities of these outcomes.
+    fn release_keys(&mut self, outcomes: Vec<BulkOutcome>) -> Outcomes {
+        for outcome in &outcomes {
+            if let Some(keys) = self.busy.get_mut(&outcome.table) {
+                keys.remove(&outcome.key);
+            }
+        }
+        if self.options.stops_at_failure && outcomes.iter().any(|outcome| outcome.result.is_err()) {
+            self.input = None;
+        }
+        outcomes.into_iter().map(Ok).collect()
+    }
+}
+
+/// Waits until the time; for ever without a time.
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+/// Sends groups and finds the outcome of each operation.
+#[derive(Clone, Debug)]
+struct Sender {
+    store: Arc<dyn TableStore>,
+    manifests: Arc<ManifestCache>,
+    writes_indexed: bool,
+    /// The number of the next request.
+    requests: Arc<AtomicU64>,
+}
+
+/// Which operations a failed group failed for.
+enum GroupFailure {
+    /// The operation at this index; the others can be sent again.
+    OneOperation(usize),
+    /// None: the encoded request is too large, and a part of the group may fit.
+    RequestTooLarge,
+    /// All, or it is unknown.
+    AllOperations,
+}
+
+impl Sender {
+    fn new(store: Arc<dyn TableStore>, writes_indexed: bool) -> Self {
+        Self { manifests: ManifestCache::over(&*store), store, writes_indexed, requests: Arc::default() }
+    }
+
+    /// Sends requests until every operation of the batch has an outcome.
+    async fn write_batch(self, batch: Batch) -> Vec<BulkOutcome> {
+        let Batch { table, group, .. } = batch;
+        let partition = group.partition().clone();
+        let mut outcomes = Vec::with_capacity(group.len());
+        let mut unsent = vec![group.into_operations()];
+        while let Some(mut operations) = unsent.pop() {
+            let refused = |operation: &Operation, error| {
+                BulkOutcome::refused(table.clone(), operation.key().clone(), error)
+            };
+            // An index may have been declared while the operations waited: check them against the manifest again. The
+            // permission lives until the request is answered; a state change of an index waits for it.
+            let permission = match self.permission(&table).await {
+                Ok(permission) => permission,
+                Err(error) => {
+                    outcomes.extend(operations.iter().map(|operation| refused(operation, error.clone())));
+                    continue;
+                }
+            };
+            if let Some(permission) = &permission {
+                operations.retain(|operation| {
+                    let error = check_plain(permission.manifest(), &table, operation).err();
+                    let is_permitted = error.is_none();
+                    outcomes.extend(error.map(|error| refused(operation, error)));
+                    is_permitted
+                });
+                if operations.is_empty() {
+                    continue;
+                }
+            }
+            let request = self.requests.fetch_add(1, Ordering::Relaxed);
+            let outcome = |operation: &Operation, result| {
+                let (table, key) = (table.clone(), operation.key().clone());
+                BulkOutcome { table, key, request: Some(request), result }
+            };
+            let error = match self.send(&table, &partition, &operations).await {
+                Ok(written) => {
+                    outcomes.extend(operations.iter().zip(written).map(|(o, w)| outcome(o, Ok(w))));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match group_failure(&error, operations.len()) {
+                GroupFailure::OneOperation(index) => {
+                    let failed = operations.remove(index);
+                    outcomes.push(outcome(&failed, Err(error.root().clone())));
+                    unsent.push(operations);
+                }
+                GroupFailure::RequestTooLarge => {
+                    unsent.push(operations.split_off(operations.len() / 2));
+                    unsent.push(operations);
+                }
+                GroupFailure::AllOperations => {
+                    outcomes.extend(operations.iter().map(|o| outcome(o, Err(error.clone()))));
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// The permission to write plain rows to the table; `None` if entities with an index are written too.
+    async fn permission(&self, table: &TableName) -> Result<Option<PlainWrite>> {
+        if self.writes_indexed {
+            return Ok(None);
+        }
+        self.manifests.plain_write(&*self.store, table).await.map(Some)
+    }
+
+    /// Sends operations of one partition: a single operation without a group transaction.
+    async fn send(
+        &self,
+        table: &TableName,
+        partition: &PartitionKey,
+        operations: &[Operation],
+    ) -> Result<Vec<Written>> {
+        if let [operation] = operations {
+            return self.store.write(table, operation.clone()).await.map(|written| vec![written]);
+        }
+        let mut group = GroupTransaction::new(partition.clone(), self.store.profile());
+        operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
+        self.store.transact(table, group).await
+    }
+}
+
+/// Refuses an operation on an entity that an index of the manifest covers.
+fn check_plain(manifest: &Manifest, table: &TableName, operation: &Operation) -> Result<()> {
+    const INSTEAD: &str =
+        "write it through `IndexedTable`, or bring the index entries along (`BulkOptions::write_indexed`)";
+    manifest.check_plain(table, Touched::by(operation), operation.kind().name(), INSTEAD)
+}
+
+fn group_failure(error: &Error, operations: usize) -> GroupFailure {
+    // A request that may have taken effect must not be sent again in parts.
+    if operations < 2 || error.outcome() != Outcome::NotApplied {
+        return GroupFailure::AllOperations;
+    }
+    match (error.failed_index(), error.kind()) {
+        (Some(index), _) if index < operations && !error.is_transient() => GroupFailure::OneOperation(index),
+        (None, ErrorKind::LimitExceeded { .. }) => GroupFailure::RequestTooLarge,
+        _ => GroupFailure::AllOperations,
+    }
 }

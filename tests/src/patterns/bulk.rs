@@ -96,7 +96,7 @@ pub(crate) async fn a_slow_table_holds_up_no_other(harness: &Harness) {
     let faults = FaultInjector::new(0);
     faults.add(FaultRule::new(Fault::Delay(Duration::from_secs(3600))).in_table(slow.name().clone()));
     let store = Arc::new(Faulty::new(Arc::clone(harness.store()), faults));
-    let options = BulkOptions::default().with_retry(None).with_waiting(1, usize::MAX);
+    let options = BulkOptions::default().with_retry(None).with_max_waiting(1, usize::MAX);
     let names = [table.name(), table.name(), slow.name()].map(Clone::clone);
     let input = names.into_iter().enumerate().map(|(n, name)| Ok((name, Operation::Insert(entity(n)))));
     let input = stream::iter(input.collect::<Vec<_>>());

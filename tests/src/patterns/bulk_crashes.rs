@@ -29,7 +29,7 @@ fn rows() -> impl Iterator<Item = Entity> {
 
 /// Small groups, a few at a time, each sent once.
 fn options() -> BulkOptions {
-    BulkOptions::default().with_parallelism(2).with_waiting(12, 100_000).with_retry(None)
+    BulkOptions::default().with_parallelism(2).with_max_waiting(12, 100_000).with_retry(None)
 }
 
 fn retrying() -> BulkOptions {

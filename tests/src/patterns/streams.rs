@@ -174,7 +174,7 @@ pub(crate) async fn bulk_writes_read_as_they_write(harness: &Harness) {
     let input = stream::iter(inserts(&table, ROWS)).inspect(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
-    let options = BulkOptions::default().with_parallelism(2).with_waiting(WAITING, usize::MAX);
+    let options = BulkOptions::default().with_parallelism(2).with_max_waiting(WAITING, usize::MAX);
     let outcomes = BulkWriter::with_options(harness.store().clone(), options).outcomes(input);
     let (taken, most) = most_ahead(outcomes, || read.load(Ordering::SeqCst)).await;
     assert!(taken == ROWS && most <= 4 * WAITING, "{most} operations were held");

@@ -4,8 +4,7 @@ use table_core::query::{Filter, Query};
 use table_core::store::{Operation, OperationKind, Result};
 
 use super::{Rig, reading};
-use crate::bulk::delete::delete;
-use crate::bulk::scan::scan;
+use crate::bulk::scan::{delete_operation, scan};
 use crate::bulk::{
     BulkOptions, BulkWriter, Unchanged, delete_partition, delete_where, scan_partitions, split_partitions,
 };
@@ -19,11 +18,12 @@ async fn filled() -> Result<Rig> {
 }
 
 #[tokio::test]
-async fn a_partition_goes_and_others_stay() -> Result<()> {
+async fn delete_partition_leaves_other_partitions() -> Result<()> {
     let rig = filled().await?;
     let partition = PartitionKey::new("b")?;
     let summary = delete_partition(rig.store.clone(), &rig.table, &partition, BulkOptions::default()).await?;
-    assert_eq!((summary.written, summary.failed), (500, 0));
+    assert_eq!(summary.written, 500);
+    assert_eq!(summary.failed, 0);
     let counts = rig.meter.snapshot();
     assert_eq!(counts.of_kind(OperationKind::Transact), 5);
     assert_eq!(counts.of_kind(OperationKind::Query), 1);
@@ -32,37 +32,42 @@ async fn a_partition_goes_and_others_stay() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_changed_since_it_was_found_stays_if_asked() -> Result<()> {
+async fn a_changed_entity_stays_with_unchanged_required() -> Result<()> {
     let rig = filled().await?;
     let first = Query::new().with_filter(Filter::lt(Filter::ROW_KEY, "000003"));
     let found: Vec<_> = scan(rig.store.clone(), rig.table.clone(), first).try_collect().await?;
     let changed = Operation::Merge(reading("b", 1)?.with("Celsius", 30.0), IfMatch::Any);
     rig.store.write(&rig.table, changed).await?;
     let writer = BulkWriter::new(rig.store.clone());
-    let deletes: Vec<_> =
-        found.iter().map(|row| Ok((rig.table.clone(), delete(row, Unchanged::Required)?))).collect();
+    let deletes: Vec<_> = found
+        .iter()
+        .map(|row| Ok((rig.table.clone(), delete_operation(row, Unchanged::Required)?)))
+        .collect();
     let summary = writer.write(stream::iter(deletes)).await?;
-    assert_eq!((summary.written, summary.failed), (2, 1));
+    assert_eq!(summary.written, 2);
+    assert_eq!(summary.failed, 1);
     assert!(summary.into_result().is_err_and(|e| e.is_precondition_failed()));
     Ok(())
 }
 
 #[tokio::test]
-async fn what_matches_goes_and_only_that() -> Result<()> {
+async fn delete_where_deletes_only_matching_entities() -> Result<()> {
     let rig = filled().await?;
     let first = || Filter::lt(Filter::ROW_KEY, "000300");
     let options = BulkOptions::default();
     let summary =
         delete_where(rig.store.clone(), &rig.table, first(), Unchanged::Required, options.clone()).await?;
-    assert_eq!((summary.written, summary.failed), (300, 0));
+    assert_eq!(summary.written, 300);
+    assert_eq!(summary.failed, 0);
     let again = delete_where(rig.store.clone(), &rig.table, first(), Unchanged::Ignored, options).await?;
-    assert_eq!((again.written, again.requests), (0, 0));
+    assert_eq!(again.written, 0);
+    assert_eq!(again.requests, 0);
     assert_eq!(rig.rows().await?.len(), 1200);
     Ok(())
 }
 
 #[tokio::test]
-async fn ranges_of_partitions_cover_everything_once() -> Result<()> {
+async fn ranges_of_partitions_cover_every_entity_once() -> Result<()> {
     let rig = filled().await?;
     let ranges = split_partitions(["b", "z", "b", "c"]);
     assert_eq!(ranges.len(), 4);

@@ -9,7 +9,7 @@ use table_core::memory::MemoryStore;
 use table_core::model::{Entity, TableName};
 use table_core::store::{Operation, Result, TableStore};
 
-/// A store in memory that counts and fails as it is told.
+/// An in-memory store with a request meter and injected faults.
 struct Rig {
     store: Arc<dyn TableStore>,
     meter: RequestMeter,

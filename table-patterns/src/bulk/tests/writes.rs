@@ -23,15 +23,17 @@ async fn groups_are_full_and_requests_few() -> Result<()> {
     let rig = Rig::new().await?;
     let writes: Vec<_> = (0..1000).map(|n| rig.insert(["a", "b", "c"][n % 3], n)).collect();
     let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
-    assert_eq!((summary.written, summary.requests), (1000, 12));
+    assert_eq!(summary.written, 1000);
+    assert_eq!(summary.requests, 12);
     let counts = rig.meter.snapshot();
-    assert_eq!((counts.of_kind(OperationKind::Transact), counts.of_kind(OperationKind::Query)), (12, 0));
+    assert_eq!(counts.of_kind(OperationKind::Transact), 12);
+    assert_eq!(counts.of_kind(OperationKind::Query), 0);
     assert_eq!(counts.total(), 12);
     Ok(())
 }
 
 #[tokio::test]
-async fn a_single_operation_needs_no_group() -> Result<()> {
+async fn a_single_operation_is_sent_without_a_group() -> Result<()> {
     let rig = Rig::new().await?;
     let writes = stream::iter([rig.insert("a", 1), rig.insert("b", 1)]);
     assert_eq!(BulkWriter::new(rig.store.clone()).write(writes).await?.into_result()?, 2);
@@ -40,14 +42,16 @@ async fn a_single_operation_needs_no_group() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_refused_operation_does_not_take_others_along() -> Result<()> {
+async fn a_refused_operation_does_not_fail_the_others() -> Result<()> {
     let rig = Rig::new().await?;
     for row in [3, 7] {
         rig.store.write(&rig.table, Operation::Insert(reading("a", row)?)).await?;
     }
     let writes: Vec<_> = (0..10).map(|n| rig.insert("a", n)).collect();
     let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
-    assert_eq!((summary.written, summary.failed, summary.ambiguous), (8, 2, 0));
+    assert_eq!(summary.written, 8);
+    assert_eq!(summary.failed, 2);
+    assert_eq!(summary.ambiguous, 0);
     assert_eq!(summary.requests, 3);
     assert!(summary.failures.iter().all(|f| f.result.as_ref().is_err_and(Error::is_already_exists)));
     assert_eq!(rig.rows().await?.len(), 10);
@@ -55,7 +59,7 @@ async fn a_refused_operation_does_not_take_others_along() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_operation_larger_than_any_group_takes_nothing_along() -> Result<()> {
+async fn an_operation_larger_than_any_group_does_not_fail_the_others() -> Result<()> {
     let rig = Rig::new().await?;
     let huge = |partition: &str| -> Result<_> {
         let mut row = reading(partition, 999)?;
@@ -66,29 +70,34 @@ async fn an_operation_larger_than_any_group_takes_nothing_along() -> Result<()> 
     let after = (10..20).map(|n| rig.insert("a", n)).chain((0..5).map(|n| rig.insert("c", n)));
     let writes: Vec<_> = before.chain([huge("a"), huge("b")]).chain(after).collect();
     let summary = BulkWriter::new(rig.store.clone()).write(stream::iter(writes)).await?;
-    assert_eq!((summary.written, summary.failed), (25, 2));
+    assert_eq!(summary.written, 25);
+    assert_eq!(summary.failed, 2);
     assert!(summary.failures.iter().all(|f| f.result.as_ref().is_err_and(Error::is_limit_exceeded)));
     assert_eq!(rig.rows().await?.len(), 25);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_no_group_takes_is_of_no_request() -> Result<()> {
+async fn an_operation_larger_than_any_group_sends_no_request() -> Result<()> {
     let rig = Rig::new().await?;
     let huge = (0..150).fold(reading("a", 0)?, |row, n| row.with(&format!("P{n}"), "x".repeat(32_000)));
     let huge = Ok((rig.table.clone(), Operation::Insert(huge)));
     let writer = BulkWriter::new(rig.store.clone());
     let summary = writer.write(stream::iter([huge.clone()])).await?;
-    assert_eq!((summary.requests, summary.failed, rig.meter.total()), (0, 1, 0));
+    assert_eq!(summary.requests, 0);
+    assert_eq!(summary.failed, 1);
+    assert_eq!(rig.meter.total(), 0);
     assert_eq!(summary.failures[0].request, None);
     let writes = [rig.insert("a", 1), huge];
     let summary = writer.write(stream::iter(writes)).await?;
-    assert_eq!((summary.requests, summary.written, summary.failed), (1, 1, 1));
+    assert_eq!(summary.requests, 1);
+    assert_eq!(summary.written, 1);
+    assert_eq!(summary.failed, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_one_request_wrote_is_labelled_so() -> Result<()> {
+async fn operations_of_one_request_share_its_number() -> Result<()> {
     let rig = Rig::new().await?;
     let writes: Vec<_> = (0..250).map(|n| rig.insert("a", n)).collect();
     let outcomes: Vec<_> =
@@ -102,22 +111,25 @@ async fn what_one_request_wrote_is_labelled_so() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_of_an_insert_is_ambiguous_and_of_an_upsert_repeated() -> Result<()> {
+async fn after_a_lost_answer_an_insert_is_ambiguous_and_an_upsert_repeated() -> Result<()> {
     let rig = Rig::new().await?;
     rig.faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Transact).nth(1));
     let writes = stream::iter([rig.insert("a", 1), rig.insert("a", 2)]);
     let summary = BulkWriter::new(rig.store.clone()).write(writes).await?;
-    assert_eq!((summary.written, summary.failed, summary.ambiguous), (0, 0, 2));
+    assert_eq!(summary.written, 0);
+    assert_eq!(summary.failed, 0);
+    assert_eq!(summary.ambiguous, 2);
 
     rig.faults.add(FaultRule::new(Fault::LoseAnswer).on(OperationKind::Transact).nth(1));
     let upsert = |n| Ok((rig.table.clone(), Operation::InsertOrReplace(reading("a", n)?)));
     let summary = BulkWriter::new(rig.store.clone()).write(stream::iter([upsert(1), upsert(2)])).await?;
-    assert_eq!((summary.written, summary.ambiguous), (2, 0));
+    assert_eq!(summary.written, 2);
+    assert_eq!(summary.ambiguous, 0);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_service_is_waited_for() -> Result<()> {
+async fn writes_to_a_busy_service_are_repeated() -> Result<()> {
     let rig = Rig::new().await?;
     rig.faults
         .add(FaultRule::new(Fault::Throttle { retry_after: None }).on(OperationKind::Transact).every(2));
@@ -137,7 +149,7 @@ async fn the_input_is_read_no_faster_than_it_is_written() -> Result<()> {
     let writes = stream::iter(writes).inspect(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
-    let options = BulkOptions::default().with_parallelism(4).with_waiting(100, usize::MAX);
+    let options = BulkOptions::default().with_parallelism(4).with_max_waiting(100, usize::MAX);
     let mut outcomes = Box::pin(BulkWriter::with_options(rig.store.clone(), options).outcomes(writes));
     let (mut answered, mut most) = (0, 0);
     while outcomes.try_next().await?.is_some() {
@@ -150,7 +162,7 @@ async fn the_input_is_read_no_faster_than_it_is_written() -> Result<()> {
 }
 
 #[tokio::test]
-async fn it_stops_at_the_first_failure_if_asked() -> Result<()> {
+async fn the_writer_stops_at_the_first_failure_with_stop_at_failure() -> Result<()> {
     let rig = Rig::new().await?;
     rig.store.write(&rig.table, Operation::Insert(reading("a", 0)?)).await?;
     let writes: Vec<_> = (0..1000).map(|n| rig.insert("a", n)).collect();
@@ -163,7 +175,7 @@ async fn it_stops_at_the_first_failure_if_asked() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_error_of_the_input_comes_last() -> Result<()> {
+async fn an_error_of_the_input_is_the_last_item() -> Result<()> {
     let rig = Rig::new().await?;
     let mut writes: Vec<_> = (0..150).map(|n| rig.insert("a", n)).collect();
     writes.push(Err(Error::invalid_request("the file is damaged")));
@@ -205,16 +217,16 @@ async fn declare_alarms(rig: &Rig) -> Result<()> {
     rig.store.write(&rig.table, Operation::Insert(index.to_entity()?)).await.map(drop)
 }
 
-/// Of a table with indexes, what no index is of is written as ever.
+/// In a table with indexes, entities that no index covers are written.
 #[tokio::test]
-async fn what_an_index_is_of_is_refused_and_the_rest_written() -> Result<()> {
+async fn entities_with_an_index_are_refused_and_others_written() -> Result<()> {
     let rig = Rig::new().await?;
     declare_alarms(&rig).await?;
     rig.meter.reset();
     let writer = BulkWriter::new(rig.store.clone());
     let free = (0..100).map(|n| rig.insert("a", n)).collect::<Vec<_>>();
     assert_eq!(writer.write(stream::iter(free)).await?.written, 100);
-    assert_eq!(rig.meter.total(), 2, "the manifest, and a group");
+    assert_eq!(rig.meter.total(), 2, "1 request for the manifest, 1 for the group");
     let key = reading("a", 1)?.key().clone();
     for refused in [
         Operation::Insert(alarm(200)?),
@@ -227,7 +239,7 @@ async fn what_an_index_is_of_is_refused_and_the_rest_written() -> Result<()> {
             "{error}"
         );
     }
-    assert_eq!(rig.meter.total(), 2, "nothing more was asked or written");
+    assert_eq!(rig.meter.total(), 2, "a refused operation sends no request");
     Ok(())
 }
 
@@ -242,24 +254,23 @@ async fn an_index_that_is_declared_while_writes_wait_refuses_them() -> Result<()
     let mut outcomes = Box::pin(BulkWriter::new(rig.store.clone()).outcomes(receive));
     send.send(Ok((rig.table.clone(), Operation::Insert(alarm(1)?)))).expect("it is read");
     send.send(rig.insert("a", 2)).expect("it is read");
-    assert!(outcomes.next().now_or_never().is_none(), "they wait for others");
+    assert!(outcomes.next().now_or_never().is_none(), "both operations wait for others of their partition");
     declare_alarms(&rig).await?;
     drop(send);
-    let told: Vec<_> = outcomes.try_collect().await?;
-    let of = |row: usize| told.iter().find(|o| o.key.row() == format!("{row:06}")).expect("an outcome");
-    assert!(
-        of(1).result.as_ref().is_err_and(|e| e.to_string().contains("IndexedTable")) && of(2).result.is_ok()
-    );
+    let outcomes: Vec<_> = outcomes.try_collect().await?;
+    let of = |row: usize| outcomes.iter().find(|o| o.key.row() == format!("{row:06}")).expect("an outcome");
+    assert!(of(1).result.as_ref().is_err_and(|e| e.to_string().contains("IndexedTable")));
+    assert!(of(2).result.is_ok());
     assert_eq!(rig.rows().await?.iter().filter(|key| key.contains("000001")).count(), 0);
     Ok(())
 }
 
-/// A store whose requests are larger than anybody could foresee.
+/// A store that takes at most 30 operations in a request, although its profile allows 100.
 #[derive(Debug)]
-struct Narrow(Arc<dyn TableStore>);
+struct SmallRequests(Arc<dyn TableStore>);
 
 #[async_trait::async_trait]
-impl TableStore for Narrow {
+impl TableStore for SmallRequests {
     fn profile(&self) -> &table_core::store::ServiceProfile {
         self.0.profile()
     }
@@ -313,17 +324,18 @@ impl TableStore for Narrow {
 }
 
 #[tokio::test]
-async fn a_group_that_is_too_large_as_it_is_sent_is_split() -> Result<()> {
+async fn a_group_whose_request_is_too_large_is_split() -> Result<()> {
     let rig = Rig::new().await?;
     let writes: Vec<_> = (0..100).map(|n| rig.insert("a", n)).collect();
-    let narrow = Arc::new(Narrow(rig.store.clone()));
-    let summary = BulkWriter::new(narrow).write(stream::iter(writes)).await?;
-    assert_eq!((summary.written, summary.failed), (100, 0));
+    let small = Arc::new(SmallRequests(rig.store.clone()));
+    let summary = BulkWriter::new(small).write(stream::iter(writes)).await?;
+    assert_eq!(summary.written, 100);
+    assert_eq!(summary.failed, 0);
     assert_eq!(rig.meter.snapshot().of_kind(OperationKind::Transact), 4);
     Ok(())
 }
 
-/// What a step does to one of few entities.
+/// An operation of a random kind.
 fn operation(kind: u8, key: Key, value: i32) -> Operation {
     let entity = Entity::from(key.clone()).with("V", value);
     match kind % 4 {
@@ -334,13 +346,13 @@ fn operation(kind: u8, key: Key, value: i32) -> Operation {
     }
 }
 
-/// The same, one after another.
+/// Applies the operation to the model; whether it succeeds.
 fn apply(model: &mut BTreeMap<Key, i32>, kind: u8, key: &Key, value: i32) -> bool {
-    let there = model.contains_key(key);
+    let exists = model.contains_key(key);
     let works = match kind % 4 {
-        0 => !there,
+        0 => !exists,
         1 => true,
-        _ => there,
+        _ => exists,
     };
     match kind % 4 {
         3 => drop(model.remove(key)),
@@ -351,7 +363,7 @@ fn apply(model: &mut BTreeMap<Key, i32>, kind: u8, key: &Key, value: i32) -> boo
 }
 
 proptest::proptest! {
-    /// Whatever the grouping, every entity ends as if its operations had come one after another.
+    /// For any grouping, every entity ends as if its operations had run one after another.
     #[test]
     fn operations_on_an_entity_keep_their_order(
         steps in prop::collection::vec((any::<u8>(), 0..3usize, 0..6usize), 1..300),
@@ -375,9 +387,10 @@ async fn check_order(steps: Vec<(u8, usize, usize)>, parallelism: usize, waiting
         writes.push(Ok((rig.table.clone(), operation(kind, key, value))));
     }
     let total = writes.len() as u64;
-    let options = BulkOptions::default().with_parallelism(parallelism).with_waiting(waiting, 1 << 20);
+    let options = BulkOptions::default().with_parallelism(parallelism).with_max_waiting(waiting, 1 << 20);
     let summary = BulkWriter::with_options(rig.store.clone(), options).write(stream::iter(writes)).await?;
-    assert_eq!((summary.written, summary.failed), (works, total - works));
+    assert_eq!(summary.written, works);
+    assert_eq!(summary.failed, total - works);
     let stored = rig.store.query_all(&rig.table, &Query::new()).await?;
     let value = |row: &Entity| match row.get("V") {
         Some(ValueRef::Int32(value)) => value,
