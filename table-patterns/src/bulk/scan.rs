@@ -29,7 +29,7 @@ pub fn split_partitions<P: Into<String>>(points: impl IntoIterator<Item = P>) ->
     starts.zip(ends).map(|(from, to)| Range { from, to }).collect()
 }
 
-/// Reads several ranges of partitions at once. The entities of one range are in order; those of different ranges mix.
+/// Reads several ranges of partitions at once. The entities of one range are in order; entities of different ranges mix.
 ///
 /// 1 request per page of each range. At most `parallelism` ranges are read at a time, with one page of each in memory.
 /// A range adds up to two comparisons to the query's filter. The query's `top` bounds each range.

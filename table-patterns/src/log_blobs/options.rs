@@ -3,17 +3,17 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 
-/// How records are written.
+/// The format of the records in a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// A JSON object a line: `{"time":"…","record":…}`.
+    /// One JSON object per line: `{"time":"…","record":…}`.
     JsonLines,
-    /// The time and the fields, with this ASCII character between them; in fields, it, line breaks and
-    /// backslashes are escaped by a backslash. The header starts with `#`.
+    /// The time and the fields, separated by this ASCII character. In fields, a backslash escapes the separator, line
+    /// breaks and backslashes. The header starts with `#`.
     Delimited(char),
 }
 
-/// How much time goes into one directory.
+/// The length of time that one directory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPeriod {
     /// An hour: `1800`.
@@ -22,32 +22,38 @@ pub enum LogPeriod {
     Minute,
 }
 
-/// When an append is answered, which says what a crash can lose.
+/// When an append returns, and so how many acknowledged records a crash can lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogSync {
-    /// At once, also while others are being stored; stored when the buffer is full or old.
+    /// At once. The record is stored when the buffer is full or [`LogOptions::max_age`] has passed.
     Buffered,
-    /// Every so many records the append waits until all are stored; 1 waits for each, together with
-    /// those that come at the same time.
+    /// Every `n`th append waits until all records are stored; the others return at once. With 1 every append waits.
+    /// Appends that arrive at the same time share a flush.
     Every(u32),
 }
 
-/// How a [`LogWriter`](super::LogWriter) works.
+/// Format, directories and buffering of a [`LogWriter`](super::LogWriter).
+///
+/// ```
+/// use table_patterns::log_blobs::{LogOptions, LogPeriod, LogSync};
+/// let options = LogOptions::default().with_period(LogPeriod::Minute).with_sync(LogSync::Every(1));
+/// assert_eq!(options.max_bytes, 4 * 1024 * 1024);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// How records are written; JSON lines unless told otherwise.
+    /// The format of the records; JSON lines by default.
     pub format: LogFormat,
-    /// How much time goes into one directory; an hour unless told otherwise.
+    /// The length of time that one directory holds; an hour by default.
     pub period: LogPeriod,
-    /// When an append is answered; at once unless told otherwise.
+    /// When an append returns; at once by default.
     pub sync: LogSync,
-    /// Bytes of records over which they are stored; 4 MiB unless told otherwise.
+    /// The size of a buffer, in bytes, at which its records are stored; 4 MiB by default.
     pub max_bytes: usize,
-    /// The age of the first record at which they are stored; a minute unless told otherwise. [`Duration::MAX`]
-    /// bounds it by the bytes, the end of the directory's time and `flush` alone.
+    /// The age of a buffer's first record at which the records are stored; a minute by default. With
+    /// [`Duration::MAX`], records are stored only by size, at the end of the directory's time, and by `flush`.
     pub max_age: Duration,
-    /// Where the time comes from.
+    /// The clock that gives records their times.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -65,35 +71,35 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// Another format.
+    /// Sets the format of the records.
     #[must_use]
     pub const fn with_format(mut self, format: LogFormat) -> Self {
         self.format = format;
         self
     }
 
-    /// Another period.
+    /// Sets the length of time that one directory holds.
     #[must_use]
     pub const fn with_period(mut self, period: LogPeriod) -> Self {
         self.period = period;
         self
     }
 
-    /// Another promise about what is stored when.
+    /// Sets when an append returns.
     #[must_use]
     pub const fn with_sync(mut self, sync: LogSync) -> Self {
         self.sync = sync;
         self
     }
 
-    /// Other bounds of the buffer.
+    /// Sets the size and the age at which a buffer is stored.
     #[must_use]
     pub const fn with_buffer(mut self, max_bytes: usize, max_age: Duration) -> Self {
         (self.max_bytes, self.max_age) = (max_bytes, max_age);
         self
     }
 
-    /// Another clock.
+    /// Sets the clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;

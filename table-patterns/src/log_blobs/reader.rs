@@ -2,7 +2,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chrono::{DateTime, Timelike, Utc};
+use chrono::{DateTime, Days, Months, NaiveDate, NaiveTime, Timelike, Utc};
+use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -10,23 +11,24 @@ use table_core::model::Ticks;
 use table_core::store::{Error, Result};
 
 use super::LogEntry;
-use super::days::days;
-use super::entry::Header;
-use super::name::{check_service, day, minutes, number};
+use super::format::{Header, check_service, day, minute_of_day, number, parse};
 use crate::blobs::{self, blob_error};
 
-/// The records of a service in a range of time: the first moment included, the last not.
+/// Reads the records of a service in a range of time; the start is included, the end is not.
 ///
-/// One list request for each day (or page of names), one request for each blob of the directories that the
-/// range touches; one blob and the names of a day are in memory. Where the range touches more than 31 days, or ends
-/// more than a day in the future by the clock of this machine, the days that
-/// have blobs are looked for first: one request, and one for each year and each month that has any; so everything of a
-/// service may be asked for, `Ticks::MIN..Ticks::MAX`, whatever the clocks of its writers. Records of one writer come
-/// in their order; within a directory, those of several come blob by blob. Works for both formats and periods.
+/// 1 list request per day (or page of names) and 1 request per blob of the directories that the range touches. One blob
+/// and the names of one day are in memory. If the range touches more than 31 days, or ends more than a day in the future
+/// by the local clock, the reader first looks for the days that have blobs: 1 request, and 1 per year and per month with
+/// blobs. A program can therefore ask for all records of a service with `Ticks::MIN..Ticks::MAX`.
+///
+/// The records of one writer come in their order; within a directory, the records of several writers come blob by blob.
+/// Both formats and both periods are recognized.
 ///
 /// # Errors
-/// As items, after which the stream goes on: the blob store's; a damaged blob, after those of its records that can
-/// be read.
+/// Errors are items, and the stream continues after them: errors of the blob store; a damaged blob, after the records
+/// of the blob that can be read.
+///
+/// An example is at [`LogWriter`](super::LogWriter).
 pub fn read_logs(
     blobs: Arc<dyn ObjectStore>,
     service: &str,
@@ -38,9 +40,9 @@ pub fn read_logs(
         Err(error) => stream::iter([Err(error)]).right_stream(),
     };
     let store = Arc::clone(&blobs);
-    let within = range.clone();
+    let bounds = range.clone();
     let names = days.then(move |day| {
-        let (store, service, range) = (Arc::clone(&store), service.clone(), within.clone());
+        let (store, service, range) = (Arc::clone(&store), service.clone(), bounds.clone());
         async move { names(&*store, &service, day?, &range).await }
     });
     let names = names.flat_map(|names| match names {
@@ -58,30 +60,30 @@ pub fn read_logs(
     Box::pin(entries.try_filter(move |entry| std::future::ready(range.contains(&entry.time))))
 }
 
-/// The blobs of a day whose directories the range touches, in their order.
+/// The blobs of a day in the directories that the range touches, by directory and number.
 async fn names(
     blobs: &dyn ObjectStore,
     service: &str,
-    of: DateTime<Utc>,
+    date: DateTime<Utc>,
     range: &Range<Ticks>,
 ) -> Result<Vec<Path>> {
-    let all = blobs.list(Some(&day(service, of)?)).map_ok(|blob| blob.location);
+    let all = blobs.list(Some(&day(service, date)?)).map_ok(|blob| blob.location);
     let all: Vec<Path> = all.try_collect().await.map_err(blob_error)?;
     let end = Ticks::new(range.end.get() - 1).unwrap_or(Ticks::MIN);
     let (from, to) = (range.start.to_datetime(), end.to_datetime());
-    // A directory may hold the hour after its name: one of minutes is looked at too often, never too rarely.
-    let first = if from > of { from.hour() * 60 } else { 0 };
-    let last = if to.date_naive() == of.date_naive() { to.hour() * 60 + to.minute() } else { u32::MAX };
-    let place = |path: Path| Some(((minutes(&path)?, number(&path)?), path));
-    let mut found: Vec<_> = all.into_iter().filter_map(place).collect();
+    // A directory may hold an hour of records. For directories of minutes this may select more than needed, never less.
+    let first = if from > date { from.hour() * 60 } else { 0 };
+    let last = if to.date_naive() == date.date_naive() { to.hour() * 60 + to.minute() } else { u32::MAX };
+    let with_position = |path: Path| Some(((minute_of_day(&path)?, number(&path)?), path));
+    let mut found: Vec<_> = all.into_iter().filter_map(with_position).collect();
     found.retain(|((minute, _), _)| (first..=last).contains(minute));
-    found.sort_by_key(|(place, _)| *place);
+    found.sort_by_key(|(position, _)| *position);
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The records of a blob; at their end an error if some cannot be read.
+/// The records of a blob, and an error as the last item if some cannot be read.
 async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogEntry>>> {
-    // Nobody deletes one log blob of a day alone; where it is gone, the log was cleared.
+    // A blob that was listed and is gone was deleted with its log: not an error.
     let Some(content) = blobs::open(blobs, path).await? else { return Ok(Vec::new()) };
     let bytes = content.try_fold(Vec::new(), |mut all, piece: Bytes| async move {
         all.extend_from_slice(&piece);
@@ -97,4 +99,82 @@ async fn entries(blobs: &dyn ObjectStore, path: &Path) -> Result<Vec<Result<LogE
         found.push(Err(damaged()));
     }
     Ok(found)
+}
+
+/// The number of days that are listed without a look which days have blobs.
+const FEW_DAYS: usize = 31;
+
+/// Days, each by its first moment, in order.
+type DayStream = BoxStream<'static, Result<DateTime<Utc>>>;
+
+/// The days that the range touches. For many days or days in the future: only the days that have blobs.
+fn days(blobs: Arc<dyn ObjectStore>, service: &str, range: &Range<Ticks>) -> DayStream {
+    let range = range.start.to_datetime()..range.end.to_datetime();
+    let few: Vec<_> = calendar(&range).take(FEW_DAYS + 1).collect();
+    if few.len() <= FEW_DAYS && range.end <= Utc::now() + Days::new(1) {
+        return stream::iter(few).map(Ok).boxed();
+    }
+    days_below(blobs, service.to_owned(), Vec::new(), range)
+}
+
+/// Every day that the range touches.
+fn calendar(range: &Range<DateTime<Utc>>) -> impl Iterator<Item = DateTime<Utc>> + use<> {
+    let end = range.end;
+    let first = (range.start < end).then(|| start(range.start.date_naive()));
+    let next = |day: &DateTime<Utc>| day.checked_add_days(Days::new(1));
+    std::iter::successors(first, next).take_while(move |day| *day < end)
+}
+
+const fn start(day: NaiveDate) -> DateTime<Utc> {
+    day.and_time(NaiveTime::MIN).and_utc()
+}
+
+/// The days of the range with blobs in a directory: of a service (`date` is empty), a year or a month.
+fn days_below(
+    blobs: Arc<dyn ObjectStore>,
+    directory: String,
+    date: Vec<u32>,
+    range: Range<DateTime<Utc>>,
+) -> DayStream {
+    let listed = {
+        let (blobs, directory, range) = (Arc::clone(&blobs), directory.clone(), range.clone());
+        async move { subdirectories(&*blobs, &directory, &date, &range).await }
+    };
+    let parts = stream::once(listed).map_ok(|parts| stream::iter(parts).map(Ok::<_, Error>)).try_flatten();
+    let days = parts.map_ok(move |(name, date, first)| match date.len() {
+        3 => stream::iter([Ok(first)]).boxed(),
+        _ => days_below(Arc::clone(&blobs), format!("{directory}/{name}"), date, range.clone()),
+    });
+    days.try_flatten().boxed()
+}
+
+/// The subdirectories that the range touches, each with its name, date and first moment. 1 request.
+async fn subdirectories(
+    blobs: &dyn ObjectStore,
+    directory: &str,
+    date: &[u32],
+    range: &Range<DateTime<Utc>>,
+) -> Result<Vec<(String, Vec<u32>, DateTime<Utc>)>> {
+    let listed = blobs.list_with_delimiter(Some(&parse(directory)?)).await.map_err(blob_error)?;
+    let dated = |path: Path| {
+        let name = path.filename()?.to_owned();
+        let date = [date, &[name.parse().ok()?]].concat();
+        let (first, end) = span(&date)?;
+        (first < range.end && end > range.start).then_some((name, date, first))
+    };
+    let mut found: Vec<_> = listed.common_prefixes.into_iter().filter_map(dated).collect();
+    found.sort_by_key(|(_, _, first)| *first);
+    Ok(found)
+}
+
+/// The first moment of a year, a month or a day, and the first moment after it.
+fn span(date: &[u32]) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+    let from = |year: u32, month, day| NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day);
+    let (first, end) = match *date {
+        [year] => (from(year, 1, 1)?, from(year + 1, 1, 1)?),
+        [year, month] => (from(year, month, 1)?, from(year, month, 1)?.checked_add_months(Months::new(1))?),
+        [year, month, day] => (from(year, month, day)?, from(year, month, day)?.succ_opt()?),
+        _ => return None,
+    };
+    Some((start(first), start(end)))
 }

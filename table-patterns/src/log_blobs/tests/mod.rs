@@ -1,4 +1,4 @@
-mod trouble;
+mod failures;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,7 @@ fn options() -> LogOptions {
     LogOptions::default().with_clock(Arc::new(TokioClock::starting_at(start())))
 }
 
+/// Blobs in memory, and the same blobs with injected faults.
 fn blobs() -> (Arc<InMemory>, Arc<FaultyBlobs>) {
     let inner = Arc::new(InMemory::new());
     let faulty = FaultyBlobs::new(Arc::clone(&inner), FaultInjector::new(1));
@@ -47,7 +48,7 @@ async fn all(blobs: &Arc<InMemory>) -> Result<Vec<u32>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_are_stored_by_size_by_time_and_by_directory() -> Result<()> {
+async fn records_are_stored_by_size_age_and_directory() -> Result<()> {
     let (inner, faulty) = blobs();
     let log = LogWriter::new(faulty.clone(), "shop", options().with_buffer(300, Duration::from_secs(20)))?;
     for n in 0..10u32 {
@@ -56,20 +57,20 @@ async fn records_are_stored_by_size_by_time_and_by_directory() -> Result<()> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(names(&inner).await, ["shop/2014/07/31/1800/000001.log"], "the buffer was full");
     tokio::time::sleep(Duration::from_secs(21)).await;
-    assert_eq!(names(&inner).await.len(), 2, "the rest was old");
+    assert_eq!(names(&inner).await.len(), 2, "the rest reached its age");
     log.append(&10u32).await?;
     tokio::time::sleep(Duration::from_secs(15)).await;
     log.append(&11u32).await?;
     log.close().await?;
     let expected = ["1800/000001", "1800/000002", "1800/000003", "1900/000001"];
     assert_eq!(names(&inner).await, expected.map(|n| format!("shop/2014/07/31/{n}.log")));
-    assert_eq!(faulty.requests(), 4, "an append costs nothing, a flush one request");
+    assert_eq!(faulty.requests(), 4, "an append sends no request, a flush 1 request");
     assert!(all(&inner).await?.into_iter().eq(0..12));
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn ranges_are_exact() -> Result<()> {
+async fn a_range_includes_its_start_and_excludes_its_end() -> Result<()> {
     for period in [LogPeriod::Hour, LogPeriod::Minute] {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty, "shop", options().with_period(period))?;
@@ -143,9 +144,9 @@ async fn no_failure_loses_or_doubles_a_record() -> Result<()> {
     Ok(())
 }
 
-/// The network is down: the answer of a flush is lost, and then the look whether it was ours fails.
+/// The answer of a flush is lost, and then the read of the blob's header fails.
 #[tokio::test(start_paused = true)]
-async fn a_flush_is_not_doubled_when_looking_for_it_fails() -> Result<()> {
+async fn a_flush_is_not_stored_twice_when_the_read_of_its_header_fails() -> Result<()> {
     let (inner, faulty) = blobs();
     let log = LogWriter::new(faulty.clone(), "shop", options())?;
     log.append(&0u32).await?;
@@ -161,7 +162,7 @@ async fn a_flush_is_not_doubled_when_looking_for_it_fails() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buffer_without_an_age_waits_for_its_bytes() -> Result<()> {
+async fn a_buffer_without_a_maximal_age_is_stored_by_size() -> Result<()> {
     let (inner, faulty) = blobs();
     let log = LogWriter::new(faulty, "shop", options().with_buffer(1000, Duration::MAX))?;
     log.append(&0u32).await?;
@@ -169,12 +170,12 @@ async fn a_buffer_without_an_age_waits_for_its_bytes() -> Result<()> {
     assert_eq!(names(&inner).await.len(), 0);
     log.append(&"x".repeat(2000)).await?;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(names(&inner).await.len(), 2, "the first hour's, and what is full");
+    assert_eq!(names(&inner).await.len(), 2, "the blob of the first hour, and the full buffer");
     log.close().await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_loses_no_more_than_is_stated() -> Result<()> {
+async fn a_crash_loses_only_the_documented_records() -> Result<()> {
     for (sync, kept) in [(LogSync::Every(1), 7), (LogSync::Every(3), 6), (LogSync::Buffered, 0)] {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty.clone(), "shop", options().with_sync(sync))?;
@@ -189,14 +190,14 @@ async fn a_crash_loses_no_more_than_is_stated() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_cannot_be_stored_says_so_before_memory_runs_out() -> Result<()> {
+async fn appends_fail_once_four_buffers_cannot_be_stored() -> Result<()> {
     let (inner, faulty) = blobs();
     faulty.fail_at(1, CrashPoint::Before, true);
     let log = LogWriter::new(faulty, "shop", options().with_buffer(1000, Duration::from_secs(1)))?;
     let mut taken = 0;
     while log.append(&"a record of some length").await.is_ok() {
         taken += 1;
-        assert!(taken < 1000, "it takes records for ever");
+        assert!(taken < 1000, "appends succeed without a bound");
     }
     assert!(taken > 10);
     assert!(log.flush().await.unwrap_err().to_string().contains("blob store"));
@@ -205,7 +206,7 @@ async fn a_log_that_cannot_be_stored_says_so_before_memory_runs_out() -> Result<
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_refused() -> Result<()> {
+async fn invalid_services_delimiters_and_calls_are_refused() -> Result<()> {
     let (inner, faulty) = blobs();
     for service in ["", "Shop", "a/b", ".."] {
         assert!(LogWriter::new(faulty.clone(), service, options()).is_err(), "{service}");
@@ -226,9 +227,9 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
 }
 
 proptest::proptest! {
-    /// Any text survives as a field.
+    /// The reader returns any text of a field unchanged.
     #[test]
-    fn fields_come_back(
+    fn fields_round_trip(
         records in prop::collection::vec(prop::collection::vec(any::<String>(), 1..4), 1..8),
         delimiter in prop::sample::select(vec!['\t', ',', '|', ';']),
     ) {

@@ -1,32 +1,36 @@
-//! Lines, and back.
+//! The format of log blobs: their names, the header, and the lines of records.
 
+use chrono::{DateTime, Utc};
+use object_store::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use table_core::model::Ticks;
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
-use super::LogFormat;
+use super::{LogFormat, LogPeriod};
+use crate::blobs::blob_error;
 
 /// The first line of a blob.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
-    /// The version of the format.
+    /// The version of the format: 1.
     pub(super) log: u32,
     pub(super) first: String,
     pub(super) last: String,
     pub(super) records: u64,
-    /// Who wrote it, and which of its flushes it is.
+    /// The writer and the number of its buffer: they identify the blob after a lost answer.
     pub(super) writer: Uuid,
     pub(super) flush: u64,
 }
 
 impl Header {
     pub(super) fn line(&self, format: LogFormat) -> Result<String> {
-        let json = serde_json::to_string(self).map_err(|e| unwritable(&e))?;
+        let json = serde_json::to_string(self).map_err(|e| no_json_form(&e))?;
         Ok(if format == LogFormat::JsonLines { format!("{json}\n") } else { format!("#{json}\n") })
     }
 
+    /// Parses a header; the flag says whether the records are JSON lines. `None` for any other line.
     pub(super) fn parse(line: &str) -> Option<(Self, bool)> {
         let json = line.strip_prefix('#').unwrap_or(line);
         let header: Self = serde_json::from_str(json).ok()?;
@@ -34,9 +38,9 @@ impl Header {
     }
 }
 
-/// What a JSON line holds.
+/// A JSON line.
 #[derive(Deserialize)]
-struct ReadLine<'a> {
+struct JsonLine<'a> {
     time: &'a str,
     #[serde(borrow)]
     record: &'a serde_json::value::RawValue,
@@ -45,21 +49,22 @@ struct ReadLine<'a> {
 /// One record of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// When it was appended, by its writer's clock.
+    /// The time of the append, by the writer's clock.
     pub time: Ticks,
-    /// The record as it is written: JSON, or fields with their escapes.
+    /// The stored text of the record: JSON, or fields with their escapes.
     pub text: String,
     delimiter: Option<char>,
 }
 
-/// The part of a JSON line after its time. Only raw JSON has line breaks, between its tokens.
+/// A record as JSON without line breaks. Only raw JSON values have line breaks, and only between tokens: a space may
+/// replace them.
 pub(super) fn json_record<R: Serialize>(record: &R) -> Result<String> {
-    let text = serde_json::to_string(record).map_err(|e| unwritable(&e))?;
+    let text = serde_json::to_string(record).map_err(|e| no_json_form(&e))?;
     Ok(if text.contains(['\n', '\r']) { text.replace(['\n', '\r'], " ") } else { text })
 }
 
-/// Fields with a delimiter between them.
-pub(super) fn joined<F: AsRef<str>>(fields: &[F], delimiter: char) -> String {
+/// The fields with their escapes, separated by the delimiter.
+pub(super) fn delimited_record<F: AsRef<str>>(fields: &[F], delimiter: char) -> String {
     let mut out = String::new();
     for (n, field) in fields.iter().enumerate() {
         if n > 0 {
@@ -79,7 +84,7 @@ fn push_escaped(out: &mut String, c: char, delimiter: char) {
     }
 }
 
-/// A whole line.
+/// The line of a record.
 pub(super) fn line(format: LogFormat, time: Ticks, record: &str) -> String {
     match format {
         LogFormat::JsonLines => format!("{{\"time\":\"{time}\",\"record\":{record}}}\n"),
@@ -88,16 +93,16 @@ pub(super) fn line(format: LogFormat, time: Ticks, record: &str) -> String {
 }
 
 impl LogEntry {
-    /// A record that was appended as JSON.
+    /// The value of a record that was appended as JSON.
     ///
     /// # Errors
-    /// It is not an `R`, or was not JSON.
+    /// The record is not JSON, or not an `R`.
     pub fn json<R: DeserializeOwned>(&self) -> Result<R> {
         serde_json::from_str(&self.text)
             .map_err(|e| Error::corrupt(format!("a log record of {}: {e}", self.time)))
     }
 
-    /// The fields of a record that was appended as fields; a JSON record is one field.
+    /// The fields of a record that was appended as fields. A JSON record is one field.
     pub fn fields(&self) -> Vec<String> {
         let Some(delimiter) = self.delimiter else { return vec![self.text.clone()] };
         let (mut fields, mut field, mut escaped) = (Vec::new(), String::new(), false);
@@ -118,10 +123,10 @@ impl LogEntry {
         fields
     }
 
-    /// Back from [`line`]; `None` if it is not one.
+    /// Parses a [`line`]; `None` for any other text.
     pub(super) fn parse(line: &str, is_json: bool) -> Option<Self> {
         if is_json {
-            let read: ReadLine<'_> = serde_json::from_str(line).ok()?;
+            let read: JsonLine<'_> = serde_json::from_str(line).ok()?;
             let text = read.record.get().to_owned();
             return Some(Self { time: read.time.parse().ok()?, text, delimiter: None });
         }
@@ -132,6 +137,51 @@ impl LogEntry {
     }
 }
 
-fn unwritable(error: &serde_json::Error) -> Error {
-    Error::invalid_request(format!("a log record that has no JSON form: {error}"))
+fn no_json_form(error: &serde_json::Error) -> Error {
+    Error::invalid_request(format!("the log record cannot be written as JSON: {error}"))
+}
+
+/// Checks that every blob store takes the service's name as a directory.
+pub(super) fn check_service(service: &str) -> Result<()> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    if service.is_empty() || !service.chars().all(legal) {
+        let reason = "use lower-case ASCII letters, digits, `-` and `_`";
+        return Err(Error::invalid_name("service", service, reason));
+    }
+    Ok(())
+}
+
+/// The directory of a time: `{service}/2014/07/31/1800`.
+pub(super) fn directory(service: &str, at: Ticks, period: LogPeriod) -> String {
+    let minutes = match period {
+        LogPeriod::Hour => "%H00",
+        LogPeriod::Minute => "%H%M",
+    };
+    format!("{service}/{}", at.to_datetime().format(&format!("%Y/%m/%d/{minutes}")))
+}
+
+/// The path of a blob: `{directory}/000001.log`.
+pub(super) fn path(directory: &str, number: u32) -> Result<Path> {
+    parse(&format!("{directory}/{number:06}.log"))
+}
+
+/// The directory of a day.
+pub(super) fn day(service: &str, day: DateTime<Utc>) -> Result<Path> {
+    parse(&format!("{service}/{}", day.format("%Y/%m/%d")))
+}
+
+pub(super) fn parse(text: &str) -> Result<Path> {
+    Path::parse(text).map_err(|e| blob_error(e.into()))
+}
+
+/// The number in a log blob's name; `None` for any other blob.
+pub(super) fn number(path: &Path) -> Option<u32> {
+    path.filename()?.strip_suffix(".log")?.parse().ok()
+}
+
+/// The time of day of a blob's directory, in minutes.
+pub(super) fn minute_of_day(path: &Path) -> Option<u32> {
+    let hhmm = path.as_ref().rsplit('/').nth(1)?;
+    let (hour, minute) = hhmm.split_at_checked(2)?;
+    Some(hour.parse::<u32>().ok()? * 60 + minute.parse::<u32>().ok()?)
 }

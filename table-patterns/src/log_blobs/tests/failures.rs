@@ -1,4 +1,4 @@
-//! Slow stores, damage, and numbers that grow out of their digits.
+//! Slow blob stores, damaged blobs, and numbers with more than six digits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn slow() -> (Arc<InMemory>, Arc<dyn ObjectStore>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn appends_go_on_while_a_flush_hangs_until_the_buffers_are_full() -> Result<()> {
+async fn appends_continue_during_a_slow_flush_until_the_buffers_are_full() -> Result<()> {
     let (inner, slow) = slow();
     let start = Instant::now();
     let log = LogWriter::new(slow, "shop", options().with_buffer(20_000, Duration::from_secs(20)))?;
@@ -48,7 +48,7 @@ async fn appends_go_on_while_a_flush_hangs_until_the_buffers_are_full() -> Resul
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_come_during_a_flush_share_the_next() -> Result<()> {
+async fn appends_during_a_flush_share_the_next_flush() -> Result<()> {
     let (inner, slow) = slow();
     let log = LogWriter::new(slow, "shop", options().with_sync(LogSync::Every(1)))?;
     let mut tasks: JoinSet<Result<()>> = JoinSet::new();
@@ -68,7 +68,7 @@ async fn those_that_come_during_a_flush_share_the_next() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_survives_a_passing_fault() -> Result<()> {
+async fn close_repeats_a_failed_request() -> Result<()> {
     for point in CrashPoint::ALL {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty.clone(), "shop", options())?;
@@ -82,7 +82,7 @@ async fn closing_survives_a_passing_fault() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_whole_of_a_damaged_blob_is_read() -> Result<()> {
+async fn the_intact_records_of_a_damaged_blob_are_read() -> Result<()> {
     for (damage, whole) in [("half", vec![0, 2]), ("{\"time\":\"x\"}\nmore", vec![0, 2])] {
         let (inner, faulty) = blobs();
         let log = LogWriter::new(faulty, "shop", options())?;
@@ -106,7 +106,7 @@ async fn what_is_whole_of_a_damaged_blob_is_read() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_million_blobs_of_an_hour_are_read_in_their_order() -> Result<()> {
+async fn blobs_are_read_in_the_order_of_their_numbers_past_999999() -> Result<()> {
     let (inner, faulty) = blobs();
     let log = LogWriter::new(faulty.clone(), "shop", options())?;
     for n in 0..2u32 {
