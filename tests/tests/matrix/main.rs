@@ -3,6 +3,7 @@
 
 #[path = "../suites/backends.rs"]
 mod backends;
+mod declared;
 mod layouts;
 mod readers;
 mod types;

@@ -1,9 +1,9 @@
 //! What a cell of the matrix works on: a store, plain or encrypted, and the types and tables of each layout.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
-use conformance::Backend;
+use conformance::{Backend, async_trait};
 use futures_util::TryStreamExt as _;
 use futures_util::future::BoxFuture;
 use object_store::memory::InMemory;
@@ -12,6 +12,7 @@ use table_core::model::{Entity, ValueRef};
 use table_core::prelude::*;
 use table_core::query::Query;
 use table_core::store::Result;
+use table_core::typed::IndexedEntity;
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 use table_patterns::eventual::Moves;
 use table_patterns::index::{IndexOptions, IndexedTable, ScrubMode};
@@ -40,7 +41,7 @@ macro_rules! thing {
             p: String,
             #[row_key]
             r: u32,
-            name: String,
+            pub(crate) name: String,
             $(#[$secret])*
             secret: String,
             $(#[$large])*
@@ -73,6 +74,10 @@ things!(Indexed, SealedIndexed, [
     entity(type = "Thing"),
     index(name, row_key = "name_{name}_{r}"),
     index(text, partition_key = "text_{text}", row_key = "{p}_{r}", payload = full)
+], partition_key, []);
+things!(Older, SealedOlder, [
+    entity(type = "Thing"),
+    index(name, row_key = "name_{name}_{r}")
 ], partition_key, []);
 things!(Unique, SealedUnique, [
     entity(type = "Thing"),
@@ -310,6 +315,16 @@ impl<T: IndexedEntity> Upkeep for IndexedTable<T> {
     }
 }
 
+impl<H, D> Upkeep for Beside<H, D>
+where
+    H: Send + Sync,
+    D: IndexedEntity,
+{
+    fn check(&self) -> BoxFuture<'_, ()> {
+        self.declaring.check()
+    }
+}
+
 impl<T: TableEntity> Upkeep for LargeTable<T> {
     fn check(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
@@ -332,6 +347,91 @@ impl<T: TableEntity> Upkeep for LargeTable<T> {
             assert!(found.unreadable.is_empty() && found.skipped == 0, "{found:?}");
             assert_eq!(found.plaintext, 0);
             found.rewritten
+        })
+    }
+}
+
+/// The handle of a program that does not know every index of the table, beside that of the program which has declared them.
+pub(crate) struct Beside<H, D> {
+    own: H,
+    pub(crate) declaring: IndexedTable<D>,
+}
+
+impl<H: Debug, D: IndexedEntity> Debug for Beside<H, D> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Beside").field("own", &self.own).field("declaring", &self.declaring).finish()
+    }
+}
+
+impl<H: Clone, D: IndexedEntity> Clone for Beside<H, D> {
+    fn clone(&self) -> Self {
+        Self { own: self.own.clone(), declaring: self.declaring.clone() }
+    }
+}
+
+#[async_trait]
+impl<H: Moves, D: IndexedEntity> Moves for Beside<H, D> {
+    async fn move_entity(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
+        self.own.move_entity(key, &target.own, to).await
+    }
+
+    async fn has(&self, key: &Key) -> Result<bool> {
+        self.own.has(key).await
+    }
+}
+
+/// The program of plain rows comes first, and writes nothing before the other one declares its indexes.
+impl<T: Thing, D: IndexedEntity> Handle for Beside<Table<T>, D>
+where
+    Table<T>: Handle<Of = T>,
+{
+    type Of = T;
+
+    fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
+        Box::pin(async move {
+            let own = Table::<T>::open_in(world, table).await?;
+            let options = IndexOptions::default();
+            let declaring = IndexedTable::open(world.store.clone(), world.table(table), options).await?;
+            Ok(Self { own, declaring })
+        })
+    }
+
+    fn put<'a>(&'a self, value: &'a T) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.declaring.entities().insert(value.to_entity()?).await.map(drop) })
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<T>>> {
+        Box::pin(async move {
+            self.check().await;
+            self.own.read(key).await
+        })
+    }
+}
+
+/// The program of an older version comes to indexes that a later one has declared.
+impl<T: Thing + IndexedEntity, D: IndexedEntity> Handle for Beside<IndexedTable<T>, D>
+where
+    IndexedTable<T>: Handle<Of = T>,
+{
+    type Of = T;
+
+    fn open_in<'a>(world: &'a World, table: &'static str) -> BoxFuture<'a, Result<Self>> {
+        Box::pin(async move {
+            let options = IndexOptions::default();
+            let declaring = IndexedTable::open(world.store.clone(), world.table(table), options).await?;
+            let own = IndexedTable::<T>::open_in(world, table).await?;
+            Ok(Self { own, declaring })
+        })
+    }
+
+    fn put<'a>(&'a self, value: &'a T) -> BoxFuture<'a, Result<()>> {
+        self.own.put(value)
+    }
+
+    fn read<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<T>>> {
+        Box::pin(async move {
+            self.check().await;
+            self.own.read(key).await
         })
     }
 }
@@ -393,7 +493,7 @@ handle!(
     |got| (*got).clone()
 );
 handle!(
-    IndexedTable [Indexed SealedIndexed Unique SealedUnique],
+    IndexedTable [Indexed SealedIndexed Older SealedOlder Unique SealedUnique],
     |w, name| IndexedTable::open(w.store.clone(), name, IndexOptions::default()).await,
     |got| got.into_inner()
 );
