@@ -31,13 +31,14 @@
 #![deny(dead_code)]
 
 pub mod conformance;
-pub mod elsewhere;
 pub mod encryption;
 pub mod eventual;
 pub mod patterns;
 pub mod queues;
+pub mod real_time;
 mod suite;
 mod trouble;
+mod wrappers;
 
 pub use async_trait::async_trait;
 pub use azurite;

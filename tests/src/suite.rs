@@ -4,9 +4,9 @@
 
 use futures_util::future::LocalBoxFuture;
 
-use crate::elsewhere::Elsewhere;
 use crate::eventual::{EventualBackend, World};
 use crate::queues::{Queue, QueueBackend};
+use crate::real_time::RealTimeStore;
 use crate::{Backend, Harness};
 
 /// A behaviour of a store.
@@ -29,7 +29,7 @@ pub async fn run(backend: &dyn Backend, behaviour: Behaviour) {
 /// The clock stands still during a request. When all tasks wait, the clock moves to the end of the shortest wait.
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 pub async fn run_in_virtual_time(backend: &dyn Backend, behaviour: Behaviour) {
-    let harness = Harness::start(Elsewhere::around(backend.store().await), backend);
+    let harness = Harness::start(RealTimeStore::around(backend.store().await), backend);
     behaviour(&harness).await;
     harness.finish().await;
 }

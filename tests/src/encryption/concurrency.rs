@@ -4,7 +4,7 @@ use table_core::model::{Entity, IfMatch, ValueRef};
 use table_core::store::Operation;
 use tokio::task::JoinSet;
 
-use super::{Both, key};
+use super::{TableViews, key};
 use crate::Harness;
 
 fn counter() -> Entity {
@@ -14,7 +14,7 @@ fn counter() -> Entity {
 /// Each merge encrypts what the others wrote again: none may take it from an older state.
 pub(crate) async fn merges_of_different_properties_all_stay(harness: &Harness) {
     let tasks = harness.scale().tasks.min(16);
-    let table = Both::with(harness, |b, _| b.with_attempts(1000)).await;
+    let table = TableViews::with(harness, |b, _| b.with_attempts(1000)).await;
     let mut all = JoinSet::new();
     for n in 0..tasks {
         let clear = table.clear.clone();
@@ -32,7 +32,7 @@ pub(crate) async fn merges_of_different_properties_all_stay(harness: &Harness) {
 /// Under the ETag that was read, one of two merges is refused.
 pub(crate) async fn counters_lose_no_update(harness: &Harness) {
     let tasks = harness.scale().tasks.min(8);
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(counter().with_encrypted("N", 0)).await;
     let mut all = JoinSet::new();
     for _ in 0..tasks {
@@ -56,7 +56,7 @@ pub(crate) async fn counters_lose_no_update(harness: &Harness) {
 /// A group is prepared again when another writer changes one of its entities.
 pub(crate) async fn groups_with_merges_lose_no_update(harness: &Harness) {
     let tasks = harness.scale().tasks.min(8);
-    let table = Both::with(harness, |b, _| b.with_attempts(1000)).await;
+    let table = TableViews::with(harness, |b, _| b.with_attempts(1000)).await;
     let mut all = JoinSet::new();
     for n in 0..tasks {
         let clear = table.clear.clone();

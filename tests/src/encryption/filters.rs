@@ -8,7 +8,7 @@ use table_core::query::{Filter, Query, Select};
 use table_core::store::{Operation, TableStore};
 use table_patterns::bulk::{BulkOptions, Unchanged, delete_where};
 
-use super::{Both, key, keys, text};
+use super::{TableViews, key, keys, text};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -36,8 +36,8 @@ fn id(n: usize) -> String {
 }
 
 /// Entities that another process has encrypted, and a store that knows nothing of them.
-async fn filled(harness: &Harness) -> Both {
-    let table = Both::new(harness).await;
+async fn filled(harness: &Harness) -> TableViews {
+    let table = TableViews::new(harness).await;
     for n in 0..PEOPLE {
         let person = Entity::from(key("Sales", &format!("{n:010}"))).with_encrypted("NationalId", id(n));
         table.clear.insert(person.with("Age", n as i32)).await;
@@ -45,20 +45,20 @@ async fn filled(harness: &Harness) -> Both {
     fresh(&table)
 }
 
-fn fresh(table: &Both) -> Both {
-    Both::over(table.raw.clone(), keys(), |builder, _| builder)
+fn fresh(table: &TableViews) -> TableViews {
+    TableViews::over(table.raw.clone(), keys(), |builder, _| builder)
 }
 
-fn store(table: &Both) -> Arc<dyn TableStore> {
+fn store(table: &TableViews) -> Arc<dyn TableStore> {
     Arc::clone(&table.store) as Arc<dyn TableStore>
 }
 
-fn entities(table: &Both) -> Table<Entity> {
+fn entities(table: &TableViews) -> Table<Entity> {
     Table::new(store(table), table.raw.name().clone()).expect("a table")
 }
 
 /// What every way of asking says: how many it found, or the refusal.
-async fn ask(table: impl Fn() -> Both, filter: &Filter) -> Vec<table_core::Result<usize>> {
+async fn ask(table: impl Fn() -> TableViews, filter: &Filter) -> Vec<table_core::Result<usize>> {
     let mut answers = Vec::new();
     for select in [None, Some(Select::new(["Age"])), Some(Select::new([Filter::ROW_KEY]))] {
         let (table, mut query) = (table(), Query::new().with_filter(filter.clone()));
@@ -105,7 +105,7 @@ pub(crate) async fn filters_that_find_nothing_are_refused_where_names_are_known(
     let one = Filter::eq("NationalId", id(1));
     let by = |configure: fn(super::Builder, &TableName) -> super::Builder| {
         let raw = table.raw.clone();
-        move || Both::over(raw.clone(), keys(), configure)
+        move || TableViews::over(raw.clone(), keys(), configure)
     };
     assert_refused(ask(by(|b, t| b.encrypt(t, ["NationalId"])), &one).await);
     assert_refused(ask(by(|b, t| b.filter_only_by(t, ["Age"])), &one).await);
@@ -151,7 +151,7 @@ pub(crate) async fn typed_filters_by_name_are_refused(harness: &Harness) {
 /// Where the names that filters may compare are listed, these work, others do not, and none of them is encrypted.
 pub(crate) async fn filters_compare_what_is_listed_and_nothing_else(harness: &Harness) {
     let table = filled(harness).await;
-    let table = Both::over(table.raw, keys(), |b, t| b.filter_only_by(t, ["Age"]));
+    let table = TableViews::over(table.raw, keys(), |b, t| b.filter_only_by(t, ["Age"]));
     let by = |filter: Filter| Query::new().with_filter(filter.and(Filter::eq("PartitionKey", "Sales")));
     let found = table.clear.all(&by(Filter::eq("Age", 1))).await;
     assert_eq!(found.len(), 1);

@@ -9,14 +9,14 @@ use table_core::store::{ErrorKind, Operation, TableStore, TableStoreExt};
 use table_core::typed::Table;
 use table_encryption::{Keys, LegacyV1};
 
-use super::{Both, HEADER, assert_hidden, kek, ken, key, keys, text};
+use super::{HEADER, TableViews, assert_hidden, kek, ken, key, keys, text};
 use crate::Harness;
 
 const PLANTED: &str = "830303-9999";
 
 /// Ken and Rob, of whom Rob's row was stripped of its header, with plaintext in the place of the ciphertext.
-async fn stripped(harness: &Harness) -> (Both, Entity) {
-    let table = Both::new(harness).await;
+async fn stripped(harness: &Harness) -> (TableViews, Entity) {
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let planted = Entity::from(key("Sales", "100")).with("NationalId", PLANTED).with("Age", 41);
     table.store_raw(planted.clone()).await;
@@ -34,7 +34,7 @@ fn refused<T: std::fmt::Debug>(result: table_core::Result<T>) {
 pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
     let (table, planted) = stripped(harness).await;
     let name = table.raw.name();
-    let fresh = || Both::over(table.raw.clone(), keys(), |b, _| b);
+    let fresh = || TableViews::over(table.raw.clone(), keys(), |b, _| b);
     // Not met yet: it looks like an entity that never had the name encrypted.
     assert_eq!(fresh().clear.existing(planted.key()).await.get("NationalId"), text(PLANTED));
 
@@ -69,7 +69,7 @@ pub(crate) async fn planted_plaintext_is_refused(harness: &Harness) {
 
 /// In an entity with properties that are still encrypted, and as the ciphertext that was left without its header.
 pub(crate) async fn what_is_left_of_an_entity_is_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     table.clear.insert(Entity::from(key("Sales", "300")).with_encrypted("Salary", 1.5)).await;
     let name = table.raw.name();
@@ -102,9 +102,9 @@ pub(crate) async fn declared_plaintext_is_read(harness: &Harness) {
     let (table, planted) = stripped(harness).await;
     let by_row = |b: super::Builder, t: &_| b.encrypt_where(t, ["NationalId"], |_, row, _| row == "223");
     for declared in [
-        Both::over(table.raw.clone(), keys(), by_row),
-        Both::over(table.raw.clone(), keys(), |b, t| b.accept_plaintext(t)),
-        Both::over(table.raw.clone(), keys(), |b, t| {
+        TableViews::over(table.raw.clone(), keys(), by_row),
+        TableViews::over(table.raw.clone(), keys(), |b, t| b.accept_plaintext(t)),
+        TableViews::over(table.raw.clone(), keys(), |b, t| {
             b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t))
         }),
     ] {
@@ -115,7 +115,7 @@ pub(crate) async fn declared_plaintext_is_read(harness: &Harness) {
 }
 
 /// Headers of garbage between the others.
-async fn with_garbage(table: &Both) {
+async fn with_garbage(table: &TableViews) {
     for (n, header) in [vec![], vec![2, 1], vec![1; 200]].into_iter().enumerate() {
         table.store_raw(Entity::from(key("Sales", &format!("0{n}"))).with(HEADER, header)).await;
     }
@@ -129,7 +129,7 @@ const GARBAGE: [&str; 5] = ["00", "01", "02", "03", "04"];
 /// Rotation, migration and pages on request go past what cannot be read, and name it.
 pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
     let raw = harness.table().await;
-    let old = Both::over(raw, Keys::new(kek(1)), |b, _| b);
+    let old = TableViews::over(raw, Keys::new(kek(1)), |b, _| b);
     let person =
         |n: u32| Entity::from(key("Sales", &n.to_string())).with_encrypted("NationalId", format!("id{n}"));
     for n in 500..530 {
@@ -137,7 +137,7 @@ pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
     }
     with_garbage(&old).await;
     let name = old.raw.name();
-    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let both = TableViews::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     both.store.query(name, &Query::new(), None).await.expect_err("garbage in the page");
     let done = both.store.rotation(name).with_page_size(7).run().await.expect("a rotation");
     assert_eq!(done.seen, 35);
@@ -146,7 +146,7 @@ pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
     let mut listed: Vec<_> = done.unreadable.iter().map(|skipped| skipped.key.row()).collect();
     listed.sort_unstable();
     assert_eq!(listed, GARBAGE);
-    let new = Both::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
+    let new = TableViews::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
     let page = new.store.query_readable(name, &Query::new(), None).await.expect("a page");
     assert_eq!(page.page.items.len(), 30);
     assert_eq!(page.unreadable.len(), 5);
@@ -160,10 +160,10 @@ pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
 
 /// A key of the same id that is another key: what it does not open is neither counted as its own, nor taken for done.
 pub(crate) async fn keys_are_verified_and_counted(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let namesake = table_encryption::AesKeyWrap::new("kek1", &vec![99; 32].into()).expect("32 bytes");
-    let other = Both::over(table.raw.clone(), Keys::new(Arc::new(namesake)), |b, _| b);
+    let other = TableViews::over(table.raw.clone(), Keys::new(Arc::new(namesake)), |b, _| b);
     other.clear.insert(ken().with_key(key("Sales", "300"))).await;
     let done = other.store.rotation(table.raw.name()).run().await.expect("a rotation");
     assert_eq!(done.changed, 0);

@@ -9,8 +9,8 @@ use table_core::query::{Filter, Query, Select};
 use table_core::store::{ErrorKind, GroupTransaction, Operation, Result, TableStore};
 use table_encryption::EncryptedStore;
 
-use super::between::{Between, WrongAnswer};
-use super::{Both, Encrypted, key, keys, text};
+use super::tampering_store::{TamperingStore, WrongAnswer};
+use super::{Encrypted, TableViews, key, keys, text};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -30,17 +30,17 @@ fn account(owner: &str, iban: &str) -> Entity {
 
 /// Alice and Bob, and the store between them and the reader.
 struct Scene {
-    table: Both,
-    hostile: Arc<Between>,
+    table: TableViews,
+    hostile: Arc<TamperingStore>,
     store: Arc<Encrypted>,
 }
 
 impl Scene {
     async fn new(harness: &Harness) -> Self {
-        let table = Both::new(harness).await;
+        let table = TableViews::new(harness).await;
         table.clear.insert(account("alice", "CH-alice")).await;
         table.clear.insert(account("bob", "CH-bob")).await;
-        let hostile = Between::before(table.raw.store());
+        let hostile = TamperingStore::wrap(table.raw.store());
         let inner = Arc::clone(&hostile) as Arc<dyn TableStore>;
         let store = Arc::new(EncryptedStore::new(inner, keys()).expect("sound keys"));
         Self { table, hostile, store }
@@ -106,7 +106,7 @@ pub(crate) async fn another_entity_is_refused(harness: &Harness) {
 /// Rows that the query cannot match: of another partition, of another range of rows, and of another table.
 pub(crate) async fn pages_of_others_are_refused(harness: &Harness) {
     let scene = Scene::new(harness).await;
-    let other = Both::new(harness).await;
+    let other = TableViews::new(harness).await;
     other.clear.insert(account("bob", "CH-elsewhere")).await;
     let partition = |name: &str| Filter::eq(Filter::PARTITION_KEY, name);
     let rows = Filter::starts_with(Filter::ROW_KEY, "al");

@@ -10,10 +10,10 @@ use table_patterns::index::{
     Entry, Index, IndexOptions, IndexQuery, IndexedEntities, Payload, Placement, Trust,
 };
 
-use super::{Both, key, text};
+use super::{TableViews, key, text};
 use crate::Harness;
 
-async fn open(table: &Both, index: Index) -> IndexedEntities {
+async fn open(table: &TableViews, index: Index) -> IndexedEntities {
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
     let opened =
         IndexedEntities::open(store, table.raw.name().clone(), vec![index], IndexOptions::default()).await;
@@ -27,7 +27,7 @@ fn person(row: &str, email: &str) -> Entity {
 /// A full copy in another row of the partition, and in another partition: readable, under ciphertext of its own.
 pub(crate) async fn copies_are_encrypted_for_their_rows(harness: &Harness) {
     for placement in [Placement::SamePartition, Placement::OtherPartition] {
-        let table = Both::new(harness).await;
+        let table = TableViews::new(harness).await;
         let partition = if placement == Placement::SamePartition { "Sales" } else { "Cities" };
         let by_city = move |e: &Entity| match e.get("City") {
             Some(ValueRef::String(city)) => {
@@ -60,7 +60,7 @@ fn blind() -> BlindIndex {
 
 /// A whole token in the key of an entry: found by value, refused twice, and the value is nowhere.
 pub(crate) async fn unique_blind_indexes_find_by_value(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let by_email = |e: &Entity| e.get("Email").map(|email| blind().unique_key("Sales", email)).transpose();
     let people =
         open(&table, Index::new("email", Placement::SamePartition, "1", by_email).unique_within_partition())
@@ -85,7 +85,7 @@ pub(crate) async fn unique_blind_indexes_find_by_value(harness: &Harness) {
 
 /// Tokens of 4 bits: what shares one is read and left out.
 pub(crate) async fn truncated_blind_indexes_check_again(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let short = || blind().truncated(4).expect("4 bits");
     let by_email = move |e: &Entity| match e.get("Email") {
         Some(email) => Key::new("Sales", format!("{}{}", short().prefix(email), e.key().row())).map(Some),

@@ -12,7 +12,7 @@ use table_core::store::TableStore;
 use table_encryption::Keys;
 use table_patterns::large::{CollectMode, LargeOptions, LargeTable};
 
-use super::{Both, HEADER, assert_hidden, kek, key};
+use super::{HEADER, TableViews, assert_hidden, kek, key};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -31,7 +31,7 @@ fn letter(number: u32, body: &str) -> Letter {
     Letter { sender: "Ken".into(), number, body: body.repeat(20_000) }
 }
 
-fn open(table: &Both, blobs: &Arc<InMemory>) -> LargeTable<Letter> {
+fn open(table: &TableViews, blobs: &Arc<InMemory>) -> LargeTable<Letter> {
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
     let options = LargeOptions::default().with_codec(Arc::new(table.store.blob_cipher()));
     let opened = LargeTable::new_with(store, table.raw.name().clone(), blobs.clone(), options);
@@ -50,7 +50,7 @@ async fn stored(blobs: &InMemory) -> Vec<(object_store::path::Path, Vec<u8>)> {
 
 /// The text is read back, and is neither in the row nor in the blob.
 pub(crate) async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness) {
-    let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let letters = open(&table, &blobs);
     letters.insert(&letter(1, "secret text ")).await.expect("an insert");
     let key = Letter::key("Ken", 1_u32).expect("a key");
@@ -64,14 +64,14 @@ pub(crate) async fn marked_fields_are_encrypted_in_their_blobs(harness: &Harness
 /// reads everything, alone.
 pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
     const LETTERS: u32 = 5;
-    let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (old, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let inline = Letter { body: "short".into(), ..letter(9, "") };
     for number in 1..=LETTERS {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
     }
     open(&old, &blobs).insert(&inline).await.expect("an insert");
 
-    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let both = TableViews::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     let rotated = both.store.rotation(both.raw.name()).run().await.expect("a rotation");
     assert_eq!(rotated.changed, u64::from(LETTERS) + 1);
     let count = async |keys: &[(&str, u64)]| {
@@ -84,7 +84,7 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
         assert!(found.unreadable.is_empty(), "{:?}", found.unreadable);
     };
     count(&[("kek1", 5)]).await;
-    let new = Both::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
+    let new = TableViews::over(old.raw.clone(), Keys::new(kek(2)), |b, _| b);
     let first = Letter::key("Ken", 1_u32).expect("a key");
     open(&new, &blobs).get(&first).await.expect_err("its blob is under the old key");
 
@@ -113,14 +113,14 @@ pub(crate) async fn blobs_are_rewritten_under_the_new_key(harness: &Harness) {
 
 /// A blob that was damaged stays, is told, and keeps none of the others back.
 pub(crate) async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
-    let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (old, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     for number in 1..=3 {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
     }
     let (name, mut bytes) = stored(&blobs).await.swap_remove(1);
     *bytes.last_mut().expect("bytes") ^= 1;
     blobs.put(&name, bytes.into()).await.expect("damage");
-    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let both = TableViews::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     let mut rewrite = open(&both, &blobs).rewrite();
     let found = rewrite.run().await.expect("the others");
     assert_eq!(found.blobs, 3);
@@ -132,13 +132,13 @@ pub(crate) async fn a_damaged_blob_is_told_and_left(harness: &Harness) {
 
 /// A row that cannot be decrypted, between the others: they are done, and it is listed.
 pub(crate) async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
-    let (old, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (old, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     for number in 1..=3 {
         open(&old, &blobs).insert(&letter(number, "secret text ")).await.expect("an insert");
     }
     let garbage = Entity::from(key("Ken", "2x")).with(HEADER, vec![1; 100]);
     old.store_raw(garbage).await;
-    let both = Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let both = TableViews::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     assert_eq!(both.store.rotation(both.raw.name()).run().await.expect("a rotation").skipped, 1);
     let mut rewrite = open(&both, &blobs).rewrite();
     let found = rewrite.run().await.expect("the others");
@@ -151,7 +151,7 @@ pub(crate) async fn a_garbage_row_keeps_no_blob_back(harness: &Harness) {
 
 /// Each in the other's place: not even the reference's hash could tell one who can write the row.
 pub(crate) async fn exchanged_blobs_are_refused(harness: &Harness) {
-    let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let letters = open(&table, &blobs);
     for number in 1..=2 {
         letters.insert(&letter(number, "secret text ")).await.expect("an insert");
@@ -179,14 +179,15 @@ struct OpenLetter {
 
 /// Blobs in plaintext are read and encrypted where a migration is declared; otherwise they are refused, and listed.
 pub(crate) async fn plaintext_blobs_are_rewritten_where_they_are_expected(harness: &Harness) {
-    let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     let before =
         LargeTable::<OpenLetter>::new(table.raw.store().clone(), table.raw.name().clone(), blobs.clone());
     let Letter { sender, number, body } = letter(1, "secret text ");
     before.expect("a table").insert(&OpenLetter { sender, number, body }).await.expect("an insert");
 
-    let rules =
-        Both::over(table.raw.clone(), super::keys(), |b, t| b.encrypt_type::<Letter>(t).accept_plaintext(t));
+    let rules = TableViews::over(table.raw.clone(), super::keys(), |b, t| {
+        b.encrypt_type::<Letter>(t).accept_plaintext(t)
+    });
     assert_eq!(rules.store.migration(rules.raw.name()).run().await.expect("a migration").changed, 1);
     let strict = open(&rules, &blobs);
     let key = Letter::key("Ken", 1_u32).expect("a key");
@@ -216,7 +217,7 @@ pub(crate) async fn plaintext_blobs_are_rewritten_where_they_are_expected(harnes
 
 /// What a row in ciphertext refers to cannot be seen by a type without keys: its blobs stay.
 pub(crate) async fn blobs_of_rows_in_ciphertext_are_not_collected(harness: &Harness) {
-    let (table, blobs) = (Both::new(harness).await, Arc::new(InMemory::new()));
+    let (table, blobs) = (TableViews::new(harness).await, Arc::new(InMemory::new()));
     open(&table, &blobs).insert(&letter(1, "secret text ")).await.expect("an insert");
     let options = LargeOptions::default().with_write_deadline(Duration::from_millis(1));
     let (store, name) = (table.raw.store().clone(), table.raw.name().clone());

@@ -8,16 +8,16 @@ use table_core::typed::Table;
 use table_encryption::{Keys, LegacyV1};
 use table_patterns::heterogeneous::modify;
 
-use super::{Both, assert_hidden, kek, ken, key, keys, text};
+use super::{TableViews, assert_hidden, kek, ken, key, keys, text};
 use crate::Harness;
 
 const NEW: &str = "790122-4321";
 
 /// An entity that was read and changed, by name and without a thought of marks.
 pub(crate) async fn changed_entities_stay_encrypted(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
-    let fresh = Both::over(table.raw.clone(), keys(), |b, _| b);
+    let fresh = TableViews::over(table.raw.clone(), keys(), |b, _| b);
     let read = fresh.clear.existing(ken().key()).await;
     fresh.clear.put(Operation::Replace(read.with("NationalId", NEW).with("Age", 42), IfMatch::Any)).await;
     let read = fresh.clear.existing(ken().key()).await;
@@ -38,9 +38,10 @@ pub(crate) async fn changed_entities_stay_encrypted(harness: &Harness) {
 pub(crate) async fn merges_into_legacy_data_stay_encrypted(harness: &Harness) {
     let legacy = || LegacyV1::new(Keys::new(kek(9)));
     let old =
-        Both::with(harness, |b, t| b.with_legacy_v1(legacy().write_insecurely_for_interoperability(t))).await;
+        TableViews::with(harness, |b, t| b.with_legacy_v1(legacy().write_insecurely_for_interoperability(t)))
+            .await;
     old.clear.insert(Entity::from(key("Sales", "1")).with_encrypted("NationalId", "760519-1234")).await;
-    let fresh = Both::over(old.raw.clone(), keys(), |b, t| b.with_legacy_v1(legacy().read(t)));
+    let fresh = TableViews::over(old.raw.clone(), keys(), |b, t| b.with_legacy_v1(legacy().read(t)));
     let patch = Entity::from(key("Sales", "1")).with("NationalId", NEW);
     fresh.clear.put(Operation::Merge(patch, IfMatch::Any)).await;
     assert_hidden(&old, &[NEW, "760519"]).await;
@@ -49,7 +50,7 @@ pub(crate) async fn merges_into_legacy_data_stay_encrypted(harness: &Harness) {
 
 /// A name that is encrypted in one entity of the table is not written in the clear to another, by any operation.
 pub(crate) async fn plaintext_of_what_is_encrypted_is_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let other = Entity::from(key("Sales", "9")).with("NationalId", NEW).with("Age", 1);
     let refused = |result: table_core::Result<()>| {
@@ -72,7 +73,7 @@ pub(crate) async fn plaintext_of_what_is_encrypted_is_refused(harness: &Harness)
     assert_eq!(table.clear.existing(ken().key()).await.properties(), ken().properties());
 
     let by_row = |_: &str, row: &str, _: &str| row == "223";
-    let table = Both::over(table.raw, keys(), |b, t| b.encrypt_where(t, ["NationalId"], by_row));
+    let table = TableViews::over(table.raw, keys(), |b, t| b.encrypt_where(t, ["NationalId"], by_row));
     table.clear.insert(other.clone()).await;
     assert_eq!(table.raw.existing(other.key()).await.get("NationalId"), text(NEW));
 }

@@ -9,7 +9,6 @@ use table_core::query::Query;
 use table_core::store::{Operation, TableStore};
 use table_encryption::{AesKeyWrap, EncryptedStore, EncryptedStoreBuilder, Keys};
 
-mod between;
 mod concurrency;
 mod filters;
 mod garbage;
@@ -25,6 +24,7 @@ mod patterns;
 mod reads;
 mod rules;
 mod tamper;
+mod tampering_store;
 mod typed;
 mod wide;
 
@@ -46,13 +46,13 @@ fn keys() -> Keys {
 }
 
 /// A table seen twice: as it is stored, and in the clear.
-struct Both {
+struct TableViews {
     raw: TestTable,
     clear: TestTable,
     store: Arc<Encrypted>,
 }
 
-impl Both {
+impl TableViews {
     async fn new(harness: &Harness) -> Self {
         Self::with(harness, |builder, _| builder).await
     }
@@ -77,7 +77,7 @@ impl Both {
 }
 
 /// Nothing that is stored has one of the texts in it.
-async fn assert_hidden(table: &Both, texts: &[&str]) {
+async fn assert_hidden(table: &TableViews, texts: &[&str]) {
     for row in table.raw.all(&Query::new()).await {
         assert_eq!(shows(&row, texts), None, "{}", row.key());
     }

@@ -9,7 +9,7 @@ use table_core::store::Operation;
 use table_encryption::{Description, Keys, LegacyV1};
 use tokio::task::JoinHandle;
 
-use super::{Both, HEADER, kek, key, keys};
+use super::{HEADER, TableViews, kek, key, keys};
 use crate::{Harness, TestTable};
 
 const PEOPLE: i32 = 60;
@@ -42,7 +42,7 @@ fn visitors(table: &TestTable, stop: &Arc<AtomicBool>) -> JoinHandle<i32> {
 }
 
 /// Every value is read, and every visit was counted.
-async fn assert_whole(table: &Both, visits: i32) {
+async fn assert_whole(table: &TableViews, visits: i32) {
     let mut counted = 0;
     for (n, entity) in table.clear.all(&Query::new()).await.into_iter().enumerate() {
         let id = entity.properties().find("NationalId").expect("an id");
@@ -57,32 +57,34 @@ async fn assert_whole(table: &Both, visits: i32) {
 pub(crate) async fn plaintext_is_migrated_while_writers_go_on(harness: &Harness) {
     let raw = harness.table().await;
     fill(&raw, 0..PEOPLE).await;
-    let table = Both::over(raw, keys(), |b, t| b.encrypt(t, ["NationalId"]).accept_plaintext(t));
+    let table = TableViews::over(raw, keys(), |b, t| b.encrypt(t, ["NationalId"]).accept_plaintext(t));
     let stop = Arc::new(AtomicBool::new(false));
     let writers = visitors(&table.clear, &stop);
     let done = table.store.migration(table.raw.name()).with_page_size(7).run().await.expect("a migration");
     stop.store(true, SeqCst);
     let visits = writers.await.expect("visits");
     assert_eq!(done.seen, PEOPLE as u64);
-    let strict =
-        Both::over(table.raw.clone(), keys(), |b, t| b.encrypt(t, ["NationalId"]).require_encryption(t));
+    let strict = TableViews::over(table.raw.clone(), keys(), |b, t| {
+        b.encrypt(t, ["NationalId"]).require_encryption(t)
+    });
     assert_whole(&strict, visits).await;
 }
 
 /// Every header ends under the new key, and no write is lost.
 pub(crate) async fn keys_are_rotated_while_writers_go_on(harness: &Harness) {
     let raw = harness.table().await;
-    let old = Both::over(raw, Keys::new(kek(1)), |b, t| b.encrypt(t, ["NationalId"]));
+    let old = TableViews::over(raw, Keys::new(kek(1)), |b, t| b.encrypt(t, ["NationalId"]));
     fill(&old.clear, 0..PEOPLE).await;
-    let both =
-        Both::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, t| b.encrypt(t, ["NationalId"]));
+    let both = TableViews::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, t| {
+        b.encrypt(t, ["NationalId"])
+    });
     let stop = Arc::new(AtomicBool::new(false));
     let writers = visitors(&both.clear, &stop);
     let done = both.store.rotation(both.raw.name()).with_page_size(7).run().await.expect("a rotation");
     stop.store(true, SeqCst);
     let visits = writers.await.expect("visits");
     assert_eq!(done.seen, PEOPLE as u64);
-    let new = Both::over(old.raw.clone(), Keys::new(kek(2)), |b, t| b.encrypt(t, ["NationalId"]));
+    let new = TableViews::over(old.raw.clone(), Keys::new(kek(2)), |b, t| b.encrypt(t, ["NationalId"]));
     assert_whole(&new, visits).await;
 }
 
@@ -90,21 +92,22 @@ pub(crate) async fn keys_are_rotated_while_writers_go_on(harness: &Harness) {
 pub(crate) async fn legacy_data_becomes_v2(harness: &Harness) {
     let raw = harness.table().await;
     let legacy = || LegacyV1::new(Keys::new(kek(9)));
-    let old = Both::over(raw, keys(), |b, t| {
+    let old = TableViews::over(raw, keys(), |b, t| {
         b.encrypt(t, ["NationalId"]).with_legacy_v1(legacy().write_insecurely_for_interoperability(t))
     });
     fill(&old.clear, 0..20).await;
     let described = old.store.describe(old.raw.name(), person(3).key()).await.expect("metadata");
     assert!(matches!(described, Some(Description::V1 { key_id, .. }) if key_id == "kek9"));
     assert!(old.raw.existing(person(3).key()).await.get(HEADER).is_none());
-    let both = Both::over(old.raw.clone(), keys(), |b, t| {
+    let both = TableViews::over(old.raw.clone(), keys(), |b, t| {
         b.encrypt(t, ["NationalId"]).with_legacy_v1(legacy().read(t))
     });
     assert_whole(&both, 0).await;
     let done = both.store.migration(both.raw.name()).run().await.expect("a migration");
     assert_eq!(done.seen, 20);
     assert_eq!(done.changed, 20);
-    let new = Both::over(old.raw.clone(), keys(), |b, t| b.encrypt(t, ["NationalId"]).require_encryption(t));
+    let new =
+        TableViews::over(old.raw.clone(), keys(), |b, t| b.encrypt(t, ["NationalId"]).require_encryption(t));
     assert_whole(&new, 0).await;
     assert_eq!(new.raw.existing(person(3).key()).await.properties().len(), 3);
 }

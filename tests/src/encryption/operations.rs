@@ -9,7 +9,7 @@ use table_core::store::Operation;
 use table_encryption::EncryptedStore;
 use uuid::Uuid;
 
-use super::{Both, HEADER, ken, key, keys, text};
+use super::{HEADER, TableViews, ken, key, keys, text};
 use crate::Harness;
 use crate::conformance::assert_same;
 
@@ -31,7 +31,7 @@ fn every_type() -> Vec<(&'static str, EdmValue)> {
 
 /// What was written comes back: the same types, the same values, marked.
 pub(crate) async fn every_type_returns_marked(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let mut entity = Entity::from(key("p", "r"));
     for (name, value) in every_type() {
         entity.properties_mut().set_encrypted(name, value);
@@ -45,7 +45,7 @@ pub(crate) async fn every_type_returns_marked(harness: &Harness) {
 
 /// Neither the values nor their encodings are in what is stored.
 pub(crate) async fn plaintext_is_nowhere(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let secret = "a text that is long enough not to occur by chance";
     table.clear.insert(ken().with_encrypted("Text", secret)).await;
     for property in table.raw.existing(ken().key()).await.properties() {
@@ -61,7 +61,7 @@ pub(crate) async fn plaintext_is_nowhere(harness: &Harness) {
 
 /// Insert, both upserts and replace encrypt; what is read and written back is encrypted again.
 pub(crate) async fn every_write_encrypts(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let mut seen = Vec::new();
     for operation in [
         Operation::Insert(ken()),
@@ -84,7 +84,7 @@ pub(crate) async fn every_write_encrypts(harness: &Harness) {
 
 /// Encrypted or not; plaintext over an encrypted property is refused.
 pub(crate) async fn merges_keep_what_they_do_not_name(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let patch = |e: Entity| Operation::Merge(e, IfMatch::Any);
     let bare = || Entity::from(ken().key().clone());
@@ -107,7 +107,7 @@ pub(crate) async fn merges_keep_what_they_do_not_name(harness: &Harness) {
 
 /// A merge that marks a property gives the entity a header.
 pub(crate) async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(Entity::from(key("p", "r")).with("Name", "Ken").with("Age", 41)).await;
     assert!(table.raw.existing(&key("p", "r")).await.get(HEADER).is_none());
     let patch = Entity::from(key("p", "r")).with_encrypted("Name", "Ken Sánchez");
@@ -119,7 +119,7 @@ pub(crate) async fn merges_encrypt_what_was_plaintext(harness: &Harness) {
 
 /// Merges of what exists and of what does not, beside the others.
 pub(crate) async fn groups_mix_all_operations(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let at = |row: &str| Entity::from(key("Sales", row)).with_encrypted("Secret", row);
     for row in ["merge", "replace", "delete", "upsert"] {
         table.clear.insert(at(row).with_encrypted("Other", 1)).await;
@@ -149,7 +149,7 @@ pub(crate) async fn groups_mix_all_operations(harness: &Harness) {
 
 /// One operation that cannot be done, and none is.
 pub(crate) async fn groups_refuse_as_a_whole(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     let other = Entity::from(key("Sales", "224")).with_encrypted("Secret", 1);
     let stale = Operation::Merge(ken(), IfMatch::Exactly("W/\"other\"".into()));
@@ -188,7 +188,7 @@ pub(crate) async fn growth_is_refused_before_it_is_sent(harness: &Harness) {
 
 /// Not in two properties, and not in two entities.
 pub(crate) async fn the_same_value_never_looks_the_same(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let twins = Entity::from(key("p", "r")).with_encrypted("A", "same text").with_encrypted("B", "same text");
     table.clear.insert(twins.clone()).await;
     table.clear.insert(twins.clone().with_key(key("p", "s"))).await;

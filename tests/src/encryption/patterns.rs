@@ -18,7 +18,7 @@ use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::{Every, TimeSlices};
 use table_patterns::wide::{WideEntities, WideTable};
 
-use super::{Both, assert_hidden, key, text};
+use super::{TableViews, assert_hidden, key, text};
 use crate::Harness;
 
 fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
@@ -28,9 +28,9 @@ fn refused<T: Debug>(result: table_core::Result<T>, because: &str) {
 }
 
 /// Whose entities carry no mark: employees by a rule, everybody's `Iban` by another.
-async fn ruled(harness: &Harness) -> Both {
+async fn ruled(harness: &Harness) -> TableViews {
     let employees = |_: &str, row: &str, _: &str| row.starts_with("emp");
-    Both::with(harness, |b, t| b.encrypt(t, ["Iban"]).encrypt_where(t, ["Secret"], employees)).await
+    TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"]).encrypt_where(t, ["Secret"], employees)).await
 }
 
 /// A plan is plain text in a message or in rows of the coordinator: refused before either is written.
@@ -94,7 +94,7 @@ pub(crate) async fn large_values_need_a_codec_that_encrypts(harness: &Harness) {
         let (sender, title) = ("Ken".to_owned(), "none".to_owned());
         Letter { sender, number: number.to_owned(), title, secret: "secret ".repeat(100) }
     };
-    let by_name = Both::with(harness, |b, t| b.encrypt(t, ["Secret"])).await;
+    let by_name = TableViews::with(harness, |b, t| b.encrypt(t, ["Secret"])).await;
     let blobs = Arc::new(InMemory::new());
     let store = Arc::clone(&by_name.store) as Arc<dyn TableStore>;
     refused(LargeTable::<Letter>::new(store, by_name.raw.name().clone(), blobs.clone()), "`#[encrypt]`");
@@ -137,7 +137,7 @@ struct Event {
 /// The rows of wide entities and of buckets have keys of their own: a rule by row is asked about the entity's.
 pub(crate) async fn rules_by_row_know_the_entity(harness: &Harness) {
     let by_partition = |partition: &str, _: &str, _: &str| partition == "Sales";
-    let table = Both::with(harness, |b, t| {
+    let table = TableViews::with(harness, |b, t| {
         b.encrypt_where(t, ["Diagnosis"], |_, row, _| row == "emp7").encrypt_where(t, ["Note"], by_partition)
     })
     .await;
@@ -182,7 +182,7 @@ struct Login {
 pub(crate) async fn types_of_families_and_rows_need_the_mark(harness: &Harness) {
     let family = format!("{}x", harness.unused_name());
     let name = TableName::new(family.clone()).expect("a name");
-    let table = Both::with(harness, |b, _| b.encrypt(&name, ["Secret"])).await;
+    let table = TableViews::with(harness, |b, _| b.encrypt(&name, ["Secret"])).await;
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
     refused(
         TimeSlices::new(Arc::clone(&store), &family, Every::Day, |login: &Login| login.at),

@@ -9,12 +9,12 @@ use table_core::query::{Filter, Query, Select};
 use table_core::store::{Operation, TableStore, TableStoreExt};
 use table_encryption::{Description, EncryptedStore, Keys};
 
-use super::{Both, HEADER, kek, ken, key, keys, text};
+use super::{HEADER, TableViews, kek, ken, key, keys, text};
 use crate::Harness;
 
 /// What was asked for, decrypted, and nothing else.
 pub(crate) async fn projections_bring_what_they_need(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     for (names, expected) in [
         (vec!["NationalId"], vec!["NationalId"]),
@@ -36,7 +36,7 @@ pub(crate) async fn projections_bring_what_they_need(harness: &Harness) {
 
 /// Page after page.
 pub(crate) async fn pages_are_decrypted(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let entity = |n: usize| Entity::from(key("p", &format!("{n:03}"))).with_encrypted("N", format!("n{n}"));
     table.clear.load("p", (0..90).map(entity)).await;
     let (mut seen, mut from) = (Vec::new(), None);
@@ -53,9 +53,9 @@ pub(crate) async fn pages_are_decrypted(harness: &Harness) {
 
 /// Refused where a rule names the property, where it was written, and where it has just been read.
 pub(crate) async fn filters_on_encrypted_properties_are_refused(harness: &Harness) {
-    let table = Both::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
+    let table = TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
     let by = |name: &str| Query::new().with_filter(Filter::ne(name, "x").and(Filter::gt("Age", 0)));
-    let refused = async |table: &Both, name: &str| {
+    let refused = async |table: &TableViews, name: &str| {
         let error =
             table.store.query(table.raw.name(), &by(name), None).await.expect_err("an encrypted property");
         assert!(error.to_string().contains(name), "{error}");
@@ -63,13 +63,13 @@ pub(crate) async fn filters_on_encrypted_properties_are_refused(harness: &Harnes
     refused(&table, "Iban").await;
     table.clear.insert(ken()).await;
     refused(&table, "NationalId").await;
-    let fresh = Both::over(table.raw.clone(), keys(), |b, _| b);
+    let fresh = TableViews::over(table.raw.clone(), keys(), |b, _| b);
     refused(&fresh, "NationalId").await;
 }
 
 /// The rows that match come back in the clear.
 pub(crate) async fn filters_on_others_work(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
     table.clear.insert(ken().with_key(key("Sales", "224")).with("Age", 20)).await;
     let older = Query::new().with_filter(Filter::gt("Age", 30).and(Filter::eq("PartitionKey", "Sales")));
@@ -80,12 +80,12 @@ pub(crate) async fn filters_on_others_work(harness: &Harness) {
 
 /// Data under a former key is read while it is given; without it the error names no key, and `describe` does.
 pub(crate) async fn keys_are_found_by_their_id(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     table.clear.insert(ken()).await;
-    let both = Both::over(table.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
+    let both = TableViews::over(table.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     both.clear.insert(ken().with_key(key("Sales", "224"))).await;
     assert_eq!(both.clear.all(&Query::new()).await.len(), 2);
-    let new = Both::over(table.raw.clone(), Keys::new(kek(2)), |b, _| b);
+    let new = TableViews::over(table.raw.clone(), Keys::new(kek(2)), |b, _| b);
     assert_eq!(new.clear.existing(&key("Sales", "224")).await.get("NationalId"), text("760519-1234"));
     let error = new.store.get(table.raw.name(), ken().key(), None).await.expect_err("a key is missing");
     assert!(!error.to_string().contains("kek1"), "{error}");

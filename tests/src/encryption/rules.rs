@@ -13,8 +13,8 @@ use table_patterns::index::{
     Payload, Placement, ScrubMode, Shape, Trust,
 };
 
-use super::between::Between;
-use super::{Both, Builder, assert_hidden, key, keys, text};
+use super::tampering_store::TamperingStore;
+use super::{Builder, TableViews, assert_hidden, key, keys, text};
 use crate::{Harness, TestTable};
 
 const SECRET: &str = "secret";
@@ -29,19 +29,19 @@ fn person(row: &str) -> Entity {
 
 /// A table with a rule for `Secret` and `Number`, another for entries, without rules, and what is sent to both.
 struct Ruled {
-    people: Both,
-    entries: Both,
-    sent: Arc<Between>,
+    people: TableViews,
+    entries: TableViews,
+    sent: Arc<TamperingStore>,
 }
 
 impl Ruled {
     async fn new(harness: &Harness, rules: impl FnOnce(Builder, &TableName, &TableName) -> Builder) -> Self {
         let (people, entries) = (harness.table().await, harness.table().await);
-        let sent = Between::before(people.store());
+        let sent = TamperingStore::wrap(people.store());
         let raw = TestTable::new(Arc::clone(&sent) as Arc<dyn TableStore>, people.name().clone());
-        let people = Both::over(raw, keys(), |b, t| rules(b, t, entries.name()));
+        let people = TableViews::over(raw, keys(), |b, t| rules(b, t, entries.name()));
         let clear = TestTable::new(Arc::clone(people.clear.store()), entries.name().clone());
-        let entries = Both { raw: entries, clear, store: Arc::clone(&people.store) };
+        let entries = TableViews { raw: entries, clear, store: Arc::clone(&people.store) };
         Self { people, entries, sent }
     }
 
@@ -269,7 +269,7 @@ pub(crate) async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
         before.insert(person(row)).await.expect("an insert");
     }
     let rule = |b: Builder, t: &TableName| b.encrypt(t, ["Secret", "Number"]);
-    let migrating = Both::over(raw.clone(), keys(), |b, t| {
+    let migrating = TableViews::over(raw.clone(), keys(), |b, t| {
         rule(b, t).accept_plaintext(t).accept_plaintext(entries.name())
     });
     let done = migrating.store.migration(raw.name()).run().await.expect("a migration");
@@ -284,8 +284,8 @@ pub(crate) async fn entries_of_plaintext_times_are_migrated(harness: &Harness) {
     let report = people.scrub("city", ScrubMode::Repair).await.expect("a scrub");
     assert_eq!(report.missing, 3);
     assert_eq!(report.dangling, 0);
-    let strict = Both::over(raw.clone(), keys(), rule);
-    let seen = Both { raw: entries.clone(), clear: entries.clone(), store: Arc::clone(&strict.store) };
+    let strict = TableViews::over(raw.clone(), keys(), rule);
+    let seen = TableViews { raw: entries.clone(), clear: entries.clone(), store: Arc::clone(&strict.store) };
     assert_hidden(&seen, &[SECRET, "760519"]).await;
     let people = open(Arc::clone(&strict.store) as Arc<dyn TableStore>).await;
     let found = people.all("city", &lookup("Cities"), Trust::Entry).await.expect("a lookup");
@@ -313,7 +313,7 @@ pub(crate) async fn copies_of_plaintext_times_are_scrubbed(harness: &Harness) {
     raw.insert(Entity::from(key("Bosses", "boss")).with("Title", "CEO")).await;
     before.insert(person("1")).await.expect("an insert");
     let migrating =
-        Both::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
+        TableViews::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
     assert_eq!(migrating.store.migration(raw.name()).run().await.expect("a migration").changed, 1);
     let people = open(Arc::clone(&migrating.store) as Arc<dyn TableStore>).await;
     people.scrub("copy", ScrubMode::Repair).await.expect("a scrub");
@@ -334,7 +334,7 @@ pub(crate) async fn indexes_that_would_show_are_dropped(harness: &Harness) {
     let before = before.await.expect("indexes");
     before.insert(person("1")).await.expect("an insert");
     let migrating =
-        Both::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
+        TableViews::over(raw.clone(), keys(), |b, t| b.encrypt(t, ["Secret", "Number"]).accept_plaintext(t));
     let (store, name) = (Arc::clone(&migrating.store) as Arc<dyn TableStore>, raw.name().clone());
     let options = IndexOptions::default();
     let opened = IndexedEntities::open(Arc::clone(&store), name.clone(), indexes(), options.clone()).await;

@@ -4,11 +4,11 @@ use table_core::model::{Entity, ValueRef};
 use table_core::store::{ErrorKind, TableStore};
 use table_encryption::{Keys, LegacyV1};
 
-use super::{Both, HEADER, kek, ken, key, keys, text};
+use super::{HEADER, TableViews, kek, ken, key, keys, text};
 use crate::Harness;
 
 /// The error of a read that must be refused, as a scan refuses it too.
-async fn refused(table: &Both, row: &Entity) -> String {
+async fn refused(table: &TableViews, row: &Entity) -> String {
     let error = table.store.get(table.raw.name(), row.key(), None).await.expect_err("it must be refused");
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
     let scan = table.store.query(table.raw.name(), &Default::default(), None).await.expect_err("a scan too");
@@ -22,16 +22,16 @@ fn take(from: &Entity, name: &str) -> Vec<u8> {
 }
 
 /// Two entities in the clear table, and what is stored of them.
-async fn two(table: &Both) -> (Entity, Entity) {
+async fn two(table: &TableViews) -> (Entity, Entity) {
     let other = ken().with_key(key("Sales", "224"));
     table.clear.insert(ken()).await;
     table.clear.insert(other.clone()).await;
     (table.raw.existing(ken().key()).await, table.raw.existing(other.key()).await)
 }
 
-/// Between two properties, and between two entities.
+/// TamperingStore two properties, and between two entities.
 pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let (mine, other) = two(&table).await;
     let within =
         mine.clone().with("NationalId", take(&mine, "Salary")).with("Salary", take(&mine, "NationalId"));
@@ -44,7 +44,7 @@ pub(crate) async fn exchanged_ciphertexts_are_refused(harness: &Harness) {
 
 /// To another row, another partition, another table.
 pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
-    let (table, elsewhere) = (Both::new(harness).await, Both::new(harness).await);
+    let (table, elsewhere) = (TableViews::new(harness).await, TableViews::new(harness).await);
     let (mine, _) = two(&table).await;
     elsewhere.store_raw(mine.clone()).await;
     refused(&elsewhere, &mine).await;
@@ -62,7 +62,7 @@ pub(crate) async fn moved_entities_are_refused(harness: &Harness) {
 
 /// One that the header lists must be there.
 pub(crate) async fn stripped_properties_are_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let (mine, _) = two(&table).await;
     for name in ["NationalId", "Salary"] {
         let mut stripped = mine.clone();
@@ -74,7 +74,7 @@ pub(crate) async fn stripped_properties_are_refused(harness: &Harness) {
 
 /// Without its header an entity looks like one that never had one: rules and requirements know better.
 pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harness) {
-    let table = Both::with(harness, |b, t| b.require_encryption(t)).await;
+    let table = TableViews::with(harness, |b, t| b.require_encryption(t)).await;
     let (mine, _) = two(&table).await;
     let mut headless = mine.clone();
     headless.properties_mut().remove(HEADER);
@@ -92,7 +92,7 @@ pub(crate) async fn stripped_entities_are_refused_where_required(harness: &Harne
 
 /// A ciphertext, or the header, of an earlier write of the same entity.
 pub(crate) async fn older_properties_are_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let (older, _) = two(&table).await;
     table.clear.put(table_core::store::Operation::InsertOrReplace(ken().with_encrypted("Salary", 1.0))).await;
     let newer = table.raw.existing(ken().key()).await;
@@ -105,7 +105,7 @@ pub(crate) async fn older_properties_are_refused(harness: &Harness) {
 
 /// Of a property that the header lists, and of one that a rule names.
 pub(crate) async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harness) {
-    let table = Both::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
+    let table = TableViews::with(harness, |b, t| b.encrypt(t, ["Iban"])).await;
     let (mine, _) = two(&table).await;
     let uncovered = mine.clone().with("NationalId", "760519-1234");
     table.store_raw(uncovered.clone()).await;
@@ -118,7 +118,8 @@ pub(crate) async fn plaintext_in_place_of_ciphertext_is_refused(harness: &Harnes
 /// v1 metadata in place of the header, and beside it; another version and suite in the header; the v2 data key offered to v1.
 pub(crate) async fn a_downgrade_is_refused(harness: &Harness) {
     let raw = harness.table().await;
-    let table = Both::over(raw, keys(), |b, t| b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t)));
+    let table =
+        TableViews::over(raw, keys(), |b, t| b.with_legacy_v1(LegacyV1::new(Keys::new(kek(9))).read(t)));
     let (mine, _) = two(&table).await;
     let header = take(&mine, HEADER);
     let wrapped = &header[2 + 7 + 2 + 4 + 2..][..48];
@@ -156,9 +157,9 @@ fn base64(bytes: &[u8]) -> String {
 
 /// Whatever was changed, and also where the key is missing: one text.
 pub(crate) async fn every_refusal_reads_the_same(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let (mine, _) = two(&table).await;
-    let other_key = Both::over(table.raw.clone(), Keys::new(kek(2)), |b, _| b);
+    let other_key = TableViews::over(table.raw.clone(), Keys::new(kek(2)), |b, _| b);
     let mut texts = vec![refused(&other_key, &mine).await];
     let header = take(&mine, HEADER);
     for place in [0, 1, 2, 5, 12, 20, 70, 100, 140, 160, header.len() - 1] {
@@ -181,7 +182,7 @@ pub(crate) async fn every_refusal_reads_the_same(harness: &Harness) {
 
 /// Outside of what cryptography can tell, and said so: header and ciphertexts of one write belong together.
 pub(crate) async fn an_older_whole_entity_is_not_noticed(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let (older, _) = two(&table).await;
     table
         .clear

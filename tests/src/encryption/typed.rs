@@ -8,7 +8,7 @@ use table_core::store::{ErrorKind, Operation, TableStore};
 use table_patterns::log_tail::LogTail;
 use table_patterns::series::{DataSeries, Grouped, Hours};
 
-use super::{Both, assert_hidden, key, text};
+use super::{TableViews, assert_hidden, key, text};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -36,7 +36,7 @@ fn ken() -> Employee {
     Employee { department: "Sales".into(), id: 223, age: 41, national_id: "760519".into(), salary: Some(1.5) }
 }
 
-fn open(table: &Both) -> Table<Employee> {
+fn open(table: &TableViews) -> Table<Employee> {
     Table::new(Arc::clone(&table.store) as Arc<dyn TableStore>, table.raw.name().clone())
         .expect("it encrypts")
 }
@@ -51,7 +51,7 @@ struct Pulse {
 
 /// Logs and series of marked fields: refused where they are opened, if the store does not encrypt; else ciphertext.
 pub(crate) async fn logs_and_series_are_encrypted(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let (name, log) = (table.raw.name().clone(), PartitionKey::new("log").expect("a key"));
     let raw = Arc::clone(table.raw.store());
     let errors = [
@@ -73,7 +73,7 @@ pub(crate) async fn logs_and_series_are_encrypted(harness: &Harness) {
 
 /// By insert, update and query.
 pub(crate) async fn entities_are_read_and_written(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let employees = open(&table);
     employees.insert(&ken()).await.expect("an insert");
     let key = Employee::key("Sales", 223).expect("a key");
@@ -106,7 +106,7 @@ pub(crate) async fn a_store_that_does_not_encrypt_is_refused(harness: &Harness) 
 
 /// Outside of a declared migration, in which it comes back marked and is encrypted by the next write.
 pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let plain = Entity::from(key("Sales", "223")).with("EntityType", "Employee").with("Age", 41);
     table.store_raw(plain.with("NationalId", "760519")).await;
     let stored = Employee::key("Sales", 223).expect("a key");
@@ -114,7 +114,7 @@ pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
     let text = error.to_string();
     assert!(matches!(error.kind(), ErrorKind::Encryption(_)), "{error}");
     assert!(text.contains("'NationalId'") && !text.contains("760519"), "{error}");
-    let migrating = Both::over(table.raw.clone(), super::keys(), |b, t| {
+    let migrating = TableViews::over(table.raw.clone(), super::keys(), |b, t| {
         b.encrypt_type::<Employee>(t).accept_plaintext(t)
     });
     let employees = open(&migrating);
@@ -131,7 +131,7 @@ pub(crate) async fn plaintext_in_a_marked_field_is_refused(harness: &Harness) {
 
 /// Of encrypted fields.
 pub(crate) async fn projections_and_patches_work(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let employees = open(&table);
     employees.insert(&ken()).await.expect("an insert");
     let badges = employees.query().project::<Badge>().all().await.expect("a projection");

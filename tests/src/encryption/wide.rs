@@ -8,7 +8,7 @@ use table_core::store::TableStore;
 use table_core::typed::KeyOf;
 use table_patterns::wide::{WideEntities, WideTable};
 
-use super::{Both, assert_hidden, key, text};
+use super::{TableViews, assert_hidden, key, text};
 use crate::Harness;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -25,7 +25,7 @@ struct Patient {
 
 const SECRETS: [&str; 4] = ["secret-one", "secret-two", "secret-three", "secret-four"];
 
-fn open(table: &Both) -> WideEntities {
+fn open(table: &TableViews) -> WideEntities {
     WideEntities::new(Arc::clone(&table.store) as Arc<dyn TableStore>, table.raw.name().clone())
 }
 
@@ -37,7 +37,7 @@ fn patient(diagnosis: &str, numbers: usize) -> Entity {
 
 /// Every write of a bag: what was marked is ciphertext in its row, and comes back marked.
 pub(crate) async fn wide_entities_stay_encrypted(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let wide = open(&table);
     let hidden = async |expected: &str, rows: usize| {
         let read = wide.get(&key("Ward", "7")).await.expect("an answer").expect("an entity");
@@ -66,7 +66,7 @@ pub(crate) async fn wide_entities_stay_encrypted(harness: &Harness) {
 
 /// A struct of them, and the same as a bag.
 pub(crate) async fn wide_tables_stay_encrypted(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     let store = Arc::clone(&table.store) as Arc<dyn TableStore>;
     let patients = WideTable::<Patient>::new(store, table.raw.name().clone()).expect("a table");
     let first = Patient { ward: "Ward".into(), bed: 7, beats: 60, diagnosis: SECRETS[0].into() };
@@ -86,9 +86,9 @@ pub(crate) async fn wide_tables_stay_encrypted(harness: &Harness) {
 
 /// Who builds the properties anew and forgets the mark is told, and nothing is written.
 pub(crate) async fn wide_entities_built_anew_in_plaintext_are_refused(harness: &Harness) {
-    let table = Both::new(harness).await;
+    let table = TableViews::new(harness).await;
     open(&table).insert(&patient(SECRETS[0], 3)).await.expect("a new entity");
-    let fresh = Both::over(table.raw.clone(), super::keys(), |builder, _| builder);
+    let fresh = TableViews::over(table.raw.clone(), super::keys(), |builder, _| builder);
     let forgets = |properties: &mut Properties| {
         *properties = properties.iter().map(|p| (p.name().to_owned(), p.value().to_owned())).collect();
         Ok(())

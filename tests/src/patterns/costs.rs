@@ -18,10 +18,10 @@ use table_patterns::series::{DataSeries, Hours};
 use table_patterns::time_slices::{Keep, Reuse};
 use table_patterns::wide::WideEntities;
 
-use super::bent::Bent;
-use super::counted::Counted;
+use super::counting_blobs::CountingBlobs;
 use super::time_slices::{at, fill, login, open};
 use crate::Harness;
+use crate::wrappers::UnsortedStore;
 
 fn metered(store: Arc<dyn TableStore>) -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
@@ -60,7 +60,7 @@ pub(crate) async fn of_logs(harness: &Harness) {
     assert_eq!(cost(&meter, log.since(Ticks::MIN).try_collect::<Vec<_>>()).await, 1);
     assert_eq!(cost(&meter, log.between(Ticks::MIN, Ticks::MAX).try_collect::<Vec<_>>()).await, 1);
 
-    let unsorted = Bent::unsorted(harness.store().clone()).with_pages_of(2);
+    let unsorted = UnsortedStore::with_pages_of(2, harness.store().clone());
     let (store, meter) = metered(Arc::new(unsorted));
     let log = LogTail::<Claim>::new(store, table.name().clone(), ken()).expect("a log").sorted_on_client();
     assert_eq!(cost(&meter, log.latest(1)).await, 3, "five rows in pages of two");
@@ -131,7 +131,7 @@ struct Recording {
 pub(crate) async fn of_large_entities(harness: &Harness) {
     let table = harness.table().await;
     let (store, meter) = metered(harness.store().clone());
-    let counted = Arc::new(Counted::new(harness.blobs().await));
+    let counted = Arc::new(CountingBlobs::new(harness.blobs().await));
     let blobs = Arc::clone(&counted) as Arc<dyn ObjectStore>;
     let recordings = LargeTable::<Recording>::new(store, table.name().clone(), blobs).expect("a table");
     let recording = |mib: usize| Recording { day: "1".to_owned(), number: 1, sound: vec![7; mib << 20] };

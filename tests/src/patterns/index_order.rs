@@ -9,9 +9,9 @@ use table_core::query::AccessPath;
 use table_core::store::{Error, GroupTransaction};
 use table_patterns::index::{Index, IndexQuery, IndexedEntities, IndexedTable, Placement, Trust};
 
-use super::bent::Bent;
 use super::index_lists::{changing, options};
 use crate::Harness;
+use crate::wrappers::UnsortedStore;
 
 #[derive(Debug, TableEntity)]
 #[entity(type = "Person", rename_all = "PascalCase")]
@@ -29,7 +29,7 @@ fn names(people: Vec<Person>) -> Vec<String> {
 }
 
 async fn people(harness: &Harness) -> IndexedTable<Person> {
-    let store = Arc::new(Bent::unsorted(harness.store().clone()).with_pages_of(3));
+    let store = Arc::new(UnsortedStore::with_pages_of(3, harness.store().clone()));
     let table = harness.table().await.name().clone();
     let people = IndexedTable::open(store, table.as_str(), options()).await.expect("an empty table");
     for (id, name) in ["eva", "ann", "dan", "bob", "cyd", "fay", "gus"].into_iter().enumerate() {
@@ -89,8 +89,8 @@ async fn insert_large(store: &dyn TableStore, table: &TableName) {
 /// A window of a build is read twice, and no more of the table.
 pub(crate) async fn that_is_missing_costs_a_build_no_further_pages(harness: &Harness) {
     let meter = RequestMeter::new();
-    let bent = Bent::unsorted(harness.store().clone()).with_pages_of(20);
-    let store: Arc<dyn TableStore> = Arc::new(Metered::new(bent, meter.clone()));
+    let unsorted = UnsortedStore::with_pages_of(20, harness.store().clone());
+    let store: Arc<dyn TableStore> = Arc::new(Metered::new(unsorted, meter.clone()));
     let (table, cities) = (harness.table().await.name().clone(), harness.table().await.name().clone());
     insert_large(&*store, &table).await;
     let by_city = Index::keyed("city", Placement::OtherTable(cities), "{City}", "{RowKey}");

@@ -8,9 +8,9 @@ use table_core::model::Entity;
 use table_core::store::{Result, TableStore};
 use table_patterns::index::{Index, IndexOptions, IndexQuery, IndexedEntities, Placement, Shards, Trust};
 
-use super::crowd::Crowd;
 use super::index_lists::options;
 use crate::Harness;
+use crate::wrappers::InFlightStore;
 
 async fn people(
     harness: &Harness,
@@ -50,15 +50,15 @@ pub(crate) async fn a_stream_reads_what_is_taken(harness: &Harness) {
 /// However many partitions are merged, the requests under way are those of the options.
 pub(crate) async fn merged_partitions_share_the_concurrency(harness: &Harness) {
     let index = Index::keyed("city", Placement::OtherPartition, "city_{RowKey#8}", "{City}_{RowKey}");
-    let crowd = Arc::new(Crowd::new(harness.store().clone()));
+    let in_flight = Arc::new(InFlightStore::new(harness.store().clone()));
     let mut options = options();
     options.concurrency = 3;
-    let people = people(harness, crowd.clone(), index, options).await;
-    crowd.forget();
+    let people = people(harness, in_flight.clone(), index, options).await;
+    in_flight.reset();
     let partitions = Shards::new(8).expect("a number of shards").partitions("city_");
     let all = IndexQuery::partition("").range("a", "z");
     let found = people.all_merged("city", &partitions, &all, Trust::Entry).await.expect("entities");
     let cities: Vec<_> = found.iter().map(|e| e.get("City").map(|city| format!("{city:?}"))).collect();
     assert!(cities.len() == 24 && cities.is_sorted());
-    assert_eq!(crowd.most(), 3);
+    assert_eq!(in_flight.max_in_flight(), 3);
 }

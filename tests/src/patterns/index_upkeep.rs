@@ -10,9 +10,9 @@ use table_patterns::index::{
     ScrubReport, Shape,
 };
 
-use super::bent::Bent;
 use super::index_lists::changing;
 use crate::Harness;
+use crate::wrappers::SmallPageStore;
 
 const CITIES: [&str; 3] = ["bergen", "oslo", "rome"];
 
@@ -228,7 +228,7 @@ pub(crate) async fn a_scrub_goes_on_from_text(harness: &Harness) {
         let world = World::new(harness).await;
         fill(&world.open(vec![index.clone()]).await).await;
         damage(&world.store, &world.table).await;
-        let store: Arc<dyn TableStore> = Arc::new(Bent::in_pages_of(5, world.store.clone()));
+        let store: Arc<dyn TableStore> = Arc::new(SmallPageStore::new(5, world.store.clone()));
         let (mut report, mut pages) = (ScrubReport::default(), 0);
         let mut stored = Some(ScrubCursor::default().to_string());
         while let Some(text) = stored {

@@ -13,7 +13,7 @@ use table_patterns::clock::Clock;
 use table_patterns::log_blobs::{LogEntry, LogFormat, LogOptions, LogPeriod, LogSync, LogWriter, read_logs};
 use tokio::task::JoinSet;
 
-use super::counted::Counted;
+use super::counting_blobs::CountingBlobs;
 use crate::Harness;
 
 const MINUTE: i64 = 60 * 10_000_000;
@@ -160,7 +160,7 @@ pub(crate) async fn writers_share_the_numbers(harness: &Harness) {
 
 /// One request a flush, one more in a new directory; one list a day and one request a blob to read.
 pub(crate) async fn cost_what_is_documented(harness: &Harness) {
-    let counted = Arc::new(Counted::new(harness.blobs().await));
+    let counted = Arc::new(CountingBlobs::new(harness.blobs().await));
     let (blobs, watch) = (counted.clone() as Arc<dyn ObjectStore>, Watch::new());
     let log = LogWriter::new(Arc::clone(&blobs), "shop", options(&watch)).expect("a log");
     for (minutes, cost) in [(0, 2), (0, 1), (1, 2), (1, 1), (24 * 60, 2)] {

@@ -14,7 +14,7 @@ use table_patterns::clock::Clock;
 use table_patterns::log_tail::{EntryId, LogTail, Logged};
 use tokio::task::JoinSet;
 
-use super::bent::Bent;
+use crate::wrappers::UnsortedStore;
 use crate::{Harness, TestTable};
 
 #[derive(Clone, Debug, PartialEq, PropertyGroup)]
@@ -206,7 +206,7 @@ pub(crate) async fn a_repeated_append_is_stored_once(harness: &Harness) {
 /// On a service without order a log is refused, or sorted here by explicit choice.
 pub(crate) async fn are_refused_without_order_unless_sorted_here(harness: &Harness) {
     let table = harness.table().await;
-    let unsorted: Arc<dyn TableStore> = Arc::new(Bent::unsorted(table.store().clone()));
+    let unsorted: Arc<dyn TableStore> = Arc::new(UnsortedStore::new(table.store().clone()));
     let log = log_over(unsorted, &table);
     fill(&log, 5).await;
     let error = log.latest(2).await.expect_err("nothing is sorted");

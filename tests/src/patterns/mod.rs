@@ -2,15 +2,12 @@
 //! function for each behaviour. Give [`pattern_tests!`](crate::pattern_tests) a
 //! [`Backend`](crate::Backend), and it makes a test of each.
 
-mod before;
-mod bent;
 mod bulk;
 mod bulk_crashes;
 mod company;
 mod compound;
 mod costs;
-mod counted;
-mod crowd;
+mod counting_blobs;
 mod declared_bulk;
 mod declared_indexes;
 mod declared_lookups;

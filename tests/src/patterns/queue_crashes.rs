@@ -15,9 +15,9 @@ use table_patterns::clock::TokioClock;
 use table_patterns::queue::{QueueOptions, TableQueue};
 use tokio::time::sleep;
 
-use super::before::Before;
 use crate::Harness;
 use crate::trouble::{Play, trouble};
+use crate::wrappers::HookedStore;
 
 const LEASE: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(1);
@@ -187,7 +187,7 @@ pub(crate) async fn receives_beside_others_go_on_elsewhere(harness: &Harness) {
     let overtaken = async |work: &Work, play: &Play<'_>| {
         let rival = work.healthy().await;
         let takes = async move { drop(rival.receive(1, LEASE).await) };
-        let store = Arc::new(Before::group(work.store.clone(), takes));
+        let store = Arc::new(HookedStore::before_group(work.store.clone(), takes));
         work.open(Arc::new(Faulty::new(store, play.faults.clone()))).await
     };
     receive_in_trouble(harness, "receive beside another", overtaken, 0, 1).await;

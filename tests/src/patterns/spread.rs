@@ -11,8 +11,8 @@ use table_core::typed::{RowPrefix, TableEntity};
 use table_patterns::spread::{PartitionWatch, SpreadTable, Watched};
 use tokio::task::JoinSet;
 
-use super::crowd::Crowd;
 use super::log_tail::{declare_index_of_alarms, declare_index_of_any};
+use crate::wrappers::InFlightStore;
 use crate::{Harness, TestTable};
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
@@ -90,17 +90,17 @@ pub(crate) async fn one_partition_is_several(harness: &Harness) {
 /// The buckets of a partition are read at the same time.
 pub(crate) async fn buckets_are_read_at_once(harness: &Harness) {
     let (events, table) = filled(harness, 40).await;
-    let crowd = Arc::new(Crowd::new(Arc::clone(harness.store())));
-    let store = Arc::clone(&crowd) as Arc<dyn TableStore>;
+    let in_flight = Arc::new(InFlightStore::new(Arc::clone(harness.store())));
+    let store = Arc::clone(&in_flight) as Arc<dyn TableStore>;
     let crowded = SpreadTable::<Event>::new(store, table.name().clone()).expect("a table");
     let day = || Event::partition("it's day 1").expect("a key");
     let all: Vec<Event> = crowded.query().partition(day()).all().await.expect("events");
     assert!(all.iter().map(|event| event.number).eq(0..40));
-    assert_eq!(crowd.most(), 8);
-    crowd.forget();
+    assert_eq!(in_flight.max_in_flight(), 8);
+    in_flight.reset();
     let three = crowded.clone().with_concurrency(3).query().partition(day()).count().await;
     assert_eq!(three.expect("events"), 40);
-    assert_eq!(crowd.most(), 3);
+    assert_eq!(in_flight.max_in_flight(), 3);
     let without = crowded.query().all().await.expect_err("no partition").to_string();
     assert!(without.contains("partition"), "{without}");
 

@@ -10,7 +10,7 @@ use table_core::typed::{KeyOf, TableEntity};
 use table_patterns::spread::SpreadTable;
 use tokio::task::JoinSet;
 
-use super::before::Before;
+use crate::wrappers::HookedStore;
 use crate::{Harness, TestTable};
 
 const ROWS: u32 = 48;
@@ -142,7 +142,7 @@ async fn delete_around(harness: &Harness, request: u64, died_at: u64, point: Cra
     faults.crash_at(died_at, point);
     let faulty: Arc<dyn TableStore> = Arc::new(Faulty::new(Arc::clone(harness.store()), faults));
     let dying = open::<Wider>(&faulty, &table).with_previous(3);
-    let store = Before::request(request, Arc::clone(harness.store()), async move {
+    let store = HookedStore::before_request(request, Arc::clone(harness.store()), async move {
         dying.migrate().await.expect_err("it dies");
     });
     let store = Arc::new(store);

@@ -18,9 +18,9 @@ use table_patterns::large::{LargeOptions, LargeTable};
 use table_patterns::spread::SpreadTable;
 use tokio::task::yield_now;
 
-use super::bent::Bent;
-use super::counted::Counted;
+use super::counting_blobs::CountingBlobs;
 use crate::Harness;
+use crate::wrappers::SmallPageStore;
 
 const ROWS: usize = 240;
 const PAGE: usize = 10;
@@ -49,7 +49,7 @@ async fn fill(harness: &Harness) -> TableName {
 fn paged(harness: &Harness) -> (Arc<dyn TableStore>, RequestMeter) {
     let meter = RequestMeter::new();
     let metered = Arc::new(Metered::new(harness.store().clone(), meter.clone()));
-    (Arc::new(Bent::in_pages_of(PAGE, metered)), meter)
+    (Arc::new(SmallPageStore::new(PAGE, metered)), meter)
 }
 
 /// Takes item after item, and looks each time at how much was begun; how many there were, and the most that was
@@ -124,7 +124,7 @@ const AT_ONCE: usize = 3;
 /// Large values are read so many at once, and the next ones when those are taken.
 pub(crate) async fn large_values_are_read_as_they_are_taken(harness: &Harness) {
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
-    let blobs = Arc::new(Counted::new(harness.blobs().await));
+    let blobs = Arc::new(CountingBlobs::new(harness.blobs().await));
     let films = LargeTable::<Film>::new_with(store, table, blobs.clone(), LargeOptions::default());
     let films = films.expect("a table").with_concurrency(AT_ONCE);
     for number in 0..12 {
@@ -145,7 +145,7 @@ pub(crate) async fn large_values_are_sent_as_they_come(harness: &Harness) {
     const PART: usize = 8 * 1024 * 1024;
     const PIECE: usize = 1024 * 1024;
     let (store, table) = (harness.store().clone(), harness.table().await.name().clone());
-    let blobs = Arc::new(Counted::new(harness.blobs().await));
+    let blobs = Arc::new(CountingBlobs::new(harness.blobs().await));
     let films = LargeTable::<Film>::new(store, table, blobs.clone()).expect("a table");
     let film = Film { year: 1895, number: 1, pictures: Vec::new() };
     films.insert(&film).await.expect("a new film");

@@ -13,9 +13,9 @@ use table_core::typed::TableEntity;
 use table_patterns::time_slices::{Every, Keep, Reuse, Slice, Slicing, TimeSlices};
 use uuid::Uuid;
 
-use super::crowd::Crowd;
 use super::log_tail::declare_index_of_any;
 use crate::Harness;
+use crate::wrappers::InFlightStore;
 
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 pub(super) struct Login {
@@ -186,16 +186,16 @@ pub(crate) async fn limits_bound_what_is_read(harness: &Harness) {
     let narrowed = period().narrow(|query| query.limit(10)).limit(1).all().await.expect("logins");
     assert_eq!(narrowed, [all[3].clone()]);
 
-    let crowd = Arc::new(Crowd::new(harness.store().clone()));
-    let crowded = open(Arc::clone(&crowd) as Arc<dyn TableStore>, &family);
+    let in_flight = Arc::new(InFlightStore::new(harness.store().clone()));
+    let crowded = open(Arc::clone(&in_flight) as Arc<dyn TableStore>, &family);
     for (concurrency, most) in [(8, 4), (2, 2), (1, 1)] {
-        crowd.forget();
+        in_flight.reset();
         let crowded = crowded.clone().with_concurrency(concurrency);
         assert_eq!(crowded.query().all().await.expect("logins").len(), 8);
-        assert_eq!(crowd.most(), most, "{concurrency} at once");
-        crowd.forget();
+        assert_eq!(in_flight.max_in_flight(), most, "{concurrency} at once");
+        in_flight.reset();
         assert_eq!(crowded.query().count().await.expect("a count"), 8);
-        assert_eq!(crowd.most(), most, "{concurrency} at once");
+        assert_eq!(in_flight.max_in_flight(), most, "{concurrency} at once");
     }
 }
 

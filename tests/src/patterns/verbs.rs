@@ -16,12 +16,12 @@ use table_patterns::spread::SpreadTable;
 use table_patterns::time_slices::TimeSlices;
 use table_patterns::wide::WideTable;
 
-use super::before::Before;
 use super::handles::{
     Alone, BOOK, Cell, Group, Indexed, Large, LargeIndexed, Note, Spread, Told, Verbs, Wider, WithEntries,
     World,
 };
 use crate::Harness;
+use crate::wrappers::HookedStore;
 
 /// Runs a check of every handle.
 macro_rules! every_handle {
@@ -291,11 +291,11 @@ pub(crate) async fn updates_keep_what_they_do_not_know(harness: &Harness) {
 async fn beside_another<H: Verbs>(
     harness: &Harness,
     act: impl FnOnce(H) -> BoxFuture<'static, ()>,
-) -> (H, Arc<Before>, RequestMeter) {
+) -> (H, Arc<HookedStore>, RequestMeter) {
     let world = World::new(harness).await;
     let other = H::open(&world).await;
     other.insert(&H::Of::new(1, "old", Some("text"))).await.expect("a new note");
-    let store = Arc::new(Before::unarmed(Arc::clone(&world.store), act(other)));
+    let store = Arc::new(HookedStore::unarmed(Arc::clone(&world.store), act(other)));
     let (meter, inner) = (RequestMeter::new(), Arc::clone(&store) as Arc<dyn TableStore>);
     let metered: Arc<dyn TableStore> = Arc::new(Metered::new(inner, meter.clone()));
     (H::open(&world.through(metered)).await, store, meter)

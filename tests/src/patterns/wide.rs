@@ -11,8 +11,8 @@ use table_core::typed::Table;
 use table_patterns::wide::WideEntities;
 use tokio::task::JoinSet;
 
-use super::bent::Bent;
 use super::log_tail::{declare_index_of_alarms, declare_index_of_any};
+use crate::wrappers::{SmallPageStore, UnsortedStore};
 use crate::{Harness, TestTable};
 
 fn key() -> Key {
@@ -64,7 +64,7 @@ pub(crate) async fn are_written_and_read_in_one_request(harness: &Harness) {
     let error = wide.insert(&numbers(1, 1)).await.expect_err("it is there");
     assert!(error.to_string().contains("('JFK', '2013')") && !error.to_string().contains("~~"), "{error}");
     assert!(error.is_already_exists(), "{error}");
-    let unsorted = open(&table, Arc::new(Bent::unsorted(table.store().clone())));
+    let unsorted = open(&table, Arc::new(UnsortedStore::new(table.store().clone())));
     assert_eq!(
         bag(&unsorted.get(&key()).await.expect("an answer").expect("an entity")),
         bag(&numbers(365, 1))
@@ -161,7 +161,7 @@ pub(crate) async fn torn_reads_are_never_answered(harness: &Harness) {
             }
         });
     }
-    let paged = open(&table, Arc::new(Bent::in_pages_of(1, table.store().clone()))).with_attempts(100_000);
+    let paged = open(&table, Arc::new(SmallPageStore::new(1, table.store().clone()))).with_attempts(100_000);
     let mut reads = 0;
     while !writers.is_empty() {
         let read = paged.get(&key()).await.expect("an answer").expect("an entity");
@@ -234,7 +234,7 @@ pub(crate) async fn agree_with_a_map(harness: &Harness) {
         assert_eq!(read.map(|read| bag(&read)), model.get(key).cloned());
     }
     for pages in [1, 1000] {
-        let paged = open(&table, Arc::new(Bent::in_pages_of(pages, table.store().clone())));
+        let paged = open(&table, Arc::new(SmallPageStore::new(pages, table.store().clone())));
         let partition = PartitionKey::new("p").expect("a legal key");
         let all = paged.query().partition(partition).all().await.expect("entities");
         let found: BTreeMap<_, _> = all.iter().map(|e| (e.value.key().clone(), bag(e))).collect();

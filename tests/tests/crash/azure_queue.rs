@@ -23,12 +23,12 @@ use crate::process::{Knows, Names, Process, person};
 
 /// A queue that a dead process no longer reaches.
 #[derive(Debug)]
-struct Mortal {
+struct CrashingQueue {
     queue: Arc<dyn WorkQueue>,
     faults: FaultInjector,
 }
 
-impl Mortal {
+impl CrashingQueue {
     fn alive(&self) -> Result<&dyn WorkQueue> {
         let dead = || Error::invalid_request("the process is dead").with_outcome(Outcome::Ambiguous);
         if self.faults.is_crashed() { Err(dead()) } else { Ok(&*self.queue) }
@@ -36,7 +36,7 @@ impl Mortal {
 }
 
 #[async_trait]
-impl WorkQueue for Mortal {
+impl WorkQueue for CrashingQueue {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
         self.alive()?.send(body, delay).await
     }
@@ -100,8 +100,8 @@ async fn die_and_recover(number: usize, request: u64, point: CrashPoint) -> Resu
 
     let faults = FaultInjector::new(0);
     let faulty = Arc::new(Faulty::new(healthy.clone(), faults.clone()));
-    let mortal = Arc::new(Mortal { queue: queue.clone(), faults: faults.clone() });
-    let dying = Process::start_on(faulty, mortal, names, Knows::Three, options()?).await?;
+    let crashing = Arc::new(CrashingQueue { queue: queue.clone(), faults: faults.clone() });
+    let dying = Process::start_on(faulty, crashing, names, Knows::Three, options()?).await?;
     dying.people.insert(person("1", "ken", "oslo")?).await?;
     faults.crash_at(request, point);
     let answer = dying.people.insert(person("2", "kim", "rome")?).await;

@@ -4,37 +4,37 @@
 
 mod azure_queue;
 mod check;
-mod office;
 mod paths;
 mod process;
 mod run;
+mod transaction_process;
 mod transactions;
 
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
-use conformance::elsewhere::Elsewhere;
+use conformance::real_time::RealTimeStore;
 use table_azure::AzureTableStore;
 use table_core::memory::MemoryStore;
 use table_core::store::{Result, TableStore};
 use table_embedded::{Durability, EmbeddedStore};
 use tempfile::TempDir;
 
-use crate::office::Places;
 use crate::paths::PATHS;
 use crate::process::Names;
 use crate::run::{Harm, Recover, crash_everywhere, crash_sometimes};
+use crate::transaction_process::Stores;
 use crate::transactions::{trouble_everywhere, trouble_in_discarding, trouble_sometimes};
 
-async fn on_disk(directory: &TempDir) -> Result<Arc<Elsewhere>> {
+async fn on_disk(directory: &TempDir) -> Result<Arc<RealTimeStore>> {
     let builder = EmbeddedStore::builder(directory.path().join("store"));
-    Ok(Elsewhere::around(builder.durability(Durability::Relaxed).open().await?))
+    Ok(RealTimeStore::around(builder.durability(Durability::Relaxed).open().await?))
 }
 
 /// The emulator, under the virtual time of the tests.
-fn emulated() -> Result<Arc<Elsewhere>> {
+fn emulated() -> Result<Arc<RealTimeStore>> {
     let text = Azurite::shared().connection_string();
-    Ok(Elsewhere::around(AzureTableStore::from_connection_string(&text, None)?))
+    Ok(RealTimeStore::around(AzureTableStore::from_connection_string(&text, None)?))
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,8 +89,8 @@ async fn crashes_and_losses_under_retries_in_azurite() -> Result<()> {
     crash_sometimes(&PATHS, &Harm::UNDER_RETRIES, emulated()?, 13, 1).await
 }
 
-fn in_memory(_: usize) -> Places {
-    Places {
+fn in_memory(_: usize) -> Stores {
+    Stores {
         current: Arc::new(MemoryStore::new()),
         archive: Arc::new(MemoryStore::new()),
         names: Names::new(0),
@@ -117,12 +117,12 @@ async fn troubled_discarding_in_memory() -> Result<()> {
 async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let (current, archive) = (Arc::new(MemoryStore::new()), on_disk(&directory).await?);
-    let places = |n| Places {
+    let stores = |n| Stores {
         current: current.clone(),
         archive: archive.clone() as Arc<dyn TableStore>,
         names: Names::new(n),
     };
-    let troubles = trouble_sometimes(places, 3, 80).await?;
+    let troubles = trouble_sometimes(stores, 3, 80).await?;
     eprintln!("{troubles} troubles of transactions into the embedded store");
     assert!(troubles > 40, "only {troubles}");
     Ok(())
@@ -132,12 +132,12 @@ async fn troubled_transactions_from_memory_to_the_embedded_store() -> Result<()>
 async fn troubled_transactions_from_the_embedded_store_to_azurite() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let (current, archive) = (on_disk(&directory).await?, emulated()?);
-    let places = |n| Places {
+    let stores = |n| Stores {
         current: current.clone(),
         archive: archive.clone() as Arc<dyn TableStore>,
         names: Names::new(1000 + n),
     };
-    let troubles = trouble_sometimes(places, 5, 40).await?;
+    let troubles = trouble_sometimes(stores, 5, 40).await?;
     eprintln!("{troubles} troubles of transactions into Azurite");
     assert!(troubles > 20, "only {troubles}");
     Ok(())

@@ -14,7 +14,7 @@ use table_patterns::eventual::{EventualTransaction, Submitted, TransactionStatus
 use table_patterns::journal::Acknowledge;
 use tokio::time::sleep;
 
-use crate::office::{Office, Places};
+use crate::transaction_process::{Stores, TransactionProcess};
 
 /// What goes wrong at one request.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,8 @@ impl Trouble {
     }
 }
 
-type Act = for<'a> fn(&'a Office, &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>>;
+type Act =
+    for<'a> fn(&'a TransactionProcess, &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>>;
 
 /// What the process does when it gets into trouble.
 #[derive(Clone, Copy)]
@@ -65,41 +66,50 @@ pub(crate) const PATHS: [Path; 8] = [
     Path { name: "take over a large plan", large: true, committed: true, act: take_over },
 ];
 
-fn submit<'a>(office: &'a Office, plan: &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>> {
-    Box::pin(async { office.coordinator.submit(plan, Acknowledge::Committed).await.map(Some) })
+fn submit<'a>(
+    process: &'a TransactionProcess,
+    plan: &'a EventualTransaction,
+) -> BoxFuture<'a, Result<Option<Submitted>>> {
+    Box::pin(async { process.coordinator.submit(plan, Acknowledge::Committed).await.map(Some) })
 }
 
-fn apply<'a>(office: &'a Office, plan: &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>> {
-    Box::pin(async { office.coordinator.submit(plan, Acknowledge::Applied).await.map(Some) })
+fn apply<'a>(
+    process: &'a TransactionProcess,
+    plan: &'a EventualTransaction,
+) -> BoxFuture<'a, Result<Option<Submitted>>> {
+    Box::pin(async { process.coordinator.submit(plan, Acknowledge::Applied).await.map(Some) })
 }
 
-fn work<'a>(office: &'a Office, _: &'a EventualTransaction) -> BoxFuture<'a, Result<Option<Submitted>>> {
-    Box::pin(async { office.coordinator.run_once(8).await.map(|_| None) })
+fn work<'a>(
+    process: &'a TransactionProcess,
+    _: &'a EventualTransaction,
+) -> BoxFuture<'a, Result<Option<Submitted>>> {
+    Box::pin(async { process.coordinator.run_once(8).await.map(|_| None) })
 }
 
 /// A claim that its owner gave up in the middle is watched and taken over.
 fn take_over<'a>(
-    office: &'a Office,
+    process: &'a TransactionProcess,
     plan: &'a EventualTransaction,
 ) -> BoxFuture<'a, Result<Option<Submitted>>> {
     Box::pin(async {
         let faults = FaultInjector::new(0);
-        let dying = office.places.troubled(&faults).open(100).await?;
+        let dying = process.stores.troubled(&faults).open(100).await?;
         faults.crash_at(10, CrashPoint::After);
         let _dead = dying.coordinator.run_once(8).await;
         sleep(Duration::from_secs(2)).await;
-        work(office, plan).await
+        work(process, plan).await
     })
 }
 
 /// Lets every request of every path go wrong; how often that was.
-pub(crate) async fn trouble_everywhere(places: impl Fn(usize) -> Places) -> Result<usize> {
+pub(crate) async fn trouble_everywhere(stores: impl Fn(usize) -> Stores) -> Result<usize> {
     let (mut count, mut worlds) = (0, 0);
     for path in &PATHS {
         for trouble in Trouble::ALL {
             for request in 1.. {
                 worlds += 1;
-                if !suffer(path, request, trouble, &places(worlds)).await? {
+                if !suffer(path, request, trouble, &stores(worlds)).await? {
                     break;
                 }
                 count += 1;
@@ -111,7 +121,7 @@ pub(crate) async fn trouble_everywhere(places: impl Fn(usize) -> Places) -> Resu
 
 /// Lets requests that a seed draws go wrong; how often that was.
 pub(crate) async fn trouble_sometimes(
-    places: impl Fn(usize) -> Places,
+    stores: impl Fn(usize) -> Stores,
     seed: u64,
     times: usize,
 ) -> Result<usize> {
@@ -120,23 +130,23 @@ pub(crate) async fn trouble_sometimes(
     for world in 0..times {
         let path = &PATHS[rng.usize(..PATHS.len())];
         let trouble = Trouble::ALL[rng.usize(..Trouble::ALL.len())];
-        count += usize::from(suffer(path, rng.usize(1..=20), trouble, &places(world)).await?);
+        count += usize::from(suffer(path, rng.usize(1..=20), trouble, &stores(world)).await?);
     }
     Ok(count)
 }
 
 /// Whether the path got so far as to get into trouble.
-async fn suffer(path: &Path, request: usize, trouble: Trouble, places: &Places) -> Result<bool> {
+async fn suffer(path: &Path, request: usize, trouble: Trouble, stores: &Stores) -> Result<bool> {
     let case = format!("{}, {trouble:?} at request {request}", path.name);
-    places.fill().await?;
-    let before = places.rows().await?;
-    let healthy = places.open(100).await?;
+    stores.fill().await?;
+    let before = stores.rows().await?;
+    let healthy = stores.open(100).await?;
     let plan = healthy.plan(path.large)?;
     if path.committed {
         healthy.coordinator.submit(&plan, Acknowledge::Committed).await?;
     }
     let faults = FaultInjector::new(0);
-    let troubled = places.troubled(&faults).open(100).await?;
+    let troubled = stores.troubled(&faults).open(100).await?;
     trouble.strike(&faults, request);
     let answer = (path.act)(&troubled, &plan).await;
     let struck = faults.is_crashed() || !faults.injected().is_empty();
@@ -144,7 +154,7 @@ async fn suffer(path: &Path, request: usize, trouble: Trouble, places: &Places) 
 
     healthy.work().await?;
     let status = healthy.coordinator.status(plan.id()).await?;
-    let now = places.rows().await?;
+    let now = stores.rows().await?;
     if status == TransactionStatus::Applied {
         assert_eq!(now, done(&before), "{case}");
     } else {
@@ -185,13 +195,13 @@ fn done(before: &BTreeMap<String, Properties>) -> BTreeMap<String, Properties> {
 }
 
 /// A transaction that cannot be done is discarded by a process in trouble, then by another.
-pub(crate) async fn trouble_in_discarding(places: impl Fn(usize) -> Places) -> Result<usize> {
+pub(crate) async fn trouble_in_discarding(stores: impl Fn(usize) -> Stores) -> Result<usize> {
     let (mut count, mut worlds) = (0, 100_000);
     for large in [false, true] {
         for trouble in Trouble::ALL {
             for request in 1.. {
                 worlds += 1;
-                if !discard(large, request, trouble, &places(worlds)).await? {
+                if !discard(large, request, trouble, &stores(worlds)).await? {
                     break;
                 }
                 count += 1;
@@ -201,17 +211,17 @@ pub(crate) async fn trouble_in_discarding(places: impl Fn(usize) -> Places) -> R
     Ok(count)
 }
 
-async fn discard(large: bool, request: usize, trouble: Trouble, places: &Places) -> Result<bool> {
+async fn discard(large: bool, request: usize, trouble: Trouble, stores: &Stores) -> Result<bool> {
     let case = format!("discard, large {large}, {trouble:?} at request {request}");
-    places.fill().await?;
-    let healthy = places.open(2).await?;
-    healthy.clerk.fails.store(true, Ordering::SeqCst);
+    stores.fill().await?;
+    let healthy = stores.open(2).await?;
+    healthy.handler.fails.store(true, Ordering::SeqCst);
     let plan = healthy.plan(large)?;
     healthy.coordinator.submit(&plan, Acknowledge::Committed).await?;
     healthy.work().await?;
-    let stopped = places.rows().await?;
+    let stopped = stores.rows().await?;
     let faults = FaultInjector::new(0);
-    let troubled = places.troubled(&faults).open(2).await?;
+    let troubled = stores.troubled(&faults).open(2).await?;
     let poisoned = troubled.coordinator.poison(1).await?.pop().expect("it is poison");
     trouble.strike(&faults, request);
     let answer = troubled.coordinator.discard(&poisoned).await;
@@ -227,6 +237,6 @@ async fn discard(large: bool, request: usize, trouble: Trouble, places: &Places)
     assert_eq!(status, TransactionStatus::Discarded { step: 4 }, "{case}");
     assert_eq!(healthy.pieces().await?, 0, "{case}");
     assert_eq!(healthy.queue.poison(9).await?, vec![], "{case}");
-    assert_eq!(places.rows().await?, stopped, "{case}");
+    assert_eq!(stores.rows().await?, stopped, "{case}");
     Ok(struck)
 }

@@ -2,13 +2,13 @@
 //! list in several rows or in blobs, a summary, a copy. Then another process recovers, and the index must be
 //! what the entities say.
 
-mod dead;
+mod crashing_blobs;
 mod world;
 
 use std::sync::Arc;
 
 use conformance::azurite::Azurite;
-use conformance::elsewhere::Elsewhere;
+use conformance::real_time::RealTimeStore;
 use futures_util::future::try_join_all;
 use table_azure::AzureTableStore;
 use table_core::adapter::CrashPoint;
@@ -44,7 +44,7 @@ async fn crashes_in_memory() -> Result<()> {
 async fn crashes_in_the_embedded_store() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let builder = EmbeddedStore::builder(directory.path().join("store"));
-    let store = Elsewhere::around(builder.durability(Durability::Relaxed).open().await?);
+    let store = RealTimeStore::around(builder.durability(Durability::Relaxed).open().await?);
     let (forms, mut rng, mut number) = (forms(), fastrand::Rng::with_seed(11), 0);
     // Every path of every form, at either point in turns.
     for (f, form) in forms.iter().enumerate() {

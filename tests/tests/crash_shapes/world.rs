@@ -17,7 +17,7 @@ use table_patterns::index::{
 };
 use table_patterns::journal::{Change, Timing};
 
-use crate::dead::Mortal;
+use crate::crashing_blobs::CrashingBlobs;
 
 /// An index that is put to the test.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
 
     async fn open(&self, faults: &FaultInjector, indexed: bool) -> Result<IndexedEntities> {
         let mut options = self.options.clone();
-        options.blobs = Some(Arc::new(Mortal { blobs: self.blobs.clone(), faults: faults.clone() }));
+        options.blobs = Some(Arc::new(CrashingBlobs { blobs: self.blobs.clone(), faults: faults.clone() }));
         let store: Arc<dyn TableStore> = Arc::new(Faulty::new(self.store.clone(), faults.clone()));
         let indexes = if indexed { vec![self.index()?] } else { Vec::new() };
         IndexedEntities::open(store, self.table(), indexes, options).await

@@ -21,17 +21,17 @@ use crate::process::Names;
 
 /// Writes what it is asked to, once it works.
 #[derive(Debug)]
-pub(crate) struct Clerk {
+pub(crate) struct WritingHandler {
     store: Arc<dyn TableStore>,
     table: TableName,
     pub(crate) fails: AtomicBool,
 }
 
 #[async_trait]
-impl StepHandler for Clerk {
+impl StepHandler for WritingHandler {
     async fn run(&self, step: StepId, _payload: &[u8]) -> Result<()> {
         if self.fails.load(Ordering::SeqCst) {
-            return Err(ErrorKind::Service("the clerk is ill".to_owned()).into());
+            return Err(ErrorKind::Service("the handler is ill".to_owned()).into());
         }
         let entry = Entity::new("audit", step.step.to_string())?;
         self.store.write(&self.table, Operation::InsertOrReplace(entry)).await.map(drop)
@@ -40,23 +40,23 @@ impl StepHandler for Clerk {
 
 /// Two stores, and the names in them.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct Stores {
     pub(crate) current: Arc<dyn TableStore>,
     pub(crate) archive: Arc<dyn TableStore>,
     pub(crate) names: Names,
 }
 
 /// A process that works on transactions.
-pub(crate) struct Office {
-    pub(crate) places: Places,
+pub(crate) struct TransactionProcess {
+    pub(crate) stores: Stores,
     pub(crate) coordinator: Coordinator,
     pub(crate) queue: Arc<TableQueue>,
-    pub(crate) clerk: Arc<Clerk>,
+    pub(crate) handler: Arc<WritingHandler>,
 }
 
 const TABLES: [&str; 2] = ["Current", "Archive"];
 
-impl Places {
+impl Stores {
     fn store(&self, table: &str) -> &Arc<dyn TableStore> {
         if table == "Current" { &self.current } else { &self.archive }
     }
@@ -72,31 +72,32 @@ impl Places {
         Ok(())
     }
 
-    /// The same places, seen by a process whose requests fail as the injector says.
+    /// The same stores, seen by a process whose requests fail as the injector says.
     pub(crate) fn troubled(&self, faults: &FaultInjector) -> Self {
         let faulty = |store: &Arc<dyn TableStore>| Arc::new(Faulty::new(store.clone(), faults.clone()));
         Self { current: faulty(&self.current), archive: faulty(&self.archive), names: self.names }
     }
 
-    pub(crate) async fn open(&self, max_dequeues: u32) -> Result<Office> {
+    pub(crate) async fn open(&self, max_dequeues: u32) -> Result<TransactionProcess> {
         let mut options = QueueOptions::default();
         options.max_dequeues = max_dequeues;
         options.clock = Arc::new(self.names.clock());
         let work = self.names.table("Jobs");
         let queue = TableQueue::open_with(self.current.clone(), work.as_str(), "jobs", options).await?;
         let (queue, table) = (Arc::new(queue), self.names.table("Archive"));
-        let clerk = Arc::new(Clerk { store: self.archive.clone(), table, fails: AtomicBool::new(false) });
+        let handler =
+            Arc::new(WritingHandler { store: self.archive.clone(), table, fails: AtomicBool::new(false) });
         let resources = Resources::new()
             .with_store("current", self.current.clone())
             .with_store("archive", self.archive.clone())
             .with_blobs("blobs", Arc::new(InMemory::new()))
-            .with_handler("clerk", clerk.clone());
+            .with_handler("handler", handler.clone());
         let ledger = self.names.table("Transactions");
         let coordinator =
             Coordinator::open(self.current.clone(), ledger.as_str(), queue.clone(), resources).await?;
         let timing = Timing::new(Duration::from_millis(400), Duration::from_millis(100), Duration::ZERO)?;
         let coordinator = coordinator.with_timing(timing).with_retry_delay(Duration::from_millis(50));
-        Ok(Office { places: self.clone(), coordinator, queue, clerk })
+        Ok(TransactionProcess { stores: self.clone(), coordinator, queue, handler })
     }
 
     /// Every row of both tables.
@@ -112,21 +113,21 @@ impl Places {
     }
 }
 
-impl Office {
+impl TransactionProcess {
     fn place(&self, table: &str, row: &str) -> Result<Place> {
         let key = Entity::new("Sales", row)?.key().clone();
-        Ok(Place::new(table.to_lowercase(), self.places.names.table(table), key))
+        Ok(Place::new(table.to_lowercase(), self.stores.names.table(table), key))
     }
 
     /// Steps of every kind; a large blob makes the plan larger than a message.
     pub(crate) fn plan(&self, large: bool) -> Result<EventualTransaction> {
-        let [current, archive] = TABLES.map(|table| self.places.names.table(table));
+        let [current, archive] = TABLES.map(|table| self.stores.names.table(table));
         let plan = EventualTransaction::new()
             .upsert("archive", archive.clone(), Entity::new("Sales", "1")?.with("N", 1))
             .move_entity(self.place("Current", "456")?, self.place("Archive", "456")?)
             .upsert("current", current.clone(), Entity::new("Sales", "9")?)
             .delete_if_exists(self.place("Current", "9")?)
-            .handle("clerk", *b"x")
+            .handle("handler", *b"x")
             .upsert_merge("archive", archive, Entity::new("Sales", "1")?.with("M", 2))
             .replace_if_exists("current", current, Entity::new("Sales", "2")?.with("N", 3));
         Ok(if large { plan.put_blob("blobs", "b", vec![0; 560_000]) } else { plan })
@@ -145,7 +146,7 @@ impl Office {
 
     pub(crate) async fn pieces(&self) -> Result<usize> {
         let query = Query::new().with_filter(Filter::ne(Filter::ROW_KEY, "head"));
-        let table = self.places.names.table("Transactions");
-        Ok(self.places.current.query_all(&table, &query).await?.len())
+        let table = self.stores.names.table("Transactions");
+        Ok(self.stores.current.query_all(&table, &query).await?.len())
     }
 }

@@ -11,16 +11,16 @@ use table_core::store::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
 
-/// Where the requests of every [`Elsewhere`] run. It ends with the process.
+/// Where the requests of every [`RealTimeStore`] run. It ends with the process.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime"));
 
 /// A store whose requests run in another runtime, in real time. A test whose time is paused waits for them
 /// without its time moving on: a blocking task keeps it from doing so.
 #[derive(Debug)]
-pub struct Elsewhere(Arc<dyn TableStore>);
+pub struct RealTimeStore(Arc<dyn TableStore>);
 
-impl Elsewhere {
+impl RealTimeStore {
     /// Around a store.
     pub fn around(store: impl TableStore) -> Arc<Self> {
         Arc::new(Self(Arc::new(store)))
@@ -36,7 +36,7 @@ impl Elsewhere {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl TableStore for Elsewhere {
+impl TableStore for RealTimeStore {
     fn profile(&self) -> &ServiceProfile {
         self.0.profile()
     }

@@ -16,16 +16,16 @@ use table_core::adapter::FaultInjector;
 
 /// Does nothing once the process is dead.
 #[derive(Debug)]
-pub(crate) struct Mortal {
+pub(crate) struct CrashingBlobs {
     pub(crate) blobs: Arc<InMemory>,
     pub(crate) faults: FaultInjector,
 }
 
-impl Mortal {
+impl CrashingBlobs {
     fn check(&self) -> Result<()> {
         if self.faults.is_crashed() {
             return Err(object_store::Error::Generic {
-                store: "mortal",
+                store: "crashing",
                 source: "the process is dead".into(),
             });
         }
@@ -33,14 +33,14 @@ impl Mortal {
     }
 }
 
-impl fmt::Display for Mortal {
+impl fmt::Display for CrashingBlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("mortal blobs")
+        f.write_str("crashing blobs")
     }
 }
 
 #[async_trait]
-impl ObjectStore for Mortal {
+impl ObjectStore for CrashingBlobs {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
         self.check()?;
         self.blobs.put_opts(location, payload, opts).await

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use table_core::model::{ETag, Entity, Key, TableName};
 use table_core::query::{Continuation, Page, Query, ReadablePage, Select};
-use table_core::store::{
-    EncryptedNames, GroupTransaction, LocalWriters, Operation, Result, ServiceProfile, TableStore, Written,
-};
+use table_core::store::{GroupTransaction, Operation, Result, TableStore, Written};
 
 use super::shows;
+use crate::wrappers::{StoreWrapper, impl_table_store};
 
 /// What the store answers instead.
 #[derive(Clone, Debug)]
@@ -24,14 +23,14 @@ pub(super) enum WrongAnswer {
 }
 
 /// Such a store.
-pub(super) struct Between {
+pub(super) struct TamperingStore {
     store: Arc<dyn TableStore>,
     wrong: Mutex<Option<WrongAnswer>>,
     written: Mutex<Vec<Entity>>,
 }
 
-impl Between {
-    pub(super) fn before(store: &Arc<dyn TableStore>) -> Arc<Self> {
+impl TamperingStore {
+    pub(super) fn wrap(store: &Arc<dyn TableStore>) -> Arc<Self> {
         Arc::new(Self { store: Arc::clone(store), wrong: Mutex::default(), written: Mutex::default() })
     }
 
@@ -56,33 +55,16 @@ impl Between {
     }
 }
 
-impl fmt::Debug for Between {
+impl fmt::Debug for TamperingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Between").field("store", &self.store).finish_non_exhaustive()
+        f.debug_struct("TamperingStore").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-#[deny(clippy::missing_trait_methods)]
-impl TableStore for Between {
-    fn profile(&self) -> &ServiceProfile {
-        self.store.profile()
-    }
-
-    async fn create_table(&self, table: &TableName) -> Result<()> {
-        self.store.create_table(table).await
-    }
-
-    async fn delete_table(&self, table: &TableName) -> Result<()> {
-        self.store.delete_table(table).await
-    }
-
-    async fn list_tables(
-        &self,
-        prefix: Option<&str>,
-        from: Option<&Continuation>,
-    ) -> Result<Page<TableName>> {
-        self.store.list_tables(prefix, from).await
+impl StoreWrapper for TamperingStore {
+    fn inner(&self) -> &Arc<dyn TableStore> {
+        &self.store
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
@@ -119,7 +101,7 @@ impl TableStore for Between {
         query: &Query,
         from: Option<&Continuation>,
     ) -> Result<ReadablePage> {
-        self.query(table, query, from).await.map(ReadablePage::from)
+        StoreWrapper::query(self, table, query, from).await.map(ReadablePage::from)
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -131,20 +113,6 @@ impl TableStore for Between {
         group.operations().iter().for_each(|operation| self.note(operation));
         self.store.transact(table, group).await
     }
-
-    fn declare_encrypted(&self, table: &TableName, names: &[&str]) {
-        self.store.declare_encrypted(table, names);
-    }
-
-    fn encrypted_names(&self, table: &TableName) -> EncryptedNames {
-        self.store.encrypted_names(table)
-    }
-
-    fn local_writers(&self) -> Option<Arc<LocalWriters>> {
-        self.store.local_writers()
-    }
-
-    fn manifests(&self) -> Option<Arc<table_core::store::ManifestCache>> {
-        self.store.manifests()
-    }
 }
+
+impl_table_store!(TamperingStore);

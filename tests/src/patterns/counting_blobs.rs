@@ -14,7 +14,7 @@ use object_store::{
 
 /// Counts the calls to a blob store, each part of an upload too; a list counts once, however many pages it takes.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountingBlobs {
     blobs: Arc<dyn ObjectStore>,
     requests: Requests,
 }
@@ -28,7 +28,7 @@ impl Requests {
     }
 }
 
-impl Counted {
+impl CountingBlobs {
     pub(super) fn new(blobs: Arc<dyn ObjectStore>) -> Self {
         Self { blobs, requests: Requests::default() }
     }
@@ -44,14 +44,14 @@ impl Counted {
     }
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for CountingBlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "counted {}", self.blobs)
     }
 }
 
 #[async_trait]
-impl ObjectStore for Counted {
+impl ObjectStore for CountingBlobs {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.requests.count();
         self.blobs.put_opts(path, payload, options).await
@@ -64,7 +64,7 @@ impl ObjectStore for Counted {
     ) -> Result<Box<dyn MultipartUpload>> {
         self.requests.count();
         let upload = self.blobs.put_multipart_opts(path, options).await?;
-        Ok(Box::new(CountedUpload { upload, requests: self.requests.clone() }))
+        Ok(Box::new(CountingUpload { upload, requests: self.requests.clone() }))
     }
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
@@ -94,13 +94,13 @@ impl ObjectStore for Counted {
 }
 
 #[derive(Debug)]
-struct CountedUpload {
+struct CountingUpload {
     upload: Box<dyn MultipartUpload>,
     requests: Requests,
 }
 
 #[async_trait]
-impl MultipartUpload for CountedUpload {
+impl MultipartUpload for CountingUpload {
     fn put_part(&mut self, part: PutPayload) -> UploadPart {
         self.requests.count();
         self.upload.put_part(part)
