@@ -106,7 +106,7 @@ pub(crate) async fn an_index_is_built_after_the_load(h: &Harness) {
     assert_eq!(summary.written, 60, "{summary:?}");
     assert_eq!(summary.groups, 2, "{summary:?}");
     let absent = flights.by(Flight::by_plane("UA0")).all().await.unwrap_err();
-    assert!(absent.to_string().contains("build it first"), "{absent}");
+    assert!(absent.to_string().contains("call `build`"), "{absent}");
 
     let mut states = Vec::new();
     let build = flights.entities().build("plane").expect("a declared index");

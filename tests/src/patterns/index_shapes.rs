@@ -221,7 +221,7 @@ pub(crate) async fn tables_of_entries_serve_one_table(harness: &Harness) {
     let store: Arc<dyn TableStore> = harness.store().clone();
     let refused = IndexedEntities::open(store, other.name().clone(), index(), options()).await;
     let refused = refused.expect_err("the entries of another table").to_string();
-    assert!(refused.contains(mine.name().as_str()) && refused.contains("a table of its own"), "{refused}");
+    assert!(refused.contains(mine.name().as_str()) && refused.contains("a separate table"), "{refused}");
     let (again, meter) = open_in(harness, mine.name().clone(), index(), options()).await;
     let is_alone = harness.store().local_writers().is_some_and(|local| !local.is_served());
     assert_eq!(

@@ -1,4 +1,4 @@
-//! New entities in bulk, with their entries.
+//! Inserts of many entities, with their entries.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,33 +13,33 @@ use super::indexed::IndexedEntities;
 use crate::bulk::WINDOW_BYTES;
 use crate::journal::{Change, Entries};
 
-/// How much a bulk insert does at once.
+/// Options of a bulk insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkInsert {
-    /// Groups being written.
+    /// Groups written in parallel.
     pub parallelism: usize,
-    /// Entities that are read before their groups are formed; fewer once they have 16 MiB of properties. More of them make fuller groups where many
-    /// partitions come mixed, and fewer requests where entries elsewhere share partitions.
+    /// Entities that are read before their groups are formed; a window ends early at 16 MiB of properties. A larger window makes fuller
+    /// groups for input with mixed partitions, and fewer requests for remote entries that share partitions.
     pub window: usize,
 }
 
 impl Default for BulkInsert {
-    /// 16 groups at once, from 10,000 entities.
+    /// 16 groups in parallel, from windows of 10,000 entities.
     fn default() -> Self {
         Self { parallelism: 16, window: 10_000 }
     }
 }
 
 impl BulkInsert {
-    /// Other groups at once; at least 1.
+    /// Sets the groups written in parallel; at least 1.
     #[must_use]
     pub fn with_parallelism(mut self, groups: usize) -> Self {
         self.parallelism = groups.max(1);
         self
     }
 
-    /// Another window; at least 1.
+    /// Sets the entities of a window; at least 1.
     #[must_use]
     pub fn with_window(mut self, entities: usize) -> Self {
         self.window = entities.max(1);
@@ -47,46 +47,45 @@ impl BulkInsert {
     }
 }
 
-/// What became of one entity of a bulk insert.
+/// The result for one entity of a bulk insert.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Inserted {
-    /// The entity.
+    /// The key of the entity.
     pub key: Key,
-    /// The number of its group, from 0: what shares it was written atomically, with all entries in the
-    /// partition. Nothing else was.
+    /// The number of the entity's group, from 0. The entities of a group and their local entries were written atomically.
     pub group: u64,
-    /// Its version, and whether its entries elsewhere are in step; or the error, whose
-    /// [`outcome`](Error::outcome) says whether it may have been written all the same.
+    /// The entity's version, and whether its remote entries are applied; or an error, whose
+    /// [`outcome`](Error::outcome) says whether the entity may have been written.
     pub result: Result<(Written, Entries)>,
 }
 
-/// What became of all of them.
+/// The result of a bulk insert.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct InsertSummary {
     /// Entities written.
     pub written: u64,
-    /// Those of them whose entries elsewhere a worker or sweep will bring into step.
+    /// Entities written whose remote entries a worker or sweep will apply.
     pub pending: u64,
-    /// Entities certainly not written.
+    /// Entities that were certainly not written.
     pub failed: u64,
-    /// Entities whose answer was lost.
+    /// Entities that may have been written: the answer was lost.
     pub ambiguous: u64,
-    /// Groups sent, refused ones included.
+    /// Groups sent, including refused groups.
     pub groups: u64,
-    /// The first 100 that were not simply written.
+    /// The first 100 failures.
     pub failures: Vec<Inserted>,
 }
 
 impl InsertSummary {
-    /// Failures that are kept.
+    /// Failures that the summary keeps.
     const KEPT: usize = 100;
 
-    /// Drives a bulk insert to its end, and counts.
+    /// Runs a bulk insert to its end and counts its results.
     ///
     /// # Errors
-    /// Of the input. What was read before is written nonetheless.
+    /// An error of the input. Entities that were read before are written.
     pub async fn of(outcomes: impl Stream<Item = Result<Inserted>>) -> Result<Self> {
         let add = |mut summary: Self, outcome| async move {
             summary.add(outcome);
@@ -95,7 +94,7 @@ impl InsertSummary {
         outcomes.try_fold(Self::default(), add).await
     }
 
-    /// Counts one more.
+    /// Counts one result.
     pub fn add(&mut self, outcome: Inserted) {
         self.groups = self.groups.max(outcome.group + 1);
         match outcome.result.as_ref().map_err(Error::outcome) {
@@ -109,7 +108,7 @@ impl InsertSummary {
         }
     }
 
-    /// The entities written, if all were.
+    /// The number of entities written, if all were written.
     ///
     /// # Errors
     /// The first failure.
@@ -122,20 +121,19 @@ impl InsertSummary {
 }
 
 impl IndexedEntities {
-    /// Adds entities while it is polled; an outcome for each, in the order of the answers.
+    /// Inserts entities while the stream is polled; returns a result for each, in the order of the answers.
     ///
-    /// Entities of one partition are written together: a group holds each with all its entries of the
-    /// partition, up to 100 operations. In a partition they are taken in the order of their entries
-    /// elsewhere, so that a group touches few partitions. The groups of several partitions are written in turn. What
-    /// a group adds to a summary or list of its partition is one write of that, in the group; groups at once
-    /// wait for each other there.
+    /// Entities of one partition are written together: a group holds each entity with all its local entries, up
+    /// to 100 operations. A partition's entities are ordered by their remote entries, so that a group changes
+    /// few other partitions. Groups of several partitions take turns. A group writes each summary or list of
+    /// its partition once, for all its entities; parallel groups wait for each other at such a row.
     ///
-    /// Requests: one for each group; with entries elsewhere those of one write (see the
-    /// [`journal`](crate::journal)) and a read for each entity. A group that cannot be written is halved until
-    /// the entity that fails is alone: about 2 more for each halving.
+    /// Requests: 1 for each group; with remote entries, the requests of one write (see the
+    /// [`journal`](crate::journal#cost-in-requests)) and 1 read for each entity. A group that cannot be written
+    /// is halved until the failing entity is alone: about 2 requests more for each halving.
     ///
     /// # Errors
-    /// As items: of the input, last, and of reading the states of indexes.
+    /// As items: an error of the input, as the last item; an error of reading the states of indexes.
     pub fn insert_all<'a, S>(
         &'a self,
         entities: S,
@@ -149,9 +147,9 @@ impl IndexedEntities {
             let numbers = Arc::clone(&numbers);
             let written = stream::once(self.grouped(entities)).map_ok(move |groups| {
                 let numbers = Arc::clone(&numbers);
-                let settle = move |group| self.settle(group, Arc::clone(&numbers));
-                let settled = stream::iter(groups).map(settle).buffer_unordered(options.parallelism);
-                settled.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)))
+                let write_group = move |group| self.write_group(group, Arc::clone(&numbers));
+                let results = stream::iter(groups).map(write_group).buffer_unordered(options.parallelism);
+                results.flat_map(|outcomes| stream::iter(outcomes.into_iter().map(Ok)))
             });
             written.try_flatten().chain(stream::iter(error.map(Err)))
         })
@@ -160,58 +158,58 @@ impl IndexedEntities {
     /// The groups of a window.
     async fn grouped(&self, entities: Vec<Entity>) -> Result<Vec<Group>> {
         self.prepare().await?;
-        let mut partitions: BTreeMap<PartitionKey, Vec<Weighed>> = BTreeMap::new();
-        let mut unsound = Vec::new();
+        let mut partitions: BTreeMap<PartitionKey, Vec<Candidate>> = BTreeMap::new();
+        let mut invalid = Vec::new();
         for entity in entities {
             match self.set.entries(&entity) {
                 Ok(entries) => {
                     let partition = entity.key().partition_key();
-                    partitions.entry(partition).or_default().push(self.weighed(entity, entries));
+                    partitions.entry(partition).or_default().push(self.candidate(entity, entries));
                 }
-                Err(error) => unsound.push(Group::Unsound(entity.key().clone(), error)),
+                Err(error) => invalid.push(Group::Invalid(entity.key().clone(), error)),
             }
         }
         let most = self.store().profile().group_operations;
-        let sound = partitions.into_values().map(|weighed| fill(weighed, most)).collect();
-        Ok(unsound.into_iter().chain(in_turn(sound)).collect())
+        let writable = partitions.into_values().map(|candidates| fill_groups(candidates, most)).collect();
+        Ok(invalid.into_iter().chain(interleave(writable)).collect())
     }
 
-    fn weighed(&self, entity: Entity, entries: Vec<Entry>) -> Weighed {
+    fn candidate(&self, entity: Entity, entries: Vec<Entry>) -> Candidate {
         let partition = entity.key().partition();
-        let (here, elsewhere): (Vec<_>, Vec<_>) =
+        let (local, remote): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|e| e.location.is_within(self.table(), partition));
-        let elsewhere = elsewhere.into_iter().map(|e| e.location).next();
-        let (shared, own): (Vec<_>, Vec<_>) = here.into_iter().partition(|e| e.shape.is_shared());
+        let remote = remote.into_iter().map(|e| e.location).next();
+        let (shared, own): (Vec<_>, Vec<_>) = local.into_iter().partition(|e| e.shape.is_shared());
         let shared = shared.into_iter().map(|e| e.location).collect();
-        Weighed { elsewhere, operations: 1 + own.len(), shared, entity }
+        Candidate { remote, operations: 1 + own.len(), shared, entity }
     }
 
-    async fn settle(&self, group: Group, numbers: Arc<AtomicU64>) -> Vec<Inserted> {
-        let mut settled = Vec::new();
+    async fn write_group(&self, group: Group, numbers: Arc<AtomicU64>) -> Vec<Inserted> {
+        let mut results = Vec::new();
         let mut left = vec![group];
         while let Some(group) = left.pop() {
             let number = numbers.fetch_add(1, Ordering::Relaxed);
             let mut changes = match group {
-                Group::Unsound(key, error) => {
-                    settled.push(Inserted { key, group: number, result: Err(error) });
+                Group::Invalid(key, error) => {
+                    results.push(Inserted { key, group: number, result: Err(error) });
                     continue;
                 }
-                Group::Sound(changes) => changes,
+                Group::Writable(changes) => changes,
             };
             let wanted: Vec<Change> = changes.iter().map(|(_, change)| change.clone()).collect();
             match self.write(&wanted).await {
-                Err(error) if changes.len() > 1 && is_of_one(&error) => {
+                Err(error) if changes.len() > 1 && is_failure_of_one_entity(&error) => {
                     let second = changes.split_off(changes.len() / 2);
-                    left.extend([Group::Sound(second), Group::Sound(changes)]);
+                    left.extend([Group::Writable(second), Group::Writable(changes)]);
                 }
-                Err(error) => settled.extend(changes.into_iter().map(|(key, _)| Inserted {
+                Err(error) => results.extend(changes.into_iter().map(|(key, _)| Inserted {
                     key,
                     group: number,
                     result: Err(error.clone()),
                 })),
                 Ok(done) => {
                     let each = changes.into_iter().zip(done.written);
-                    settled.extend(each.map(|((key, _), written)| Inserted {
+                    results.extend(each.map(|((key, _), written)| Inserted {
                         key,
                         group: number,
                         result: Ok((written, done.entries)),
@@ -219,11 +217,12 @@ impl IndexedEntities {
                 }
             }
         }
-        settled
+        results
     }
 }
 
-/// Entities together, so many or of so many bytes. An error of the input ends them, after what came before it.
+/// Divides the input into windows of `most` entities or `WINDOW_BYTES` of properties. An error of the input
+/// ends the last window; the entities before the error are in it.
 pub(super) fn windows(
     entities: impl Stream<Item = Result<Entity>> + Send,
     most: usize,
@@ -245,32 +244,32 @@ pub(super) fn windows(
     })
 }
 
-/// An entity with what it takes in a group, and where its first entry elsewhere goes.
-struct Weighed {
-    elsewhere: Option<Location>,
+/// An entity with its size in a group, and its first remote entry.
+struct Candidate {
+    remote: Option<Location>,
     operations: usize,
-    /// Rows of the partition that entities of a group change together, once.
+    /// Local rows that the entities of a group share; the group writes each once.
     shared: Vec<Location>,
     entity: Entity,
 }
 
 enum Group {
-    Sound(Vec<(Key, Change)>),
-    /// An entity whose entries cannot be made.
-    Unsound(Key, Error),
+    Writable(Vec<(Key, Change)>),
+    /// An entity whose entries cannot be derived.
+    Invalid(Key, Error),
 }
 
-/// Fills groups of one partition, with a place for a journal row where entries go elsewhere.
-fn fill(mut weighed: Vec<Weighed>, most: usize) -> Vec<Group> {
-    weighed.sort_by(|a, b| a.elsewhere.cmp(&b.elsewhere));
+/// Fills groups of one partition, with space for a journal row in a group with remote entries.
+fn fill_groups(mut candidates: Vec<Candidate>, most: usize) -> Vec<Group> {
+    candidates.sort_by(|a, b| a.remote.cmp(&b.remote));
     let (mut groups, mut group, mut operations) = (Vec::new(), Vec::new(), 0);
     let mut rows: BTreeSet<Location> = BTreeSet::new();
-    for Weighed { operations: own, shared, entity, elsewhere } in weighed {
+    for Candidate { operations: own, shared, entity, remote } in candidates {
         let more = own + shared.iter().filter(|row| !rows.contains(row)).count();
-        // Those without come first, so that the last of a group tells.
-        let journal = usize::from(elsewhere.is_some());
+        // Entities without remote entries come first, so the last entity of a group decides.
+        let journal = usize::from(remote.is_some());
         if operations + more + journal > most && !group.is_empty() {
-            groups.push(Group::Sound(std::mem::take(&mut group)));
+            groups.push(Group::Writable(std::mem::take(&mut group)));
             operations = 0;
             rows.clear();
         }
@@ -278,12 +277,12 @@ fn fill(mut weighed: Vec<Weighed>, most: usize) -> Vec<Group> {
         rows.extend(shared);
         group.push((entity.key().clone(), Change::insert(entity)));
     }
-    groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Sound));
+    groups.extend(Some(group).filter(|group| !group.is_empty()).map(Group::Writable));
     groups
 }
 
-/// The first group of each partition, then the second of each: neighbours do not meet at shared rows.
-fn in_turn(partitions: Vec<Vec<Group>>) -> Vec<Group> {
+/// The first group of each partition, then the second of each, and so on: groups in parallel rarely share rows.
+fn interleave(partitions: Vec<Vec<Group>>) -> Vec<Group> {
     let mut partitions: VecDeque<_> = partitions.into_iter().map(Vec::into_iter).collect();
     let mut groups = Vec::new();
     while let Some(mut partition) = partitions.pop_front() {
@@ -295,9 +294,9 @@ fn in_turn(partitions: Vec<Vec<Group>>) -> Vec<Group> {
     groups
 }
 
-/// Whether a group failed for one of its entities, so that the others are written without it. What a caller may not do at
-/// all is refused of each.
-fn is_of_one(error: &Error) -> bool {
+/// Whether one entity made the group fail, so that the others can be written without it. A missing permission
+/// affects every entity.
+fn is_failure_of_one_entity(error: &Error) -> bool {
     let of_all = matches!(error.kind(), ErrorKind::Unauthorized(_) | ErrorKind::Forbidden(_));
     error.outcome() == Outcome::NotApplied && !error.is_transient() && !error.is_table_not_found() && !of_all
 }

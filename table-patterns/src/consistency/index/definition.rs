@@ -16,15 +16,15 @@ use crate::journal::without_mark;
 use crate::large::names_in_blobs;
 use crate::rows::encrypted::marked;
 
-/// Makes the keys of an entity's entries.
+/// Derives the keys of an entity's entries.
 type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
 
-/// An index: where its entries are, what they hold, and how their keys come from an entity.
+/// The definition of an index: the place, the content and the keys of its entries.
 ///
 /// ```
 /// use table_core::model::{Key, ValueRef};
 /// use table_patterns::index::{Index, Payload, Placement};
-/// // Employees by e-mail address, beside the employee: the guide's intra-partition index.
+/// // Employees by e-mail address, in the employee's partition: the guide's intra-partition index.
 /// let by_email = Index::new("email", Placement::SamePartition, "1", |e| match e.get("Email") {
 ///     Some(ValueRef::String(email)) => Key::new(e.key().partition(), format!("email_{email}")).map(Some),
 ///     _ => Ok(None),
@@ -36,35 +36,36 @@ type KeysOf = Arc<dyn Fn(&Entity) -> Result<Vec<Key>> + Send + Sync>;
 #[derive(Clone)]
 pub struct Index {
     definition: IndexDefinition,
-    /// Derives the keys where Rust code does; otherwise the definition says how.
+    /// The Rust code that derives the keys; `None`: the definition's templates derive them.
     function: Option<KeysOf>,
     evaluator: OnceLock<Evaluator>,
     id: OnceLock<String>,
-    /// Properties that other indexes write into the entities.
+    /// Properties that copy indexes write into the entities; full payloads omit them.
     foreign: Arc<[String]>,
-    /// The store that knows which properties are encrypted, once the index is opened over one.
+    /// The store of the open table, which knows the encrypted properties.
     store: Option<Arc<dyn TableStore>>,
 }
 
 impl Index {
-    /// An index of references whose keys a function derives; `None` means no entry (sparse).
+    /// Creates an index of references whose keys a function derives; `None` means no entry (sparse).
     ///
-    /// Such an index is *opaque*: a function cannot be stored, so only programs that have it can keep the index in step; use
-    /// [`keyed`](Self::keyed) where templates say what the keys are.
-    /// Nor can a function be compared with the one that another program had: `version` stands for it in the
-    /// manifest. Give it another text, such as `"2"`, whenever the function gives other keys: that is another generation of
-    /// the index, to be [built](super::IndexedEntities::build) after the earlier one is
-    /// [dropped](super::IndexedEntities::drop_index). [`keyed`](Self::keyed) needs none: its templates are compared.
+    /// Such an index is *opaque*: the manifest cannot store a function, so only programs with the function can
+    /// maintain the index. Use [`keyed`](Self::keyed) for keys that templates can express. Nor can the manifest
+    /// compare functions: `version` stands for the function. Change `version` (to `"2"`, for example) whenever
+    /// the function derives other keys. That creates another generation of the index, to be
+    /// [built](super::IndexedEntities::build) after the earlier generation is
+    /// [dropped](super::IndexedEntities::drop_index).
     ///
-    /// The function sees encrypted properties in the clear, and what it puts into a key is plain text: make such keys by a blind
-    /// index (`table_encryption::BlindIndex`).
+    /// The function sees encrypted properties as plaintext, and keys are stored as plaintext. Derive such keys
+    /// by a blind index (`table_encryption::BlindIndex`).
     ///
-    /// The function must give the same key for the same entity, always. Without a uniqueness the key
-    /// must include the entity's own, so that no two entities give one key, not even one after the
-    /// other. A write whose entry meets another entity's is an error,
-    /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision): nothing is written where the entry is in
-    /// the entity's partition; elsewhere the entity is written, its entry is not, and the error says
-    /// *applied*. A table of entries serves the entities of one table: opening another's is refused.
+    /// The function must always return the same key for the same entity. Without a uniqueness, the key must
+    /// include the entity's own key, so that two entities never have the same entry, not even at different
+    /// times. A write whose entry collides with an entry of another entity fails with
+    /// [`KeyCollision`](table_core::store::ErrorKind::KeyCollision). With a local entry, nothing is written.
+    /// With a remote entry, the entity is written, its entry is not, and the outcome of the error is *applied*.
+    /// A table of entries serves the entities of one table: opening it for the entities of another table is
+    /// refused.
     pub fn new(
         name: impl Into<String>,
         placement: Placement,
@@ -75,27 +76,28 @@ impl Index {
         Self::derived(definition, move |entity| Ok(key(entity)?.into_iter().collect()))
     }
 
-    /// An index whose keys are made by templates, of texts and properties in braces: a composite key. An
-    /// entity that lacks one of the properties has no entry. Every program can keep such an index in step, by what the
-    /// [definition](Self::definition) says.
+    /// Creates an index whose keys come from templates: text with properties in braces, such as a composite
+    /// key. An entity without one of the properties has no entry. Every program can maintain such an index from
+    /// its [definition](Self::definition).
     ///
     /// | piece | writes |
     /// |---|---|
-    /// | `{Name}` | the property as a key part of the type it is stored as: text escaped, numbers so that they sort |
-    /// | `{Name:u64}` | the property as a key part of this type, whatever integer type it is stored as: `text`, `bool`, `u8` to `u64`, `i8` to `i64`, `f64`, `time`, `uuid` |
+    /// | `{Name}` | the property as a key part of its stored type: text escaped, numbers so that they sort |
+    /// | `{Name:u64}` | the property as a key part of this type, for every stored integer type: `text`, `bool`, `u8` to `u64`, `i8` to `i64`, `f64`, `time`, `uuid` |
     /// | `{Name:06}` | a whole number, not negative, in 6 digits |
     /// | `{Name:desc}` | a number or a time so that the largest or latest sorts first |
     /// | `{Name:lower}` | a text in lower case |
     /// | `{Name:prefix(3)}` | the first 3 characters of a text |
     /// | `{Name:date}`, `{Name:hour}` | the UTC day `2026-11-22` or hour `2026-11-22T18` of a time |
     /// | `{Name#16}` | the [shard](super::Shards) of a text among 16 |
-    /// | `{Name[]}` | an element of a list, which is stored as JSON text: an entry for each element |
-    /// | `{PartitionKey}`, `{RowKey}` | the entity's own |
+    /// | `{Name[]}` | an element of a list that is stored as JSON text: one entry for each element |
+    /// | `{PartitionKey}`, `{RowKey}` | the entity's own keys |
     ///
-    /// Words combine from left to right: `{Email:lower:prefix(3)}`, `{Email:lower#16}`, `{Tags[]:lower}`. `{{` and `}}` are braces.
+    /// Words combine from left to right: `{Email:lower:prefix(3)}`, `{Email:lower#16}`, `{Tags[]:lower}`. `{{`
+    /// and `}}` are braces.
     ///
-    /// Without a template for the PartitionKey it is the entity's. The templates are part of the definition:
-    /// a change of them is noticed.
+    /// Without a template for the PartitionKey, the entry's PartitionKey is the entity's. The templates are
+    /// part of the definition, so the manifest notices a changed template.
     ///
     /// ```
     /// use table_core::model::{Entity, TableName};
@@ -112,27 +114,28 @@ impl Index {
     /// # Ok::<(), table_core::Error>(())
     /// ```
     ///
-    /// A property that is to be encrypted cannot be part of a key, which is plain text: an entity that has one is refused, and so
-    /// is the index where the store encrypts the property by a rule.
+    /// A key is plaintext, so no encrypted property can be part of it. An entity that marks such a property is
+    /// refused. So is the index, if a rule of the store encrypts the property.
     ///
     /// # Errors
-    /// A template cannot be read.
+    /// A template does not parse.
     pub fn keyed(name: &str, placement: Placement, partition: &str, row: &str) -> Result<Self> {
         let partition: Option<KeyTemplate> =
             if partition.is_empty() { None } else { Some(partition.parse()?) };
         Self::from_definition(IndexDefinition::keyed(name.to_owned(), placement, partition, row.parse()?))
     }
 
-    /// The index of a definition, such as one that a derived type declares (`T::SCHEMA.indexes`): a program without the type
-    /// keeps the index in step by what the definition says.
+    /// Creates the index of a definition, such as a definition that a derived type declares
+    /// (`T::SCHEMA.indexes`). A program without the type maintains the index from the definition.
     ///
     /// # Errors
-    /// The definition makes no sense, or is opaque.
+    /// The definition is inconsistent, or opaque.
     pub fn from_definition(definition: IndexDefinition) -> Result<Self> {
         if definition.is_opaque() {
             let name = &definition.name;
             let reason = format!(
-                "the index '{name}' is opaque: its keys are made by Rust code that this program does not have"
+                "the index '{name}' is opaque: Rust code derives its keys, and this program does not have that code; create the index by \
+                 `Index::new` with the code"
             );
             return Err(Error::invalid_request(reason));
         }
@@ -140,7 +143,7 @@ impl Index {
         Ok(Self { evaluator, ..Self::of(definition, None) })
     }
 
-    /// An index of a definition whose keys Rust code derives.
+    /// Creates the index of a definition whose keys Rust code derives.
     pub(super) fn derived(
         definition: IndexDefinition,
         keys: impl Fn(&Entity) -> Result<Vec<Key>> + Send + Sync + 'static,
@@ -153,7 +156,7 @@ impl Index {
         Self { definition, function, evaluator, id, foreign: Arc::default(), store: None }
     }
 
-    /// As much of an index as its rows tell.
+    /// Creates as much of an index as its stored rows show: enough to delete them, not to derive keys.
     pub(super) fn of_rows(id: &str, table: Option<&TableName>, shape: Shape) -> Self {
         let placement = table.map_or(Placement::OtherPartition, |table| Placement::OtherTable(table.clone()));
         let index = Self::new(index_name(id).to_owned(), placement, "", |_| Ok(None)).with_shape(shape);
@@ -166,7 +169,7 @@ impl Index {
         self
     }
 
-    /// What is evaluated for every entity.
+    /// The compiled definition; compiled at the first use.
     fn evaluator(&self) -> Result<&Evaluator> {
         if let Some(evaluator) = self.evaluator.get() {
             return Ok(evaluator);
@@ -175,14 +178,14 @@ impl Index {
         Ok(self.evaluator.get_or_init(|| evaluator))
     }
 
-    /// Sets what entries hold.
+    /// Sets the payload: what an entry holds of its entity.
     #[must_use]
     pub fn with_payload(self, payload: Payload) -> Self {
         self.change(|definition| definition.payload = payload)
     }
 
-    /// Keeps entries for those entities alone that match a filter: a sparse index. The filter sees the entity as it is stored; it
-    /// is part of the definition.
+    /// Restricts the index to entities that match a filter: a sparse index. The filter sees the entity as
+    /// stored, and is part of the definition.
     ///
     /// ```
     /// use table_core::model::{Entity, TableName};
@@ -195,7 +198,8 @@ impl Index {
     /// ```
     ///
     /// # Errors
-    /// It is no filter, or asks for the Timestamp, which is set after the entry is written.
+    /// The text is not a filter, or the filter reads the Timestamp, which the service sets after the entry is
+    /// written.
     pub fn with_condition(self, filter: impl Into<String>) -> Result<Self> {
         let filter = filter.into();
         let changed = self.change(|definition| definition.condition = Some(filter.into()));
@@ -203,7 +207,7 @@ impl Index {
         Ok(changed)
     }
 
-    /// Sets how entries are kept: as rows of their own, or together.
+    /// Sets the shape: a row for each entry, or a row that several entities share.
     ///
     /// ```
     /// use table_core::model::{Key, ValueRef};
@@ -221,8 +225,8 @@ impl Index {
         self.change(|definition| definition.shape = shape)
     }
 
-    /// Leaves properties out of full copies.
-    pub(super) fn with_foreign(mut self, names: Arc<[String]>) -> Self {
+    /// Omits properties that copy indexes write from full payloads.
+    pub(super) fn with_foreign_properties(mut self, names: Arc<[String]>) -> Self {
         self.foreign = names;
         self
     }
@@ -232,26 +236,27 @@ impl Index {
         self.definition.properties_read()
     }
 
-    /// Derives entries of entities of this store: what it encrypts is marked in them.
+    /// Binds the index to a store: entries mark the properties that the store encrypts.
     pub(super) fn over(mut self, store: &Arc<dyn TableStore>) -> Self {
         self.store = Some(Arc::clone(store));
         self
     }
 
-    /// No two entities of a partition have the same entry.
+    /// Requires that no two entities of a partition have the same entry.
     #[must_use]
     pub fn unique_within_partition(self) -> Self {
         self.change(|definition| definition.uniqueness = Uniqueness::WithinPartition)
     }
 
-    /// No two entities of the table have the same entry.
+    /// Requires that no two entities of the table have the same entry.
     #[must_use]
     pub fn unique_within_table(self) -> Self {
         self.change(|definition| definition.uniqueness = Uniqueness::WithinTable)
     }
 
-    /// Keeps entries for the entities of one type alone, which has this value in this property. Entries do not hold the property, so
-    /// that no query for the type meets them; it is put back where an entry is read as the entity.
+    /// Restricts the index to the entities of one type, which have this value in this property. Entries do not
+    /// hold the property, so no query for the type returns entries. A read of an entry as the entity adds the
+    /// property again.
     #[must_use]
     pub fn with_discriminator(self, property: impl Into<String>, value: impl Into<String>) -> Self {
         let (property, value) = (Text::from(property.into()), Text::from(value.into()));
@@ -261,7 +266,7 @@ impl Index {
         })
     }
 
-    /// The property that tells the entity's type, and its value.
+    /// The property and value that distinguish the entity's type.
     pub(super) fn discriminator(&self) -> Option<(&str, &str)> {
         let EntityType { name, discriminator, .. } = &self.definition.entity;
         discriminator.property().map(|property| (property, &**name))
@@ -277,33 +282,33 @@ impl Index {
         &self.definition.name
     }
 
-    /// Where entries are.
+    /// The place of the entries: the entity's partition, another partition or another table.
     pub const fn placement(&self) -> &Placement {
         &self.definition.placement
     }
 
-    /// What entries hold.
+    /// The content of the entries.
     pub const fn payload(&self) -> &Payload {
         &self.definition.payload
     }
 
-    /// Who else may have the same entry.
+    /// The scope in which no two entities have the same entry.
     pub const fn uniqueness(&self) -> Uniqueness {
         self.definition.uniqueness
     }
 
-    /// How entries are kept.
+    /// The shape of the rows.
     pub const fn shape(&self) -> &Shape {
         &self.definition.shape
     }
 
-    /// Refuses what makes no sense.
+    /// Refuses an inconsistent definition.
     pub(super) fn validate(&self) -> Result<()> {
         self.definition.validate()
     }
 
-    /// What tells it from every other index of the table, earlier generations of itself included: the name and the first
-    /// digits of the definition's fingerprint. Entries hold it.
+    /// The id: the name and the first digits of the definition's fingerprint. It distinguishes the index from
+    /// every other index of the table, and from earlier generations of the same name. Entries hold it.
     pub fn id(&self) -> &str {
         self.id.get_or_init(|| self.definition.id())
     }
@@ -311,7 +316,8 @@ impl Index {
     /// The entries of an entity of `table`: none, one, or one for each element of a list.
     ///
     /// # Errors
-    /// A key cannot be made, is in a partition that the placement does not allow, or would hold an encrypted property.
+    /// A key cannot be derived, is in a partition that the placement does not allow, or would hold an encrypted
+    /// property.
     pub fn entries(&self, table: &TableName, entity: &Entity) -> Result<Vec<Entry>> {
         let entity = without_mark(entity);
         match &self.store {
@@ -357,20 +363,21 @@ impl Index {
         keys.into_iter().map(entry).collect()
     }
 
-    /// Refuses to make an entry of what is in a blob: the row alone says in which one, and an entry would go on naming one that
-    /// is gone.
+    /// Refuses an entry of a value in a blob: only the entity's row names the current blob, and an entry would
+    /// name a deleted blob.
     fn check_in_row(&self, entity: &Entity, names: &[String], in_blobs: &[String]) -> Result<()> {
         let Some(name) = names.iter().find(|name| in_blobs.contains(name)) else { return Ok(()) };
         Err(Error::invalid_request(format!(
-            "the index '{}' is of '{name}', which {} has in a blob: no entry can follow a large value; leave it out of keys, condition \
-             and payload",
+            "the index '{}' uses the property '{name}', whose value {} keeps in a blob: an entry cannot follow a large value; remove \
+             the property from the keys, the condition and the payload of the index",
             self.name(),
             entity.key()
         )))
     }
 
-    /// Whether the keys that Rust code gives are those that the definition gives for what is stored: not for an older row that a
-    /// type converts, of which other programs, that know the definition alone, have kept the entry as it is stored.
+    /// Whether the Rust code derives the same keys as the definition does from the stored properties. They
+    /// differ for an older row that a type converts: programs that know only the definition maintain the entry
+    /// of the stored properties.
     pub(super) fn is_as_stored(&self, entity: &Entity) -> bool {
         let Some(keys) = &self.function else { return true };
         let stored = self.evaluator().and_then(|evaluator| evaluator.entry_keys(entity));
@@ -395,7 +402,7 @@ impl Index {
                 "is the entity's own key"
             }
             _ if self.uniqueness() == Uniqueness::WithinPartition && !same => {
-                "is in another partition, so it cannot be unique within the entity's"
+                "is in another partition, so it cannot be unique within the entity's partition"
             }
             _ => return Ok(()),
         };
@@ -405,7 +412,7 @@ impl Index {
         )))
     }
 
-    /// What the entry of an entity holds.
+    /// The properties that the entry of an entity holds.
     fn held(&self, entity: &Entity) -> Result<Properties> {
         match self.shape() {
             Shape::Row => Ok(self.copied(entity.properties())),

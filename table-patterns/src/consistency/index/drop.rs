@@ -1,4 +1,4 @@
-//! Removing indexes: those of this program, and those that only the manifest knows.
+//! Drops indexes: those of this program, and those that only the manifest has.
 
 use table_core::manifest::{IndexState, StoredIndex};
 use table_core::store::{Error, LocalPermit, Result};
@@ -7,30 +7,32 @@ use tokio::time::Instant;
 use super::build::IndexBuild;
 use super::definition::Index;
 use super::indexed::IndexedEntities;
-use super::set::Asked;
+use super::set::ReadTime;
 use super::shared::is_conflict;
 use super::waiting::{Waiting, WaitingFor};
 
 impl IndexedEntities {
-    /// Removes an index: its entries, then its row in the manifest. By a name, the generation that this program defines, or the
-    /// only one there is; by an [id](Index::id), any, whichever program or type has declared it, and whether or not this program can
-    /// maintain it. Writers maintain it less and less:
-    /// write-only, delete-only, absent. While a program defines a unique index that is absent, it refuses to give
-    /// entities values of it: leave it out of the definitions too. Run again, it goes on where it was; several programs may run it.
+    /// Drops an index: its entries, then its row in the manifest. A name means the generation that this program
+    /// defines, or the only generation there is. An [id](Index::id) means any generation, of any program or
+    /// type, whether or not this program can maintain it. The index passes through the states write-only and
+    /// delete-only to absent, so writers maintain less of it at each step. After a crash, call this function
+    /// again to continue; several programs may run it. A program that still defines a dropped unique index
+    /// refuses writes of its values: remove the index from the definitions, too.
     ///
-    /// Cost: the pages of the index (of the whole table, if its entries are in the entities' table: a page holds
-    /// what is found, and a service may answer in more of them) and one group per 100 entries of a partition in each (a request per row
-    /// of lists, summaries and copies), three per change of state, and one for each
-    /// [`IndexOptions::cache`](super::IndexOptions::cache) that it takes. It waits at each change of state as a
-    /// [build](IndexBuild) does, and for a builder that is at work.
+    /// Cost: the pages of the index (of the whole table, if its entries are in the entities' table: a service
+    /// may return short pages); 1 group per 100 entries of a partition in each page (1 request per row of
+    /// lists, summaries and copies); 3 requests per change of state; 1 request for each
+    /// [`IndexOptions::cache`](super::IndexOptions::cache) that it takes. A drop waits at each change of state
+    /// as a [build](IndexBuild) does, and waits for a running builder.
     ///
     /// # Errors
-    /// The index is unknown, or several of this name are not this program's; the storage's.
+    /// The index is unknown, or several indexes of this name exist and none is of this program; an error of the
+    /// store.
     pub async fn drop_index(&self, index: &str) -> Result<()> {
         self.drop_index_with(index, |_| ()).await
     }
 
-    /// The same, and says what it is waiting for, and until when at most.
+    /// As [`drop_index`](Self::drop_index); reports each wait with its latest end.
     ///
     /// # Errors
     /// As for [`drop_index`](Self::drop_index).
@@ -39,7 +41,7 @@ impl IndexedEntities {
         self.refresh().await?;
         let id = match self.set.find(index) {
             Ok(found) => found.id().to_owned(),
-            // One that this program cannot maintain can go all the same.
+            // A program can drop an index that it cannot maintain.
             Err(error) => match self.rows().index(index).await? {
                 Some(stored) => stored.id(),
                 None => return Err(error),
@@ -49,21 +51,22 @@ impl IndexedEntities {
         self.refresh().await
     }
 
-    /// Goes on with a removal that another process has begun; whether it was this one that ended it. One that has ended, and
-    /// whose index is built again, is left alone.
+    /// Continues a drop that another process has begun; returns whether this process ended it. If the drop has
+    /// ended and the index is built again, no request changes the index.
     pub(crate) async fn finish_drop(&self, id: &str) -> Result<bool> {
         self.set.check_writes()?;
         let removed = self.remove(id, StoredIndex::is_leaving, &mut |_| {}).await?;
         self.refresh().await.map(|()| removed)
     }
 
-    /// Removes an index, whatever is there of it, and prepares its build: what a program does that does not
-    /// trust an index any more. Its lookups are refused until the build has run, and other indexes are not
-    /// touched. After a crash [`build`](Self::build) goes on with the build, and this starts it over.
+    /// Drops an index with all its entries and prepares its build: for an index whose content is in doubt.
+    /// Lookups by the index are refused until the build has run; other indexes are unaffected. After a crash,
+    /// [`build`](Self::build) continues the build, and this function starts again.
     ///
     /// Until a unique index is built again, writes that give an entity a value of it are refused.
     ///
-    /// An index whose *definition* has changed is another generation, which is [built](Self::build) beside the earlier one.
+    /// An index with a changed *definition* is another generation, which is [built](Self::build) in addition to
+    /// the earlier generation.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -92,8 +95,8 @@ impl IndexedEntities {
         self.build(index)
     }
 
-    /// Removes a generation of an index by what the manifest says of it, as long as that is to go; whether nobody else was
-    /// quicker.
+    /// Drops a generation of an index by its row in the manifest, while `is_to_go` holds for the row. Returns
+    /// whether this process removed the row.
     async fn remove(
         &self,
         id: &str,
@@ -102,14 +105,14 @@ impl IndexedEntities {
     ) -> Result<bool> {
         let mut settled = false;
         while let Some(mut stored) = self.rows().index(id).await?.filter(|stored| is_to_go(stored)) {
-            // What a build has left delete-only is marked too: nobody goes on with the build.
+            // An index that a build left delete-only is marked as leaving, too: no builder continues the build.
             let unmarked = (!stored.is_leaving()).then_some(IndexState::DeleteOnly);
-            if let Some(next) = before(stored.state).or(unmarked) {
+            if let Some(next) = lower_state(stored.state).or(unmarked) {
                 settled = self.step_down(&mut stored, next, on_wait).await?;
                 continue;
             }
             if !settled {
-                // Whoever has set the state may have died before writers knew of it.
+                // The process that set the state may have died before all writers knew the state.
                 self.let_states_settle(WaitingFor::State(stored.state), on_wait).await?;
                 settled = true;
                 continue;
@@ -123,7 +126,8 @@ impl IndexedEntities {
         Ok(false)
     }
 
-    /// Whether the state was changed by this program, and every writer knows.
+    /// Sets the next state and waits until every writer knows it; `false` if another process changed the row
+    /// first.
     async fn step_down(
         &self,
         stored: &mut StoredIndex,
@@ -152,7 +156,7 @@ impl IndexedEntities {
         let id = stored.id();
         let shape = stored.shape.clone().ok_or_else(|| {
             Error::invalid_request(format!(
-                "the index '{id}' keeps its entries in a way that this program does not know: drop it by a newer one"
+                "the index '{id}' has a shape that this program does not know: drop the index by a newer program"
             ))
         })?;
         let index = Index::of_rows(&id, stored.table.as_ref(), shape);
@@ -167,21 +171,21 @@ impl IndexedEntities {
     }
 }
 
-/// The rows of an index, on their way out.
+/// The removal of the rows of an index.
 pub(super) struct Removal<'a> {
     pub(super) entities: &'a IndexedEntities,
-    /// Where the rows are and how they are told, without their keys.
+    /// The place and shape of the rows; enough to find them, not to derive keys.
     pub(super) index: Index,
     pub(super) stored: &'a StoredIndex,
-    /// When the manifest was last asked.
-    pub(super) asked: Asked,
-    /// Until when nobody can have built the index again, if no state has changed in this process since it was asked.
+    /// When the manifest was last read.
+    pub(super) asked: ReadTime,
+    /// Until this time, no process can have built the index again, unless a set of this process changed a state.
     pub(super) until: Instant,
-    /// What who builds the index again in this process waits for.
+    /// A builder of the same index in this process waits for this permit.
     pub(super) permit: Option<LocalPermit>,
 }
 
-const fn before(state: IndexState) -> Option<IndexState> {
+const fn lower_state(state: IndexState) -> Option<IndexState> {
     match state {
         IndexState::Readable | IndexState::Building => Some(IndexState::WriteOnly),
         IndexState::WriteOnly => Some(IndexState::DeleteOnly),

@@ -1,4 +1,4 @@
-//! The rows of an index that is being removed, a page at a time.
+//! Deletes the rows of a dropped index, page by page.
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use table_core::model::{Entity, IfMatch};
@@ -15,7 +15,7 @@ use super::waiting::Waiting;
 use crate::journal::Rule;
 
 impl Removal<'_> {
-    /// Deletes rows of their own, in groups.
+    /// Deletes rows that hold one entry each, in groups.
     pub(super) async fn entries(&mut self) -> Result<()> {
         let mut from = None;
         loop {
@@ -25,7 +25,7 @@ impl Removal<'_> {
             }
             let mut groups = Groups::default();
             for row in rows {
-                // In this version only: by the time it is sent, the index may have been built again.
+                // In the version that was read: the index may have been built again before the group is sent.
                 let version = row.etag().filter(|_| self.entities.keeps(Rule::DropInVersion));
                 let condition = version.map_or(IfMatch::Any, IfMatch::from);
                 let delete = Operation::Delete(row.key().clone(), condition);
@@ -38,7 +38,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Whether the index was in its place until all were sent.
+    /// Sends the groups; `false` if the index is no longer the dropped generation.
     async fn send(&mut self, groups: Groups) -> Result<bool> {
         for (partition, mut operations) in groups.0 {
             loop {
@@ -55,7 +55,7 @@ impl Removal<'_> {
         Ok(true)
     }
 
-    /// Strips copies from the entities that have them, or deletes rows, until none is left.
+    /// Removes copies from entities, or deletes shared rows, until no row remains.
     pub(super) async fn shared(&mut self, tell: &mut (dyn FnMut(Waiting) + Send)) -> Result<()> {
         let (mut from, mut left) = (None, false);
         loop {
@@ -77,7 +77,7 @@ impl Removal<'_> {
             });
             let at_once = entities.at_once();
             removals.buffer_unordered(at_once).try_collect::<Vec<()>>().await?;
-            // A row that was written meanwhile is still there.
+            // A row that a writer changed after the read still exists: read the rows again.
             if next.is_none() && !std::mem::take(&mut left) {
                 self.permit = None;
                 return entities.collect_blobs_of(index, tell).await.map(drop);
@@ -92,14 +92,13 @@ impl Removal<'_> {
         Ok((page.items, page.continuation))
     }
 
-    /// Whether the manifest still has the index as it is to be removed: what was read before is of that index
-    /// then. Once it has not, another program may
-    /// build it again: its entries come later than the time for which states are cached, and in this process after what is
-    /// done under the permit.
+    /// Whether the manifest still has the dropped index in the version that was read: the rows read before
+    /// belong to it then. After the row has changed, another program may build the index again. Its entries
+    /// come later than the cache time; in this process, they come after the requests under the permit.
     async fn is_in_place(&mut self) -> Result<bool> {
         let set = &self.entities.set;
         self.permit = set.permit();
-        if Instant::now() < self.until && set.is_of_last_change(self.asked) {
+        if Instant::now() < self.until && set.is_after_last_change(self.asked) {
             return Ok(true);
         }
         self.asked = set.ask(&**self.entities.store()).await?;

@@ -1,4 +1,4 @@
-//! Reading several partitions of an index at once, merged in the order of their entries.
+//! Reads several partitions of an index in parallel and merges them in the order of their entries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::lookup::Trust;
 use super::query::IndexQuery;
 use super::resolve::Readable;
 
-/// A partition that is being read.
+/// A partition under a merged read.
 struct Part {
     query: IndexQuery,
     ready: VecDeque<(RowKey, Entity)>,
@@ -25,23 +25,22 @@ struct Part {
 }
 
 impl Part {
-    /// Whether more of it must be read before its next entity is known.
-    fn is_dry(&self) -> bool {
+    /// Whether the next entity is unknown until more is read.
+    fn needs_page(&self) -> bool {
         self.ready.is_empty() && !self.done
     }
 }
 
 impl IndexedEntities {
-    /// The entities of several partitions of an index, all together in the order of their entries' RowKeys:
-    /// a range over [`Shards`](super::Shards). The query says which row keys; its own partition is not
-    /// asked.
+    /// The entities of several partitions of an index, merged in the order of their entries' RowKeys: a range
+    /// over [`Shards`](super::Shards). The query restricts the row keys; its own partition is ignored.
     ///
-    /// Cost: that of [`page`](Self::page) for each partition, a page ahead of what is read. Of all partitions
-    /// together, as many requests are under way as [`IndexOptions::concurrency`](super::IndexOptions) says.
+    /// Cost: the requests of [`page`](Self::page) for each partition, one page ahead of the consumer. All
+    /// partitions together send [`IndexOptions::concurrency`](super::IndexOptions) requests in parallel.
     ///
     /// # Errors
-    /// In the stream: the index is unknown, not readable, or keeps no rows; the store does not sort, and the query
-    /// does not ask for [`sorted_on_client`](IndexQuery::sorted_on_client); the storage's.
+    /// In the stream: the index is unknown, not readable, or keeps no rows; the store does not sort, and the
+    /// query does not have [`sorted_on_client`](IndexQuery::sorted_on_client); an error of the store.
     pub fn merged<'a>(
         &'a self,
         index: &'a str,
@@ -56,18 +55,18 @@ impl IndexedEntities {
             done: false,
         };
         let parts: Vec<_> = partitions.iter().map(part).collect();
-        let (places, sorts) = (Arc::new(Semaphore::new(self.at_once())), query.sorts());
-        stream::try_unfold((parts, places), move |(mut parts, places)| async move {
+        let (permits, sorts) = (Arc::new(Semaphore::new(self.at_once())), query.sorts());
+        stream::try_unfold((parts, permits), move |(mut parts, permits)| async move {
             self.check_order(sorts)?;
-            if parts.iter().any(Part::is_dry) {
+            if parts.iter().any(Part::needs_page) {
                 let index = self.rows_index(index).await?;
-                let ahead = parts.iter_mut().map(|part| self.read_ahead(&index, part, trust, &places));
+                let ahead = parts.iter_mut().map(|part| self.read_ahead(&index, part, trust, &permits));
                 try_join_all(ahead).await?;
             }
             let heads = parts.iter().enumerate().filter_map(|(n, part)| Some((&part.ready.front()?.0, n)));
             let Some(first) = heads.min().map(|(_, n)| n) else { return Ok(None) };
             let next = parts[first].ready.pop_front();
-            Ok(next.map(|(_, entity)| (entity, (parts, places))))
+            Ok(next.map(|(_, entity)| (entity, (parts, permits))))
         })
     }
 
@@ -91,15 +90,15 @@ impl IndexedEntities {
         index: &Index,
         part: &Part,
         trust: Trust,
-        places: &Semaphore,
+        permits: &Semaphore,
     ) -> Result<Page<(RowKey, Entity)>> {
         let page = {
-            let _place = places.acquire().await.ok();
+            let _permit = permits.acquire().await.ok();
             self.read_rows(index, &part.query, part.from.as_ref()).await?
         };
         let resolved = stream::iter(page.items).map(|entry| async move {
             let row = entry.key().row_key();
-            let _place = places.acquire().await.ok();
+            let _permit = permits.acquire().await.ok();
             Ok::<_, Error>(self.resolve(index, entry, trust).await?.map(|entity| (row, entity)))
         });
         let resolved = resolved.buffered(self.at_once());
@@ -107,11 +106,15 @@ impl IndexedEntities {
         Ok(Page { items: items.try_collect().await?, continuation: page.continuation })
     }
 
-    /// A readable index that keeps rows.
+    /// A readable index with a row for each entry.
     async fn rows_index(&self, index: &str) -> Result<Readable> {
         let index = self.readable(index).await?;
         if index.shape().is_shared() {
-            let reason = format!("the index '{}' is a {}, not rows", index.name(), index.shape());
+            let reason = format!(
+                "the index '{}' has the shape {}, not row: a merged read needs a row for each entry",
+                index.name(),
+                index.shape()
+            );
             return Err(Error::invalid_request(reason));
         }
         Ok(index)
@@ -122,10 +125,10 @@ impl IndexedEntities {
         index: &Index,
         part: &mut Part,
         trust: Trust,
-        places: &Semaphore,
+        permits: &Semaphore,
     ) -> Result<()> {
-        while part.is_dry() {
-            let page = self.rows_page(index, part, trust, places).await?;
+        while part.needs_page() {
+            let page = self.rows_page(index, part, trust, permits).await?;
             part.ready.extend(page.items);
             part.from = page.continuation;
             part.done = part.from.is_none();

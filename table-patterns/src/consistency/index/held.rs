@@ -1,4 +1,4 @@
-//! Entities as their entries show them, nothing followed.
+//! Reads of entries alone: the payload, without following references.
 
 use table_core::model::{Entity, Key};
 use table_core::query::{Continuation, Page};
@@ -12,8 +12,8 @@ use super::resolve::payload;
 use crate::journal::is_pending;
 
 impl IndexedEntities {
-    /// A page of what entries hold. One request, and one for each reservation among them.
-    pub(super) async fn page_held(
+    /// A page of payloads. 1 request, and 1 for each reservation in the page.
+    pub(super) async fn page_of_payloads(
         &self,
         index: &str,
         query: &IndexQuery,
@@ -28,8 +28,8 @@ impl IndexedEntities {
         Ok(Page { items, continuation: page.continuation })
     }
 
-    /// What the entry with this key holds. One request.
-    pub(super) async fn find_held(&self, index: &str, key: &Key) -> Result<Option<Entity>> {
+    /// The payload of the entry with this key. 1 request.
+    pub(super) async fn find_payload(&self, index: &str, key: &Key) -> Result<Option<Entity>> {
         let index = self.readable(index).await?;
         match self.entry_row(&index, key).await? {
             Some(entry) => self.held(&index, entry).await,
@@ -37,7 +37,7 @@ impl IndexedEntities {
         }
     }
 
-    /// A reservation is no fact yet: the entity tells.
+    /// The payload of an entry. A reservation proves nothing yet: its entity is read.
     async fn held(&self, index: &Index, entry: Entity) -> Result<Option<Entity>> {
         if is_pending(&entry) {
             return self.resolve(index, entry, Trust::Entity).await;

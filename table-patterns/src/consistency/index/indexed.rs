@@ -12,17 +12,17 @@ use super::set::IndexSet;
 use super::stored::Stored;
 use crate::journal::{Journal, Rule, as_read, before};
 
-/// Entities of one table, written together with the entries of its indexes.
+/// Entities of one table, written together with the entries of the table's indexes.
 ///
-/// The dynamic form: see [`IndexedTable`](super::IndexedTable) for typed entities. Every write knows the old
-/// value, so that no entry is left stale.
+/// The dynamic form: [`IndexedTable`](super::IndexedTable) is the form for typed entities. Every write knows
+/// the old value, so no entry stays stale.
 #[derive(Clone, Debug)]
 pub struct IndexedEntities {
     pub(super) store: Arc<dyn TableStore>,
     pub(super) set: Arc<IndexSet>,
     pub(super) journal: Journal,
     pub(super) options: IndexOptions,
-    /// Whether it was not opened for upkeep alone.
+    /// `false` for a handle that was opened for upkeep only: it refuses writes of entities.
     pub(super) writes_entities: bool,
 }
 
@@ -42,12 +42,12 @@ impl IndexedEntities {
         self.journal.table()
     }
 
-    /// The state of an index, by its name or its [id](super::Index::id), as it was last read.
+    /// The state of an index, by its name or its [id](super::Index::id), at the last read of the manifest.
     pub fn state(&self, index: &str) -> IndexState {
         self.set.state(index)
     }
 
-    /// Reads the states of the indexes. One request.
+    /// Reads the states of the indexes. 1 request.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -59,7 +59,7 @@ impl IndexedEntities {
         &mut self.options
     }
 
-    /// Another table that entries of the indexes are in.
+    /// The other table of an index with entries in another table.
     pub(crate) fn other_table(&self) -> Option<TableName> {
         self.set.indexes().iter().find_map(|index| match index.placement() {
             Placement::OtherTable(table) => Some(table.clone()),
@@ -67,25 +67,26 @@ impl IndexedEntities {
         })
     }
 
-    /// Makes sure that the states of indexes may be acted upon.
+    /// Ensures that the known states of the indexes are recent enough to act on.
     pub(super) async fn prepare(&self) -> Result<()> {
         self.set.prepare(&*self.store).await.map(drop)
     }
 
-    /// Requests under way at once, where many are to be made.
+    /// The number of requests that one call sends in parallel.
     pub(super) fn at_once(&self) -> usize {
         self.options.concurrency.max(1)
     }
 
-    /// Writes by the states of indexes as they are, if they are as `check` says; what is still on its way when they are too old is
-    /// dropped.
-    pub(super) async fn while_so<T>(
+    /// Writes while the states of the indexes are valid and pass `check`. A write that is still under way when
+    /// the states expire is dropped: no request may take effect after another process could have changed a
+    /// state twice (docs/manifest.md).
+    pub(super) async fn while_states_valid<T>(
         &self,
         check: impl FnOnce() -> Result<()> + Send,
         write: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let timing = self.options.timing;
-        // Kept until the write is done.
+        // Kept until the write has ended: a change of state waits for it.
         let permission = self.set.prepare(&*self.store).await?;
         check()?;
         match permission.valid_until {
@@ -100,20 +101,20 @@ impl IndexedEntities {
         ManifestRows { store: &*self.store, table: self.journal.table() }
     }
 
-    /// The indexes that the manifest has: those of other programs and other types as well. One request.
+    /// The indexes in the manifest, including the indexes of other programs and types. 1 request.
     ///
     /// # Errors
-    /// The manifest is damaged; the storage's.
+    /// The manifest is damaged; an error of the store.
     pub async fn declared(&self) -> Result<Vec<StoredIndex>> {
         Ok(self.rows().load().await?.manifest.indexes)
     }
 
-    /// Whether a rule holds.
+    /// Whether a rule of the protocol is in force: always, except in tests that break it.
     pub(super) fn keeps(&self, rule: Rule) -> bool {
         self.journal.keeps(rule)
     }
 
-    /// The same, where a rule may be broken.
+    /// For tests: the same handle without one rule of the protocol.
     #[cfg(test)]
     pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
         let Self { journal, .. } = self;
@@ -127,23 +128,23 @@ impl IndexedEntities {
         Self { journal, ..self }
     }
 
-    /// The entity with this key, as it is stored. One request.
+    /// The entity with this key, as stored. 1 request.
     ///
     /// # Errors
-    /// The storage's.
+    /// An error of the store.
     pub async fn get(&self, key: &Key) -> Result<Option<Stored<Entity>>> {
         self.read(key).await?.map(Stored::read).transpose()
     }
 
-    /// The entity with this key, or an error.
+    /// The entity with this key. 1 request.
     ///
     /// # Errors
-    /// It does not exist.
+    /// The entity does not exist; an error of the store.
     pub async fn get_existing(&self, key: &Key) -> Result<Stored<Entity>> {
         Stored::read(self.store.get_existing(self.table(), key).await?)
     }
 
-    /// The entity with this key, without the mark of a move, which is in its version.
+    /// The entity with this key. The mark of a move is removed from the properties and kept in the ETag.
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Entity>> {
         Ok(self.store.get(self.table(), key, None).await?.map(as_read))
     }

@@ -1,4 +1,5 @@
-//! What upkeep asks of a table: what its manifest says now, and what of that a program without the types can keep.
+//! What upkeep needs of a table: the manifest, and the indexes that a program without the Rust types can
+//! maintain.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,29 +16,33 @@ use super::options::IndexOptions;
 use super::set::FORGOTTEN_AT_ONCE;
 use crate::clock::after;
 
-/// After which time a scrub counts as abandoned that was begun and has not ended.
+/// After this time, a scrub that has not ended counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 3600);
 
-/// What the manifest of a table has for upkeep.
+/// The manifest of a table, for upkeep.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) indexes: Vec<StoredIndex>,
     pub(crate) scrub: LastScrub,
 }
 
-/// Why a program without the types cannot keep an index.
+/// Why a program without the Rust types cannot maintain an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
+    /// Rust code derives the keys.
     Opaque,
+    /// The definition has a newer format.
     Newer,
+    /// The index uses encrypted properties, and the store does not decrypt.
     Encrypted,
+    /// The index keeps blobs, and the options have no object store.
     NoBlobs,
 }
 
-/// The scrub of a table's indexes that was begun last, in whatever process: a row of the manifest.
+/// The last scrub of a table's indexes by any process: a row of the manifest.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastScrub {
-    /// When the row was written, by the clock of the store.
+    /// The time of the last write of the row, by the store's clock.
     at: Option<Ticks>,
     finished: bool,
     etag: Option<ETag>,
@@ -60,7 +65,7 @@ impl LastScrub {
         })
     }
 
-    /// Whether the next one is due. Clocks decide when one begins, and nothing else.
+    /// Whether the next scrub is due. Clocks decide only when a scrub begins, never whether an entry is right.
     pub(crate) fn is_due(&self, every: Duration) -> bool {
         let wait = if self.finished { every } else { every.min(ABANDONED) };
         self.at.is_none_or(|at| after(at, wait) <= Ticks::now())
@@ -68,8 +73,9 @@ impl LastScrub {
 }
 
 impl IndexedEntities {
-    /// The same as [`open_for_upkeep`](Self::open_for_upkeep), unless no program has opened the table with indexes: then the
-    /// manifest stays without rows, so that the first who does is the first. One request more.
+    /// As [`open_for_upkeep`](Self::open_for_upkeep); `None` if no program has opened the table with indexes.
+    /// In that case the manifest stays empty, so that the first program with indexes is the first to open the
+    /// table. 1 request more.
     pub(crate) async fn open_to_keep(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -82,9 +88,9 @@ impl IndexedEntities {
         Self::open_for_upkeep(store, table, options).await.map(Some)
     }
 
-    /// What the manifest says now, by which this handle goes on. `None` where it is not the one that the handle was opened
-    /// with: the table was made anew. Rows of processes that are gone are removed. One request, one for each of those, up to ten, and
-    /// one where this process is to be registered again.
+    /// Reads the manifest for this handle and removes rows of ended processes. `None` if the table was
+    /// recreated since the handle was opened. 1 request; 1 for each ended process, up to 10; 1 if this process
+    /// must be registered again.
     pub(crate) async fn kept(&self) -> Result<Option<Kept>> {
         let asked = self.set.ask(&*self.store).await?;
         let loaded = self.rows().load().await?;
@@ -97,7 +103,7 @@ impl IndexedEntities {
         Ok(Some(Kept { indexes: loaded.manifest.indexes, scrub }))
     }
 
-    /// The tables that hold reservations of unique values: those of entries in other partitions.
+    /// The tables with reservations of unique values: those of remote unique entries.
     pub(crate) fn unique_tables(&self, indexes: &[StoredIndex]) -> Vec<TableName> {
         let unique = indexes.iter().filter(|stored| {
             stored.definition.as_ref().is_some_and(|definition| {
@@ -109,20 +115,21 @@ impl IndexedEntities {
         tables.into_iter().cloned().collect()
     }
 
-    /// What is in the way of keeping an index here.
+    /// Why this handle cannot maintain an index; `None` if it can.
     pub(crate) fn obstacle(&self, stored: &StoredIndex) -> Option<Obstacle> {
         let Some(definition) = &stored.definition else { return Some(Obstacle::Newer) };
         if Index::from_definition(definition.clone()).is_err() {
             return Some(Obstacle::Opaque);
         }
-        // Not one that is gone by now, which stands in nobody's way.
-        if self.set.cannot_keep(&stored.id()) {
+        // By the states known here: an index that was dropped since is no obstacle.
+        if self.set.is_unmaintainable(&stored.id()) {
             return Some(Obstacle::Encrypted);
         }
         (definition.shape.needs_blobs() && self.options.blobs.is_none()).then_some(Obstacle::NoBlobs)
     }
 
-    /// Whether entities of an index have another one that cannot be kept here: they are not written then.
+    /// Whether entities of an index also belong to another index that this handle cannot maintain; upkeep does
+    /// not write such entities.
     pub(crate) fn leaves_entities_of(&self, stored: &StoredIndex, all: &[StoredIndex]) -> bool {
         let Some(of) = &stored.entity else { return true };
         let meets = |other: &StoredIndex| other.entity.as_ref().is_none_or(|e| !e.is_apart_from(of));
@@ -132,7 +139,8 @@ impl IndexedEntities {
         all.iter().any(|other| meets(other) && in_the_way(other))
     }
 
-    /// Whether it is this process that scrubs the table's indexes now: its word for the others. One request.
+    /// Records in the manifest that this process scrubs the table's indexes; `None` if another process began
+    /// first. 1 request.
     pub(crate) async fn begin_scrub(&self, last: &LastScrub) -> Result<Option<LastScrub>> {
         match self.store.write(self.table(), last.operation(false)?).await {
             Err(e) if is_lost(&e) => Ok(None),
@@ -140,10 +148,10 @@ impl IndexedEntities {
         }
     }
 
-    /// Says that the scrub has ended. One request.
+    /// Records the end of the scrub. 1 request.
     pub(crate) async fn end_scrub(&self, begun: &LastScrub) -> Result<()> {
         match self.store.write(self.table(), begun.operation(true)?).await {
-            // It took so long that another process has begun again.
+            // The scrub counted as abandoned, and another process has begun the next.
             Err(e) if is_lost(&e) => Ok(()),
             other => other.map(drop),
         }

@@ -1,4 +1,4 @@
-//! Pages of lists: where one ends within a list, the next goes on there.
+//! Pages of lists: a page may end within a list, and the next page continues there.
 
 use std::ops::Bound;
 
@@ -10,28 +10,29 @@ use super::definition::Index;
 use super::indexed::IndexedEntities;
 use super::query::IndexQuery;
 
-/// Tells a continuation within lists from one of the store for the same rows: no query projects to it.
-const WITHIN: &str = "~~within";
-/// Between the two keys of a reference; no key holds it.
-const BETWEEN: char = '\u{1}';
+/// Distinguishes a continuation within lists from a continuation of the store for the same rows: no query
+/// selects this property.
+const MARKER: &str = "~~within";
+/// Separates the two keys of a reference in a continuation; no key contains it.
+const SEPARATOR: char = '\u{1}';
 
-/// How far a page got.
+/// The end of a page.
 struct Place {
     /// The RowKey of the list.
     list: String,
-    /// The last reference that was followed; the whole list if there is none.
+    /// The last reference that was followed; `None`: the whole list.
     after: Option<Key>,
 }
 
 impl Place {
     fn to_position(&self) -> Position {
-        let second = self.after.as_ref().map(|key| format!("{}{BETWEEN}{}", key.partition(), key.row()));
+        let second = self.after.as_ref().map(|key| format!("{}{SEPARATOR}{}", key.partition(), key.row()));
         Position { first: self.list.clone(), second }
     }
 
     fn of_position(Position { first, second }: &Position) -> Option<Self> {
         let after = second.as_ref().map(|text| {
-            let (partition, row) = text.split_once(BETWEEN)?;
+            let (partition, row) = text.split_once(SEPARATOR)?;
             Key::new(partition, row).ok()
         });
         match after {
@@ -40,7 +41,7 @@ impl Place {
         }
     }
 
-    /// The lists that are left.
+    /// The lists that remain.
     fn rows(&self) -> Range {
         let list = self.list.clone();
         let from = if self.after.is_some() { Bound::Included(list) } else { Bound::Excluded(list) };
@@ -61,14 +62,14 @@ impl IndexedEntities {
         let index = self.list_index(index).await?;
         let after = match from {
             None => None,
-            // Nothing follows the whole list, or a place that is none.
+            // No page follows the whole list, or an invalid place.
             Some(from) => match Place::of_position(self.within(&index, query, from)?).and_then(|p| p.after) {
                 None => return Ok(Page { items: Vec::new(), continuation: None }),
                 after => after,
             },
         };
         let at = self.location(&index, list);
-        let keys = left(self.keys_in(&index, &at).await?, after.as_ref());
+        let keys = references_after(self.keys_in(&index, &at).await?, after.as_ref());
         let (items, last) = self.follow(&index, &at, keys, limit).await?;
         let place = last.map(|key| Place { list: list.row().to_owned(), after: Some(key) });
         let continuation = place.map(|place| self.continuation(&index, query, &place));
@@ -98,7 +99,7 @@ impl IndexedEntities {
             }
             let (at, list) = (self.location(index, row.key()), row.key().row().to_owned());
             let after = place.as_ref().filter(|place| place.list == list).and_then(|p| p.after.as_ref());
-            let keys = left(self.keys_of(index, &at, &row).await?, after);
+            let keys = references_after(self.keys_of(index, &at, &row).await?, after);
             let (found, last) = self.follow(index, &at, keys, limit - items.len()).await?;
             items.extend(found);
             if let Some(key) = last {
@@ -106,7 +107,7 @@ impl IndexedEntities {
             }
             done = Some(list);
         }
-        // The store's continuation of the rows that are left is one of another query.
+        // `rows_from` sent another query, so its continuation does not fit the caller's query.
         let continuation = match (place, page.continuation) {
             (None, continuation) => continuation,
             (Some(_), None) => None,
@@ -115,7 +116,7 @@ impl IndexedEntities {
         Ok(Page { items, continuation })
     }
 
-    /// The first page of the lists that are left which has any, or the last.
+    /// The first page of the remaining lists that is not empty, or the last page.
     async fn rows_from(&self, index: &Index, query: &IndexQuery, place: &Place) -> Result<Page<Entity>> {
         let query = query.clone().rows(&place.rows());
         let mut page = self.read_rows(index, &query, None).await?;
@@ -137,11 +138,11 @@ impl IndexedEntities {
 }
 
 fn within(index: &Index, query: &IndexQuery) -> Query {
-    query.to_query(index).with_select(Select::new([WITHIN]))
+    query.to_query(index).with_select(Select::new([MARKER]))
 }
 
-/// The references after one, which are in the order of keys.
-fn left(mut keys: Vec<Key>, after: Option<&Key>) -> Vec<Key> {
+/// The references after a key; references are in the order of keys.
+fn references_after(mut keys: Vec<Key>, after: Option<&Key>) -> Vec<Key> {
     if let Some(after) = after {
         keys.retain(|key| key > after);
     }

@@ -1,4 +1,4 @@
-//! Lookups in lists and summaries.
+//! Lookups in lists and summaries, and the collection of blobs.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ use super::shared::Summary;
 use super::waiting::{Waiting, WaitingFor};
 
 impl IndexedEntities {
-    /// The keys of the entities in a list, in their order, as the list has them. One request; for a list
-    /// that is longer than a list entity, one more for each of its parts, at once.
+    /// The keys of the entities in a list, in the order of keys, as the list has them. 1 request; 1 more for
+    /// each chunk of a long list, sent in parallel.
     ///
     /// # Errors
     /// The index is unknown, not readable, or keeps no lists.
@@ -28,9 +28,9 @@ impl IndexedEntities {
         self.keys_in(&index, &self.location(&index, key)).await
     }
 
-    /// The entities of a list, in the order of their keys. One request for the list, then one for each
-    /// entity, as many at once as [`IndexOptions::concurrency`](super::IndexOptions) says: two round trips for
-    /// 16 entities. Entities that have left the list are left out.
+    /// The entities of a list, in the order of their keys. 1 request for the list and 1 for each entity, with
+    /// [`IndexOptions::concurrency`](super::IndexOptions) requests in parallel: 2 round trips for 16 entities.
+    /// Entities that have left the list are omitted.
     ///
     /// # Errors
     /// As for [`references`](Self::references).
@@ -41,9 +41,10 @@ impl IndexedEntities {
         Ok(self.follow(&index, &at, keys, usize::MAX).await?.0)
     }
 
-    /// The same, with one range query for the entities instead of a request for each: from the first of the
-    /// list to its last, in one partition. Cheaper where they lie close together; it reads what lies
-    /// between them too. One request for the list, one for each 1,000 entities in the range.
+    /// As [`list`](Self::list), with one range query for the entities instead of 1 request for each: from the
+    /// list's first entity to its last, in one partition. Cheaper for entities that are close together; the
+    /// query also reads the entities between them. 1 request for the list, 1 for each 1,000 entities in the
+    /// range.
     ///
     /// # Errors
     /// As for [`references`](Self::references); the list has entities of several partitions.
@@ -53,7 +54,7 @@ impl IndexedEntities {
         let keys: BTreeSet<_> = self.keys_in(&index, &at).await?.into_iter().collect();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(Vec::new()) };
         if first.partition() != last.partition() {
-            let reason = format!("the list {key} has entities of several partitions: use `list`");
+            let reason = format!("the list {key} has entities of several partitions: call `list`");
             return Err(Error::invalid_request(reason));
         }
         let rows = Filter::ge(Filter::ROW_KEY, first.row()).and(Filter::le(Filter::ROW_KEY, last.row()));
@@ -69,7 +70,7 @@ impl IndexedEntities {
         Ok(entities)
     }
 
-    /// The count and sums of a key; zeros where it has no entity. One request.
+    /// The count and sums of a key; zeros for a key without entities. 1 request.
     ///
     /// # Errors
     /// The index is unknown, not readable, or keeps no summaries.
@@ -80,7 +81,7 @@ impl IndexedEntities {
         row.map_or_else(|| Ok(Summary::default()), |row| Summary::read(row.key(), row.properties()))
     }
 
-    /// The counts and sums of the keys of a partition that match. One request for each 1,000.
+    /// The counts and sums of the matching keys of a partition. 1 request for each 1,000 keys.
     ///
     /// # Errors
     /// As for [`summary`](Self::summary).
@@ -92,18 +93,19 @@ impl IndexedEntities {
         rows.map(read).collect()
     }
 
-    /// Deletes blobs that crashes left and no list names; how many. Waits the longest lease of
-    /// the processes that are registered, in which every write under way is finished or given up.
+    /// Deletes blobs that crashes left and that no list names; returns their number. Waits for the longest
+    /// lease plus the longest request of the registered processes: after that, every write that was under way
+    /// is finished or stopped.
     ///
     /// # Errors
-    /// The index is unknown; the storage's.
+    /// The index is unknown; an error of the store.
     pub async fn collect_blobs(&self, index: &str) -> Result<usize> {
         self.set.check_writes()?;
         let index = self.set.find(index)?;
         self.collect_blobs_of(&index, &mut |_| ()).await
     }
 
-    /// The same, and says what it waits for.
+    /// As [`collect_blobs`](Self::collect_blobs); reports the wait.
     pub(super) async fn collect_blobs_of(
         &self,
         index: &Index,
@@ -121,8 +123,9 @@ impl IndexedEntities {
         self.journal.shared().collect_blobs(index.id(), &self.index_table(index), wait).await
     }
 
-    /// Reads entities of a list until there are so many, and no more than may be wanted: more only for those
-    /// that have left the list. The last reference that was followed, if there are more.
+    /// Reads entities of a list until `limit` of them are found. Each round reads only as many as are still
+    /// needed, so more are read only in place of entities that have left the list. Also returns the last
+    /// reference that was followed, if the list has more.
     pub(super) async fn follow(
         &self,
         index: &Index,
@@ -142,7 +145,7 @@ impl IndexedEntities {
         Ok((found, last.filter(|_| keys.len() > 0)))
     }
 
-    /// Reads entities of a list and keeps those that are still to be in it.
+    /// Reads entities of a list, and keeps those that still belong to it.
     async fn follow_all(&self, index: &Index, at: &Location, keys: Vec<Key>) -> Result<Vec<Entity>> {
         let reads = stream::iter(keys).map(|key| async move {
             let Some(entity) = self.read(&key).await? else { return Ok(None) };
@@ -156,12 +159,13 @@ impl IndexedEntities {
         index.has_entry_at(self.table(), entity, at)
     }
 
+    /// The references of a list.
     pub(super) async fn keys_in(&self, index: &Index, at: &Location) -> Result<Vec<Key>> {
         let members = self.journal.shared().members(at, index.id()).await?;
         members.keys().ok_or_else(|| damaged(at))
     }
 
-    /// The same of a list whose row was read.
+    /// The references of a list whose row was read.
     pub(super) async fn keys_of(&self, index: &Index, at: &Location, row: &Entity) -> Result<Vec<Key>> {
         match self.journal.shared().members_of(at, row).await? {
             Some(members) => members.keys().ok_or_else(|| damaged(at)),
@@ -172,18 +176,26 @@ impl IndexedEntities {
     pub(super) async fn list_index(&self, name: &str) -> Result<Readable> {
         let index = self.readable(name).await?;
         let shape = index.shape().clone();
-        let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a list"));
+        let refused = || {
+            Error::invalid_request(format!(
+                "the index '{name}' has the shape {shape}, not list: call `page` or `find`"
+            ))
+        };
         if shape.is_list() { Ok(index) } else { Err(refused()) }
     }
 
     async fn summary_index(&self, name: &str) -> Result<Readable> {
         let index = self.readable(name).await?;
         let shape = index.shape().clone();
-        let refused = || Error::invalid_request(format!("the index '{name}' is a {shape}, not a summary"));
+        let refused = || {
+            Error::invalid_request(format!(
+                "the index '{name}' has the shape {shape}, not summary: call `page`, `find` or `list`"
+            ))
+        };
         if matches!(shape, Shape::Summary { .. }) { Ok(index) } else { Err(refused()) }
     }
 }
 
 fn damaged(at: &Location) -> Error {
-    Error::corrupt(format!("the list {} has a reference that is no key", at.key))
+    Error::corrupt(format!("the list {} has a reference that is not a valid key", at.key))
 }

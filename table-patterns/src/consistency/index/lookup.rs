@@ -8,20 +8,20 @@ use super::indexed::IndexedEntities;
 use super::query::IndexQuery;
 use super::shape::Shape;
 
-/// How far a lookup trusts an entry.
+/// Whether a lookup returns the content of an entry, or verifies it with the entity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// What the entry holds is the answer, if it holds the wanted properties: one request, and perhaps
-    /// a state that has just changed. References are followed.
+    /// Returns the entry's content if it has the wanted properties: 1 request. A remote entry can be stale. References are
+    /// followed.
     #[default]
     Entry,
-    /// The entity is read and must still have the entry: one request more, never stale.
+    /// Reads the entity, which must still have the entry: 1 request more, never stale.
     Entity,
 }
 
 impl IndexedEntities {
-    /// The entity whose entry has this key. One request for an index that holds the properties, two for
-    /// references or with [`Trust::Entity`].
+    /// The entity whose entry has this key. 1 request for an index with the properties; 2 for references or
+    /// with [`Trust::Entity`].
     ///
     /// # Errors
     /// The index is unknown or not readable.
@@ -29,7 +29,7 @@ impl IndexedEntities {
         let index = self.readable(index).await?;
         of_entities(&index)?;
         if index.shape().is_list() {
-            let reason = format!("the index '{}' has a list for each key: use `list`", index.name());
+            let reason = format!("the index '{}' keeps a list for each key: call `list`", index.name());
             return Err(Error::invalid_request(reason));
         }
         match self.entry_row(&index, key).await? {
@@ -38,15 +38,15 @@ impl IndexedEntities {
         }
     }
 
-    /// A page of the entities whose entries are in a partition of the index and match a filter on
-    /// RowKey, in the order of the entries; of a store that does not sort, in its own, unless
-    /// [`sorted_on_client`](IndexQuery::sorted_on_client). One request, and one per reference, as many at once as
-    /// [`IndexOptions::concurrency`](super::IndexOptions) says.
+    /// A page of the entities whose entries are in a partition of the index and match a filter on the RowKey,
+    /// in the order of the entries. A store that does not sort returns its own order, unless the query has
+    /// [`sorted_on_client`](IndexQuery::sorted_on_client). 1 request, and 1 for each reference, with
+    /// [`IndexOptions::concurrency`](super::IndexOptions) requests in parallel.
     ///
-    /// Stale references are left out, so that a page may be short. A page of lists has all entities of each.
+    /// Stale references are omitted, so a page may be short. A page of lists has all entities of each list.
     ///
     /// # Errors
-    /// The index is unknown or not readable; the storage's.
+    /// The index is unknown or not readable; an error of the store.
     pub async fn page(
         &self,
         index: &str,
@@ -57,7 +57,7 @@ impl IndexedEntities {
         self.page_within(index, query, from, trust, usize::MAX).await
     }
 
-    /// The same, with references of lists followed until there are so many entities.
+    /// As [`page`](Self::page); stops following references of lists at `limit` entities.
     pub(super) async fn page_within(
         &self,
         index: &str,
@@ -83,8 +83,8 @@ impl IndexedEntities {
         Ok(Page { items, continuation: page.continuation })
     }
 
-    /// All entities of [`page`](Self::page), a page at a time: the next is read when those before it are
-    /// taken.
+    /// All entities of [`page`](Self::page), one page at a time: the next page is read when all entities of the
+    /// page before are consumed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -138,7 +138,7 @@ impl IndexedEntities {
 }
 
 impl IndexedEntities {
-    /// Whether an entity has an entry of an index among those of a partition and a range.
+    /// Whether an entity has an entry of an index in a partition and a range.
     pub(crate) fn has_entry_among(
         &self,
         index: &str,
@@ -152,11 +152,11 @@ impl IndexedEntities {
     }
 }
 
-/// Refuses an index that does not lead to entities.
+/// Refuses an index whose entries do not lead to entities.
 fn of_entities(index: &Index) -> Result<()> {
     let reason = match index.shape() {
-        Shape::Summary { .. } => "counts entities: use `summary`",
-        Shape::Copy { .. } => "copies into an entity: read that",
+        Shape::Summary { .. } => "counts entities: call `summary`",
+        Shape::Copy { .. } => "copies into an entity: read that entity",
         Shape::Row | Shape::List { .. } | Shape::Blob => return Ok(()),
     };
     Err(Error::invalid_request(format!("the index '{}' {reason}", index.name())))

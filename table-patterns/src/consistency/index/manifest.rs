@@ -1,4 +1,4 @@
-//! The rows of the manifest that indexes have, and what writes them.
+//! The manifest rows of indexes, types and processes: reading and writing. docs/manifest.md describes the rows.
 
 use table_core::manifest::{EntityType, IndexState, Manifest, StoredIndex, StoredType};
 use table_core::model::{Entity, IfMatch, MANIFEST_PARTITION, PartitionKey, SYSTEM_PREFIX, TableName};
@@ -8,19 +8,19 @@ use table_core::store::{GroupTransaction, Operation, Result, TableStore};
 use super::processes::ProcessRow;
 use super::table_row::TableRow;
 
-/// The manifest of a table, to be changed.
+/// The manifest of a table, for reading and writing.
 #[derive(Clone, Debug)]
 pub(super) struct ManifestRows<'a> {
     pub(super) store: &'a dyn TableStore,
     pub(super) table: &'a TableName,
 }
 
-/// What the manifest holds.
+/// The content of the manifest.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) manifest: Manifest,
     pub(super) table: TableRow,
-    /// The processes that are registered, those that are gone among them.
+    /// The registered processes, including ended processes whose rows remain.
     pub(super) processes: Vec<ProcessRow>,
 }
 
@@ -30,14 +30,14 @@ impl Loaded {
         self.manifest.indexes.iter().find(|index| index.id() == id)
     }
 
-    /// What programs that have opened the table for the type say of it.
+    /// The manifest's row of a type; `None` if no program has opened the table for it.
     pub(super) fn stored_type(&self, entity: &EntityType) -> Option<&StoredType> {
         let is_it =
             |stored: &&StoredType| stored.entity.as_ref().is_some_and(|known| known.is_told_as(entity));
         self.manifest.types.iter().find(is_it)
     }
 
-    /// The properties that are encrypted in rows which may be of the type.
+    /// The encrypted properties of all types whose rows may be of this type.
     pub(super) fn encrypted_of<'l>(&'l self, entity: &EntityType) -> impl Iterator<Item = &'l str> {
         let meets = |stored: &&StoredType| stored.entity.as_ref().is_none_or(|of| !of.is_apart_from(entity));
         let types: Vec<_> = self.manifest.types.iter().filter(meets).collect();
@@ -46,7 +46,7 @@ impl Loaded {
 }
 
 impl ManifestRows<'_> {
-    /// Everything the manifest holds. One request.
+    /// Reads the manifest. 1 request.
     pub(super) async fn load(&self) -> Result<Loaded> {
         let manifest = Manifest::load(self.store, self.table).await?;
         let table = manifest.other(TableRow::NAME).map_or_else(|| Ok(TableRow::default()), TableRow::read)?;
@@ -55,21 +55,21 @@ impl ManifestRows<'_> {
         Ok(Loaded { manifest, table, processes })
     }
 
-    /// One generation of an index. One request.
+    /// Reads the row of one index, by its id. 1 request.
     pub(super) async fn index(&self, id: &str) -> Result<Option<StoredIndex>> {
         let loaded = self.load().await?;
         Ok(loaded.manifest.indexes.into_iter().find(|index| index.id() == id))
     }
 
-    /// Whether the table holds nothing but system rows. One request.
+    /// Whether the table holds only system rows. 1 request.
     pub(super) async fn is_empty_table(&self) -> Result<bool> {
         let user = Filter::lt(Filter::PARTITION_KEY, SYSTEM_PREFIX);
         let after = Filter::ge(Filter::PARTITION_KEY, "~~\u{10FFFF}");
         self.has_none(user.or(after)).await
     }
 
-    /// Whether the table certainly holds no entity of a type: `false` also where one answer does not tell, which a service
-    /// gives after it has looked at a part of a large table. One request.
+    /// Whether the table certainly holds no entity of a type. Also `false` if the first page is empty and has a
+    /// continuation: a service may answer so after it has read a part of a large table. 1 request.
     pub(super) async fn has_none_of(&self, entity: &EntityType) -> Result<bool> {
         match entity.discriminator.filter(&entity.name) {
             Some(filter) => self.has_none(filter).await,
@@ -82,8 +82,8 @@ impl ManifestRows<'_> {
         Ok(page.items.is_empty() && page.continuation.is_none())
     }
 
-    /// Writes the table's row and those of types, and adds indexes that are readable, all at once. `false` if another was quicker. One
-    /// request.
+    /// Writes the table's row and the rows of types, and inserts indexes as readable, in one group. `false` if
+    /// another program wrote one of the rows first. 1 request.
     pub(super) async fn found(
         &self,
         row: &TableRow,
@@ -91,7 +91,7 @@ impl ManifestRows<'_> {
         indexes: &[StoredIndex],
     ) -> Result<bool> {
         let mut group = GroupTransaction::new(PartitionKey::new(MANIFEST_PARTITION)?, self.store.profile());
-        // Under its ETag: whoever else opens the table writes the row, so that of two one starts again.
+        // Under the row's ETag: every program that opens the table writes this row, so one of two concurrent programs starts again.
         group.push(row.operation()?)?;
         for entity in types {
             group.push(entity.operation()?)?;
@@ -105,7 +105,7 @@ impl ManifestRows<'_> {
         }
     }
 
-    /// Adds an index in a state. One request.
+    /// Inserts an index in a state. 1 request.
     pub(super) async fn insert(&self, index: &StoredIndex) -> Result<()> {
         match self.store.write(self.table, Operation::Insert(index.to_entity()?)).await {
             Err(e) if e.is_already_exists() && !e.is_ambiguous() => Ok(()),
@@ -113,7 +113,7 @@ impl ManifestRows<'_> {
         }
     }
 
-    /// Changes the state of an index that was loaded, under its ETag. One request.
+    /// Changes the state of an index under the ETag that was read. 1 request.
     pub(super) async fn advance(
         &self,
         index: &mut StoredIndex,
@@ -127,7 +127,7 @@ impl ManifestRows<'_> {
         Ok(())
     }
 
-    /// Forgets an index, unless another program has done so. One request.
+    /// Deletes the row of an index, unless another program has deleted it. 1 request.
     pub(super) async fn remove(&self, index: &StoredIndex) -> Result<()> {
         let delete = Operation::Delete(index.key()?, condition(index));
         match self.store.write(self.table, delete).await {
@@ -141,7 +141,7 @@ fn condition(index: &StoredIndex) -> IfMatch {
     index.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly)
 }
 
-/// Whether another program has changed one of the rows first.
+/// Whether another program changed one of the rows first.
 pub(super) fn is_lost(error: &table_core::store::Error) -> bool {
     !error.is_ambiguous()
         && (error.is_already_exists() || error.is_precondition_failed() || error.is_entity_not_found())

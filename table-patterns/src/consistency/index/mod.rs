@@ -1,84 +1,107 @@
-//! Secondary indexes: entries derived from entities, kept in step with them.
+//! Secondary indexes: entries derived from entities and kept consistent with the entities.
 //!
 //! # Problem
-//! A table has one order, that of its keys. Other questions need entries of their own, and every write of
-//! an entity must change them too, whatever crashes in between.
+//! A table has one order: the order of its keys. A query by another property needs index entries, and every
+//! write of an entity must change its entries too, whatever process crashes between two requests.
 //!
 //! # Key layout
 //!
 //! | [`Shape`] | row | holds |
 //! |---|---|---|
-//! | `Row` | the key that the index gives, which includes the entity's | payload, `IndexName` (the index's [id](Index::id)), `OwnerPartition`, `OwnerRow` |
-//! | `List` | the key that the index gives, one for each value | `List0`, `List1`, …: references; or `ListChunks0`, …: the chunks that hold them; or `ListBlob`: the name of the blob that does |
+//! | `Row` | the key from the index, which includes the entity's key | payload, `IndexName` (the index's [id](Index::id)), `OwnerPartition`, `OwnerRow` |
+//! | `List` | the key from the index, one row for each value | `List0`, `List1`, …: references; or `ListChunks0`, …: the names of the chunks with the references; or `ListBlob`: the name of the blob with the references |
 //! | a list's chunk | the list's PartitionKey, `~~l_` + id | `List0`, …, and `ListOf`: the list's RowKey |
 //! | `Blob` | as `List` | `ListBlob`; the blob is `{table}-{id of the table}/{index}/{id}` |
-//! | `Summary` | the key that the index gives, in the entity's partition | `Count`, and `Sum…` for each property |
-//! | `Copy` | an entity: the key that the index gives | the entity's own properties, and the copies, with their prefix |
+//! | `Summary` | the key from the index, in the entity's partition | `Count`, and `Sum…` for each property |
+//! | `Copy` | an entity: the key from the index | the entity's own properties, and the copied properties with their prefix |
 //! | an index in the manifest | PartitionKey `~~manifest`, `index~` + type + `~` + id | definition, state, progress of a build |
 //! | a type in the manifest | `~~manifest`, `type~` + type | the latest version of its schema |
-//! | the manifest's row of the table | `~~manifest`, `table` | the longest cache, request and lease of any process; whether a program writes entities of any type; whether entries have collided; the table's id in the store of blobs |
-//! | the manifest's row of scrubs | `~~manifest`, `scrub` | when an [upkeep](crate::upkeep) scrubbed the indexes last |
+//! | a process in the manifest | `~~manifest`, `process~` + id | cache time, longest request, lease and heartbeat of a process that writes the table |
+//! | the table's row in the manifest | `~~manifest`, `table` | the longest cache time, request and lease of processes without a row; whether a program writes entities of any type; whether entries have collided; the table's id in the blob store |
+//! | the manifest's row of scrubs | `~~manifest`, `scrub` | when an [upkeep](crate::upkeep) last scrubbed the indexes |
 //! | owner of a table of entries | `~~manifest`, `owner` in that table | the table of the entities |
 //!
-//! References are keys in the order of the service, each without the bytes that it has in common with the one
-//! before; the first byte names the format (1). They are the same in a row, in a chunk and in a blob.
+//! References are keys in the order of the service. Each omits the bytes that it shares with the key before;
+//! the first byte of a list names the format (1). The encoding is the same in a row, in a chunk and in a blob.
 //!
 //! # Guarantees
-//! Entries in the entity's partition change with it, in one group transaction: a list is read and written in
-//! that group under its ETag, and the write starts again where another was quicker. Entries elsewhere follow
-//! by the protocol of [`journal`](crate::journal). Every lookup of a list reads the entities and leaves out
-//! those that are not to be in it. Blobs are never changed: a row names the one that counts, and its ETag
-//! decides; a crash leaves blobs that no row names, which [`IndexedEntities::collect_blobs`] deletes.
-//! Numbers of a summary are exact; where they could be added twice, in another partition, they are refused.
+//! Local entries change with their entity in one group transaction. A list in the entity's partition is read,
+//! then written in that group under its ETag; the write starts again after a conflict. Remote entries follow by
+//! the protocol of [`journal`](crate::journal). A lookup in a list reads the entities and omits entities that
+//! have left the list. Blobs are immutable: a row names the valid blob, and the row's ETag decides between two
+//! writers. A crash can leave blobs that no row names; [`IndexedEntities::collect_blobs`] deletes these. The
+//! numbers of a summary are exact. A summary in another partition could add a number twice, so its definition
+//! is refused.
 //!
 //! # Life cycle
-//! | to | call |
+//! | task | call |
 //! |---|---|
-//! | add an index to a table full of data | [`open`](IndexedEntities::open) with it, [`build`](IndexedEntities::build) |
-//! | read by it without writing | [`open_to_read`](IndexedEntities::open_to_read) |
-//! | find and repair what dangles or is missing | [`scrub`](IndexedEntities::scrub), by pages [`scrub_page`](IndexedEntities::scrub_page) |
-//! | make it anew | [`rebuild`](IndexedEntities::rebuild) |
-//! | change its definition | `open` with the new one, `build`, then `drop_index` of the earlier one's id |
-//! | give it up | [`drop_index`](IndexedEntities::drop_index) by any program; one without the definition calls [`open_for_upkeep`](IndexedEntities::open_for_upkeep) |
-//! | see what there is | [`declared`](IndexedEntities::declared) |
+//! | add an index to a table with data | [`open`](IndexedEntities::open) with the index, then [`build`](IndexedEntities::build) |
+//! | read by an index without writing | [`open_to_read`](IndexedEntities::open_to_read) |
+//! | find and repair dangling and missing entries | [`scrub`](IndexedEntities::scrub); page by page [`scrub_page`](IndexedEntities::scrub_page) |
+//! | recreate an index | [`rebuild`](IndexedEntities::rebuild) |
+//! | change a definition | `open` with the new definition, `build`, then `drop_index` with the earlier index's id |
+//! | remove an index | [`drop_index`](IndexedEntities::drop_index) by any program; a program without the definition calls [`open_for_upkeep`](IndexedEntities::open_for_upkeep) |
+//! | list the indexes of a table | [`declared`](IndexedEntities::declared) |
 //!
-//! The manifest holds every definition as data, and every writer keeps every index of it in step: an older program the index that a newer one has
-//! declared, a program of one type those of another. Two definitions of one name are two *generations*, both kept until one is dropped; their
-//! keys must differ in the text that they start with. A writer that cannot maintain an index (its keys are made by a function that the program does not
-//! have, or its definition is of a newer format) refuses writes of the entities that it is of, before anything is written. Reads go on.
+//! The manifest holds every definition as data, and every writer maintains every index of the manifest. An
+//! older program maintains an index that a newer program has declared; a program of one type maintains the
+//! indexes of other types. Two definitions with one name are two *generations*. Both are maintained until one
+//! is dropped; their keys must start with different text. A writer cannot maintain an index whose keys need a
+//! Rust function that the program lacks, or whose definition has a newer format. Such a writer refuses writes
+//! of the index's entities before it sends a request. Reads go on.
 //!
-//! While a unique index is declared and not readable, nobody can tell who has a value: writes that give an entity one are
-//! refused, and those that keep or remove one go on. A build over entities that share values lists all of them
-//! ([`DuplicateValues`](table_core::store::ErrorKind::DuplicateValues)), and begins there when it is run again.
+//! While a unique index is declared and not readable, no process can decide which entity has a value. Writes
+//! that give an entity a value of the index are refused; writes that keep or remove a value go on. A build over
+//! entities that share values lists all of them
+//! ([`DuplicateValues`](table_core::store::ErrorKind::DuplicateValues)). The next build starts at the first
+//! window with duplicates.
 //!
-//! A change of state waits until every writer knows it: in a store that only this process writes, until what was under way is done, else
-//! for the longest cache and request of the processes that are registered in the manifest ([`IndexOptions::cache`]). A process that is gone
-//! counts until its row was seen unchanged for its heartbeat. [`Waiting`] says for what, for which process, and until when at most.
+//! A change of an index's state waits until every writer knows the state. In a store that only this process
+//! writes, the wait ends with the writes under way. In any other store, the wait takes the longest cache time
+//! plus the longest request of the processes that the manifest registers ([`IndexOptions::cache`]). A process
+//! that has ended counts until its row was unchanged for its heartbeat. [`Waiting`] names the reason of a wait,
+//! the slowest process and the latest end.
 //!
 //! # Failure windows
-//! In the entity's partition: none. Elsewhere: those of the [`journal`](crate::journal#failure-windows).
-//! An entity that copies go into and that is added after its source has none until a scrub. Nor has one of another
-//! table, from when a writer of that table replaces it: that knows nothing of the copies.
+//! Local entries: none. Remote entries: the windows of the [`journal`](crate::journal#failure-windows). An
+//! entity that is added after the source of its copies has no copies until a scrub. An entity of another table
+//! loses its copies when a writer of that table replaces it, until a scrub: that writer does not know the
+//! copies.
 //!
-//! A program that writes by a plain [`Table`](table_core::typed::Table) and whose type declares no index is not
-//! refused: one that runs since before an index was declared leaves entries missing and stale, until a scrub. Stop it, or
-//! let it write by indexes, before [`build`](IndexedEntities::build).
+//! A program that writes by a plain [`Table`](table_core::typed::Table), with a type that declares no index, is
+//! not refused. Such a program, started before an index was declared, leaves entries missing and stale until a
+//! scrub. Stop it, or let it write by indexes, before [`build`](IndexedEntities::build).
 //!
 //! # Cost in requests
 //!
 //! | | row | list, summary, copy | blob |
 //! |---|---|---|---|
-//! | write, entry in the partition | 0 more than the entity's group | 1 read for each row changed | the same, and 1 blob read, written, deleted |
-//! | write, entry elsewhere | see [`journal`](crate::journal#cost-in-requests) | 2 for each row changed, instead of 1 for each partition | the same, and 1 blob read, written, deleted |
-//! | lookup of n entities | 1 with a payload, 1 + n by references | 1 + n; 1 + 1 where a range serves; a summary or copy 1 | 1 + 1 blob + n |
+//! | write, local entry | 0 more than the entity's group | 1 read for each row changed | the same, and 1 blob read, written, deleted |
+//! | write, remote entry | see [`journal`](crate::journal#cost-in-requests) | 2 for each row changed, instead of 1 for each partition | the same, and 1 blob read, written, deleted |
+//! | lookup of n entities | 1 with a payload, 1 + n by references | 1 + n; 1 + 1 with a range query; a summary or copy 1 | 1 + 1 blob + n |
 //!
-//! A list that does not fit one entity costs a lookup one request for each chunk, at once, and a write one
-//! read and one operation more for each chunk that it changes.
+//! A list that does not fit one entity costs a lookup 1 request for each chunk, sent in parallel. A write costs
+//! 1 read and 1 operation more for each chunk that it changes.
 //!
 //! # Limits and when not to use it
-//! A change of a list writes the whole list entity, up to 1 MiB: a value that thousands of entities share and
-//! that changes often is better kept in rows. Writers of one process take turns at the lists and summaries of
-//! an entity's partition; those of several meet at the ETag, and a hot one is better divided, by a hash in its key. Blobs and lists hold references only.
+//! A change of a list writes the whole list entity, up to 1 MiB. Keep a value that thousands of entities share
+//! and that changes often in rows. Writers of one process take turns at the lists and summaries of an entity's
+//! partition. Writers of several processes conflict at the ETag; divide a hot list or summary by a hash in its
+//! key. Blobs and lists hold references only.
+//!
+//! # Where to read
+//! | module | part |
+//! |---|---|
+//! | `definition`, `entry`, `shared` | how an entity becomes entries, and the rows that several entities share |
+//! | `open`, `manifest`, `table_row`, `processes`, `set` | how a process learns the indexes and their states, and how others learn of the process |
+//! | `indexed`, `writes`, `moves`, `bulk` | the handle [`IndexedEntities`] and its writes |
+//! | `lookup`, `resolve`, `lists`, `list_pages`, `fan_out` | the read path |
+//! | `build`, `scrub`, `drop` | maintenance |
+//! | `typed` | [`IndexedTable`]: the same for a Rust type |
+//!
+//! The reasons of the waiting rules are in `docs/manifest.md`; `docs/proof.md` lists the schedules that tests
+//! search; `docs/indexes.md` shows when to use which index.
 
 mod build;
 mod build_groups;

@@ -1,4 +1,4 @@
-//! Moves: the entity with its entries.
+//! Moves of an entity with its entries to another key.
 
 use std::sync::Arc;
 
@@ -14,31 +14,34 @@ use crate::large::in_a_blob;
 use crate::rows::conflict::{Conflicts, is_lost};
 
 impl IndexedEntities {
-    /// Moves an entity with its entries to a key of this or another table, whatever is there; whether there was one. A change
-    /// that another writer makes meanwhile is moved as well.
+    /// Moves an entity with its entries to a key of this or another table, and replaces an entity at that key.
+    /// Returns whether the entity existed. The move includes changes that another writer makes during the move.
     ///
-    /// | from, to | what is atomic | requests without contention |
+    /// | from, to | atomic part | requests without contention |
     /// |---|---|---|
-    /// | a partition, the same | all of it: one write | a read of each, and the write |
-    /// | a table, another partition of it, with entries in other partitions | the commit, at which it is there and not here any more; a move that dies is finished or given up by workers and sweeps, and by who writes the entity | 8, 2 more with a queue, 1 for each partition with entries, 3 for each unique value that it keeps |
-    /// | the same without such entries | each of the two writes | 4, 6 in a table whose indexes may have such |
-    /// | a table, another one | each of the two writes | a read of each, a write there, a delete here |
+    /// | a partition, the same partition | everything: one write | a read of each, and the write |
+    /// | a table, another partition of the table, with remote entries | the commit: the entity has the new key from then on. Workers, sweeps and writers of the entity finish or stop a move whose process died | 8; 2 more with a queue, 1 for each partition with entries, 3 for each unique value that the entity keeps |
+    /// | the same without remote entries | each of the two writes | 4; 6 in a table whose indexes may have remote entries |
+    /// | a table, another table | each of the two writes | a read of each, a write at the target, a delete at the source |
     ///
-    /// A unique value stays the entity's from the first request to the last: whoever wants it meanwhile is refused. Between the
-    /// commit and the removal here, both can be read. A writer that has read the entity while it was moved gives the move up, one request
-    /// more, and the move starts over. See [`journal`](crate::journal#moves).
+    /// A unique value belongs to the entity from the first request to the last: other writers of the value are
+    /// refused. Between the commit and the removal at the source, both keys can be read. A writer that has read
+    /// the entity during the move stops the move, with 1 request more, and the move starts again. See
+    /// [`journal`](crate::journal#moves).
     ///
-    /// A move of two writes puts the entity there and then removes it here: one that dies in between leaves both, and is to be run
-    /// again. Another table has indexes of its own, in which the values are unique by themselves.
+    /// A move of two writes first writes the target, then deletes the source. If the process dies in between,
+    /// both exist; run the move again. Another table has its own indexes, in which values are unique
+    /// separately.
     ///
     /// # Errors
-    /// A unique value is taken at the target; still in conflict after all attempts; the place is the same; of an entity that is
-    /// marked while it is moved also two properties more than a store takes; it has a value in a blob.
+    /// A unique value is taken at the target; the move conflicts after all attempts; both keys are equal; the
+    /// entity has a value in a blob; with remote entries, the entity has more properties than fit with the two
+    /// properties of the mark.
     pub async fn move_to(&self, key: &Key, target: &Self, to: &Key) -> Result<bool> {
         self.move_if(key, target, to, |_| Ok(())).await
     }
 
-    /// The same, unless what is at the target is refused.
+    /// As [`move_to`](Self::move_to); `check` may refuse the entity at the target.
     pub(super) async fn move_if(
         &self,
         key: &Key,
@@ -48,7 +51,9 @@ impl IndexedEntities {
     ) -> Result<bool> {
         let is_same = Arc::ptr_eq(&self.store, &target.store) && self.table() == target.table();
         if is_same && key == to {
-            return Err(Error::invalid_request(format!("{key} would be moved to where it is")));
+            return Err(Error::invalid_request(format!(
+                "a move of {key} needs another target: both keys are equal"
+            )));
         }
         let mut conflicts = Conflicts::new(self.options.attempts);
         loop {
@@ -85,27 +90,27 @@ impl IndexedEntities {
         }
     }
 
-    /// Whether an index has entries in other partitions than the entities': then moves to another partition have marks.
+    /// Whether an index has remote entries. A move to another partition marks the entity in that case.
     pub(crate) fn has_entries_elsewhere(&self) -> bool {
         self.set.indexes().iter().any(|index| *index.placement() != Placement::SamePartition)
     }
 }
 
-/// Refuses a row that is not all of its entity.
+/// Refuses a row whose entity has a part in a blob.
 pub(crate) fn check_no_blob(row: &Entity) -> Result<()> {
     let Some(property) = in_a_blob(row) else { return Ok(()) };
     Err(Error::invalid_request(format!(
-        "{} has the value of '{property}' in a blob, which would be lost: move it by its `LargeTable`, with the blob",
+        "{} has the value of '{property}' in a blob, and a move of the row would lose it: move the entity with its `LargeTable`",
         row.key()
     )))
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// Moves an entity with its entries to a key of this or another table, whatever is there; whether there was one. See
-    /// [`IndexedEntities::move_to`].
+    /// Moves an entity with its entries to a key of this or another table, and replaces an entity at that key.
+    /// Returns whether the entity existed. See [`IndexedEntities::move_to`].
     ///
     /// # Errors
-    /// As there; what is at the target is stored in a later version of the schema.
+    /// As for [`IndexedEntities::move_to`]; the entity at the target has a later version of the schema.
     pub async fn move_to(&self, key: impl KeyOf<T>, target: &Self, to: impl KeyOf<T>) -> Result<bool> {
         let (key, to) = (key.into_key(), to.into_key());
         let check = |old: &Entity| T::SCHEMA.check_replaceable(old);

@@ -1,4 +1,5 @@
-//! Opening a table with its indexes.
+//! Opening a table with its indexes: the process registers, reads the manifest, and declares indexes in a new
+//! table.
 
 use std::sync::Arc;
 
@@ -20,17 +21,17 @@ use super::table_row::TableRow;
 use crate::journal::Journal;
 use crate::rows::encrypted::check_indexes;
 
-/// How often a table is registered again while others do so.
+/// Attempts to register while other processes change the manifest.
 const ROUNDS: usize = 16;
 
-/// Which entities a program may write by a handle.
+/// The entities that a program may write by a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
-    /// Those of one type, as this schema stores them.
+    /// Entities of one type, in the layout of this schema.
     Type(&'static Schema),
-    /// Those of any type.
+    /// Entities of any type.
     AnyType,
-    /// None, but those that are there once more with their entries.
+    /// None; upkeep only rewrites existing entities with their entries.
     Nothing,
 }
 
@@ -38,36 +39,42 @@ pub(crate) enum Writes {
 enum First {
     No,
     Registered(TableRow),
-    /// Another one was quicker with something.
+    /// Another program changed the manifest first: read it again.
     Lost,
 }
 
 impl IndexedEntities {
-    /// Opens a table with its indexes. The first who opens an empty table declares them (up to 98) in its manifest as readable;
-    /// an index that comes later is absent until it is [built](Self::build), even if the table is still empty: others
-    /// write by then that do not know it yet. Indexes that the manifest names and the program does not define are kept in step all the same,
-    /// from their definitions. One request, and one for the row of this process where others may write the store; one for each other table of entries or of copies; the first time
-    /// three more, and one for each of those. That row is written again every ten times
-    /// [`IndexOptions::cache`], or every lease where that is longer, while entities are written or looked up.
+    /// Opens a table with its indexes. The first program to open an empty table declares its indexes (up to 98)
+    /// in the manifest as readable. A later index is absent until it is [built](Self::build), even in an empty
+    /// table: other programs without the index may write by then. Indexes that the manifest has and the program
+    /// does not define are maintained from their definitions.
     ///
-    /// A handle that is opened in this way may write entities of any type. An
-    /// [`IndexedTable`](super::IndexedTable) writes those of one: the first that opens a table for its type declares its indexes as
-    /// readable, unless there are entities of the type, or a program has opened the table for any type.
+    /// A handle from this function may write entities of any type. An [`IndexedTable`](super::IndexedTable)
+    /// writes entities of one type. The first program to open a table for a type declares the type's indexes as
+    /// readable, unless the table has entities of the type, or a program has opened the table for any type.
+    ///
+    /// An index with a changed definition is another generation: [build](Self::build) it, and
+    /// [drop](Self::drop_index) the earlier generation when no program reads by it. Declarations of other
+    /// programs never make `open` fail. A write of an entity is refused if this program cannot maintain one of
+    /// its indexes: the keys come from a Rust function that the program lacks, or the definition has a newer
+    /// format.
+    ///
+    /// A unique index does not become readable by its declaration. Until it is [built](Self::build), writes
+    /// that give an entity a value of the index are refused; writes that keep or remove a value go on. Build
+    /// the index before you start a version of the program that needs it.
+    ///
+    /// # Cost in requests
+    /// 1; 1 for this process's row if other processes may write the store; 1 for each other table of entries or
+    /// of copies. The first time, 3 more and 1 for each such table. While entities are written or looked up,
+    /// the process's row is written again every ten times [`IndexOptions::cache`], or every lease if that is
+    /// longer.
     ///
     /// # Errors
-    /// An index or the durations make no sense, two have one name, or one needs blobs and has no store for them; an index would show what the
-    /// store encrypts by a rule; the manifest says that the type is stored in another layout, or that a property is encrypted which the
-    /// program would write in plaintext; the table or one for entries is missing, or that has the entries of another table; copies are to go into
-    /// another table that has indexes.
-    ///
-    /// An index that is defined otherwise than before is another generation of it: [build](Self::build) it, and
-    /// [drop](Self::drop_index) the earlier one when no program reads by it any more. What other programs have declared never
-    /// refuses an `open`. A write is refused of entities whose index this program cannot maintain: its keys are made by a function that it
-    /// does not have, or the definition is of a newer format.
-    ///
-    /// An index that is unique does not become readable by being declared: until it is [built](Self::build), writes that
-    /// give an entity a value of it are refused, and those that keep or remove one go on. Build it before the version of
-    /// a program serves that needs it.
+    /// - An index or the durations are inconsistent, two indexes have one name, or an index needs a blob store that the options lack.
+    /// - An index would expose a property that the store encrypts by a rule.
+    /// - The manifest has another layout for the type, or declares a property as encrypted that the program would write as plaintext.
+    /// - The table, or a table of entries, does not exist; or a table of entries has the entries of another table.
+    /// - An index copies into the entities of another table that has indexes.
     pub async fn open(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -77,7 +84,7 @@ impl IndexedEntities {
         Self::open_for(store, table, indexes, options, Writes::AnyType).await
     }
 
-    /// The same for who writes certain entities.
+    /// Opens a table for a program that writes the entities of `writes`.
     pub(crate) async fn open_for(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -91,12 +98,13 @@ impl IndexedEntities {
         Ok(this)
     }
 
-    /// Opens a table to look after its indexes, with nothing but what its manifest says: to build, scrub and drop them, to recover and
-    /// sweep writes, in a program without the Rust types. Entities are not written by it, but again with their entries. As many
-    /// requests as [`open`](Self::open) of a table that was opened before.
+    /// Opens a table to maintain its indexes from the manifest alone: to build, scrub and drop them, and to
+    /// recover and sweep writes, in a program without the Rust types. The handle writes no new entities; it
+    /// only rewrites existing entities with their entries. As many requests as [`open`](Self::open) of a table
+    /// that was opened before.
     ///
     /// # Errors
-    /// The durations make no sense; the table is missing.
+    /// The durations are inconsistent; the table does not exist.
     pub async fn open_for_upkeep(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -105,14 +113,16 @@ impl IndexedEntities {
         Self::open_for(store, table, Vec::new(), options, Writes::Nothing).await
     }
 
-    /// Opens a table to read it by its indexes: by who may not write it, and without making those wait who do. One
-    /// request. It need not know all indexes of the table; every write, build, repair and drop is refused.
+    /// Opens the table read-only; does not register in the manifest, so changes of state do not wait for this
+    /// handle. 1 request. The handle need not know all indexes of the table. It refuses every write, build,
+    /// repair and drop.
     ///
-    /// Nobody waits for a reader: for up to [`IndexOptions::cache`] after another process has begun to drop or rebuild
-    /// an index, its lookups can miss entries. `timing`, `queue` and `built_later` do not matter.
+    /// Because no process waits for a reader, its lookups can miss entries for up to [`IndexOptions::cache`]
+    /// after another process has begun to drop or rebuild an index. `timing`, `queue` and `built_later` have no
+    /// effect.
     ///
     /// # Errors
-    /// As for [`open`](Self::open); the table is missing.
+    /// As for [`open`](Self::open); the table does not exist.
     pub async fn open_to_read(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -122,7 +132,7 @@ impl IndexedEntities {
         Self::open_reader(store, table, indexes, options, Writes::Nothing).await
     }
 
-    /// The same for who reads the entities of a type.
+    /// As [`open_to_read`](Self::open_to_read), for a reader of the entities in `of`.
     pub(crate) async fn open_reader(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -130,7 +140,7 @@ impl IndexedEntities {
         options: IndexOptions,
         of: Writes,
     ) -> Result<Self> {
-        let set = |set: IndexSet| set.of(of).only_read();
+        let set = |set: IndexSet| set.of(of).read_only();
         let mut this = Self::unregistered(store, table, indexes, options, set)?;
         this.refresh().await?;
         this.set.check_type()?;
@@ -163,14 +173,14 @@ impl IndexedEntities {
         let durations = self.set.unregistered_durations();
         let mine = TableRow::of(&self.options, matches!(writes, Writes::AnyType), durations);
         for _ in 0..ROUNDS {
-            // Registered before the states are read: who changes one waits for those that are known.
+            // The process registers before it reads the states: a change of state waits only for registered processes.
             let asked = self.set.ask(&*self.store).await?;
             let loaded = self.rows().load().await?;
             self.set.check_stored_type(&loaded)?;
             let (row, is_as_read) = match self.register_first(&loaded, &mine, writes).await? {
                 First::Registered(row) => (row, false),
                 First::No => {
-                    let row = self.rows().remember(loaded.table.clone(), &mine).await?;
+                    let row = self.rows().extend_table_row(loaded.table.clone(), &mine).await?;
                     let is_as_read = row == loaded.table && !row.is_new();
                     (row, is_as_read)
                 }
@@ -186,7 +196,8 @@ impl IndexedEntities {
         Err(ErrorKind::PreconditionFailed { table, key }.into())
     }
 
-    /// Refuses copies into the entities of another table that has indexes: its entries would not have them.
+    /// Refuses copies into the entities of another table that has indexes: this handle would not maintain the
+    /// indexes of that table.
     async fn check_targets(&self) -> Result<()> {
         for index in self.set.own().iter().filter(|index| matches!(index.shape(), Shape::Copy { .. })) {
             let other = self.index_table(index);
@@ -196,8 +207,8 @@ impl IndexedEntities {
             let manifest = ManifestCache::over(&*self.store).of(&*self.store, &other).await?;
             if !manifest.indexes.is_empty() {
                 return Err(Error::invalid_request(format!(
-                    "the index '{}' copies into the entities of '{other}', which has indexes of its own that would not \
-                     follow: copy into entities of '{}', or into a table without indexes",
+                    "the index '{}' copies into the entities of the table '{other}', whose indexes would become stale: copy into entities of \
+                     '{}', or into a table without indexes",
                     index.name(),
                     self.table()
                 )));
@@ -206,10 +217,14 @@ impl IndexedEntities {
         Ok(())
     }
 
-    /// If this is the first to open an empty table, or the first to open it for its type, of which there is no entity: then
-    /// nobody writes such entities without the indexes, and they are readable at once. They come in one group with the table's row, which
-    /// every program writes that adds something to it, and with the type's row, by which the next one sees that the table was opened
-    /// for the type. Not where a program has the table open that may write entities of any type: it could know no index yet.
+    /// Declares the program's indexes as readable if the program is the first to open an empty table, or the
+    /// first to open it for its type while the table has no entity of the type. No program writes such entities
+    /// without the indexes then.
+    ///
+    /// The declaration is one group with the table's row, which every program writes that adds a value, and
+    /// with the type's row, which shows the next program that the table was opened for the type. There is no
+    /// declaration after a program has opened the table for any type: such a program may run without having
+    /// read the indexes.
     async fn register_first(&self, loaded: &Loaded, mine: &TableRow, writes: &Writes) -> Result<First> {
         let is_new = loaded.table.is_new() && loaded.manifest.indexes.is_empty();
         let row = loaded.table.with(mine);
@@ -217,7 +232,7 @@ impl IndexedEntities {
             Writes::Type(schema) => {
                 let mine = StoredType::of(schema);
                 match loaded.stored_type(&schema.entity_type()) {
-                    // What it does not say yet: a later version, a large or encrypted property more.
+                    // An update of the type's row: a later version, or a further large or encrypted property.
                     Some(stored) => (
                         false,
                         Some(stored.with(&mine)).filter(|grown| grown != stored).into_iter().collect(),
@@ -247,7 +262,7 @@ impl IndexedEntities {
         if !has_none {
             indexes.clear();
         }
-        // The type's row comes in any case: whoever opens the table for it from now on is not the first.
+        // The type's row is written in any case: from now on, no program is the first to open the table for the type.
         if indexes.is_empty() && types.is_empty() {
             return Ok(First::No);
         }
@@ -255,7 +270,7 @@ impl IndexedEntities {
         Ok(if registered { First::Registered(row) } else { First::Lost })
     }
 
-    /// Lists go into a folder of this table of this store, whatever others there are in the store of blobs.
+    /// Sets the blob folder of this table in this store; other tables may share the blob store.
     pub(super) fn keep_blobs(&mut self, row: &TableRow) {
         if let (Some(blobs), Some(id)) = (&self.options.blobs, &row.blobs) {
             let folder = format!("{}-{id}", self.table().to_lowercase());
@@ -264,7 +279,7 @@ impl IndexedEntities {
     }
 }
 
-/// Refuses indexes that make no sense.
+/// Refuses inconsistent indexes and options.
 fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
     options.check()?;
     indexes.iter().try_for_each(Index::validate)?;
@@ -273,13 +288,15 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
         let entity = &index.definition().entity;
         let same = |other: &&Index| other.name() == name && !other.definition().entity.is_apart_from(entity);
         if indexes[..n].iter().any(|other| same(&other)) {
-            return Err(Error::invalid_request(format!("two indexes have the name '{name}': rename one")));
+            return Err(Error::invalid_request(format!(
+                "two indexes of the same entities have the name '{name}': rename one of them"
+            )));
         }
     }
     let later = |index: &&Index| options.built_later.iter().any(|name| name == index.name());
     if let Some(unique) = indexes.iter().filter(later).find(|index| index.uniqueness() != Uniqueness::No) {
         return Err(Error::invalid_request(format!(
-            "the index '{}' is unique, and no entity can get a value of it before it is built: leave it out of \
+            "the index '{}' is unique, and writes of its values are refused before it is built: remove it from \
              `IndexOptions::built_later`",
             unique.name()
         )));
@@ -287,7 +304,7 @@ fn check(indexes: &[Index], options: &IndexOptions) -> Result<()> {
     let without = indexes.iter().find(|i| i.shape().needs_blobs() && options.blobs.is_none());
     without.map_or(Ok(()), |index| {
         Err(Error::invalid_request(format!(
-            "the index '{}' keeps lists in blobs: give `IndexOptions::blobs` an object store",
+            "the index '{}' keeps lists in blobs: set `IndexOptions::blobs` to an object store",
             index.name()
         )))
     })

@@ -7,39 +7,41 @@ use table_core::store::{Error, Result};
 
 use crate::journal::{Acknowledge, Timing};
 
-/// How an [`IndexedEntities`](super::IndexedEntities) behaves.
+/// Options of an [`IndexedEntities`](super::IndexedEntities).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct IndexOptions {
     /// The durations of the cross-partition protocol.
     pub timing: Timing,
-    /// For how long the states of indexes may be cached; a change of state waits this long, and the
-    /// longest life of a request: the longest of any process that is registered in the table's manifest. In a
-    /// store that only this process writes ([`local_writers`](table_core::store::TableStore::local_writers)) it waits for what is under way instead, and
-    /// those who have read older states read them again. A write reads states that
-    /// hold for less than a quarter of it anew, and sends its tickets and reservations before it commits by them: at
-    /// least a quarter of the time that a request is given, and a dozen times what one takes.
+    /// The time for which the states of indexes are cached. A change of state waits for the longest cache time plus the longest
+    /// request of the processes that the table's manifest registers. In a store that only this process writes
+    /// ([`local_writers`](table_core::store::TableStore::local_writers)), a change of state waits for the writes under way instead, and
+    /// handles with older states read them again.
+    ///
+    /// A write reads states again that are valid for less than a quarter of this time. It sends its tickets and reservations before it
+    /// commits by these states. So let the cache time be at least a quarter of the time limit of a request, and about 12 times the usual
+    /// duration of a request.
     pub cache: Duration,
-    /// How often a read-modify-write is tried when others write the same entity.
+    /// Attempts of a read-modify-write that conflicts with other writers of the entity.
     pub attempts: u32,
-    /// Where tickets go; without a queue a sweep finds what crashes leave.
+    /// The queue for tickets. Without a queue, a sweep finds the writes that crashes leave unfinished.
     pub queue: Option<Arc<dyn WorkQueue>>,
-    /// When writes answer.
+    /// When a write returns: after the commit, or after its entries are applied.
     pub acknowledge: Acknowledge,
-    /// Where lists are kept that an index puts into blobs, below `{table}-{id}/{index}/`. The id is drawn when the
-    /// table is first opened with a store of blobs, and is in its manifest: tables of one name in several stores can
-    /// share a store of blobs. A copy of a table with its manifest has the id too: give it blobs of its own.
+    /// The blob store for long lists, below `{table}-{id}/{index}/`. The id is generated when the table is first opened with a blob store,
+    /// and the manifest keeps it. So tables of one name in several stores can share a blob store. A copy of a table with its manifest
+    /// has the same id: give the copy another blob store.
     pub blobs: Option<Arc<dyn ObjectStore>>,
-    /// Requests at once when references are followed, partitions are merged, and entries are checked.
+    /// Parallel requests of one call that follows references, merges partitions or checks entries.
     pub concurrency: usize,
-    /// Indexes that are left absent in a new table, to be built once it is loaded: writes do not maintain
-    /// them until then. Not unique ones: no entity can get a value of those before.
+    /// Indexes that stay absent in a new table, to be built after the table is loaded: writes do not maintain them until then.
+    /// Unique indexes are refused here: no entity can have a value of them before the build.
     pub built_later: Vec<String>,
 }
 
 impl Default for IndexOptions {
-    /// States cached for 30 seconds, 10 attempts, no queue, an answer when entries are in step, 16
-    /// reads at once, every index from the start.
+    /// States cached for 30 seconds, 10 attempts, no queue, writes return after their entries are applied, 16
+    /// parallel requests, every index from the start.
     fn default() -> Self {
         Self {
             timing: Timing::default(),
@@ -55,10 +57,10 @@ impl Default for IndexOptions {
 }
 
 impl IndexOptions {
-    /// Short durations, for a store in this process: what is dropped there is done before anything that is
-    /// asked for later, or never, so that recovery need not wait minutes (changes of state do not in any case). Leases of a
-    /// second, a quarter of it for a request, states cached for a tenth. Not for a service, where a write takes longer
-    /// than states are cached: it is refused then, with what to do.
+    /// Short durations, for a store in this process. Such a store executes a dropped request before any later
+    /// request, or never, so recovery need not wait minutes. (Changes of state do not wait for durations
+    /// there.) Leases of 1 second, requests of 250 milliseconds, states cached for 100 milliseconds. Not for a
+    /// service: a write there takes longer than the cache time, and is refused with advice.
     ///
     /// # Panics
     /// Never: the durations are consistent.
@@ -68,16 +70,15 @@ impl IndexOptions {
         Self { timing, cache: Duration::from_millis(100), ..Self::default() }
     }
 
-    /// Refuses durations by which no write could be relied on.
+    /// Refuses durations with which no write could succeed.
     pub(crate) fn check(&self) -> Result<()> {
         let (cache, client) = (self.cache, self.timing.client());
         if !cache.is_zero() && cache >= client / 4 {
             return Ok(());
         }
         Err(Error::invalid_request(format!(
-            "states of indexes cached for {cache:?} are too old before a write commits by them, where a request is \
-             given {client:?}: let `IndexOptions::cache` be at least a quarter of that, or give requests less \
-             time by `IndexOptions::timing`"
+            "`IndexOptions::cache` is {cache:?} and the time limit of a request is {client:?}: the states of indexes expire before a write \
+             commits; set `IndexOptions::cache` to a quarter of the time limit or more, or lower the limit in `IndexOptions::timing`"
         )))
     }
 }

@@ -11,10 +11,10 @@ use super::shape::Shape;
 const ROW: &str = "owner";
 const OWNER: &str = "EntriesOf";
 
-/// Makes the tables of the indexes' entries those of `table`. One request for each; another the first time.
+/// Makes `table` the owner of the tables with its remote entries. 1 request for each; 1 more the first time.
 ///
 /// # Errors
-/// One of them has the entries of another table, or is missing.
+/// A table has the entries of another table, or does not exist.
 pub(super) async fn claim_tables(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
     let elsewhere: BTreeSet<_> = indexes.iter().filter_map(|index| entries_in(index, table)).collect();
     for entries in elsewhere {
@@ -23,7 +23,7 @@ pub(super) async fn claim_tables(store: &dyn TableStore, table: &TableName, inde
     Ok(())
 }
 
-/// The other table where an index keeps rows of its own; copies go into the entities of a table.
+/// The other table in which an index keeps rows; `None` for copies, which go into the entities of a table.
 fn entries_in<'a>(index: &'a Index, table: &TableName) -> Option<&'a TableName> {
     match (index.placement(), index.shape()) {
         (_, Shape::Copy { .. }) => None,
@@ -47,8 +47,8 @@ async fn claim(store: &dyn TableStore, table: &TableName, entries: &TableName) -
         owner => {
             let owner = owner.map_or_else(|| "another".to_owned(), |owner| format!("{owner:?}"));
             Err(Error::invalid_request(format!(
-                "the table '{entries}' has the index entries of the table {owner}, not of '{table}': a scrub or \
-                 sweep of one would delete those of the other; give the index a table of its own"
+                "the table '{entries}' has the index entries of the table {owner}, not of '{table}': a scrub or sweep of one table would \
+                 delete the entries of the other; choose a separate table for the entries of '{table}'"
             )))
         }
     }

@@ -1,12 +1,18 @@
-//! The processes that write a table by its indexes, as its manifest names them: who changes the state of an index waits for these,
-//! and for nobody that is gone.
+//! The processes that write a table by its indexes, as the manifest registers them: a change of an index's
+//! state waits for these processes, and not for ended processes.
 //!
-//! A handle is registered by a row of its own before it asks the manifest, and whenever it asks again half a heartbeat or more after it
-//! sent the row last. So what it acts upon was asked, by its own clock, within half a heartbeat of a row that took effect. A heartbeat
-//! is at least twice as long as its lease. Whoever has seen the row unchanged, by its own clock, for the heartbeat, the time for which
-//! states are cached and the longest life of a request knows that nothing of the process is under way any more, and that it will not act before it has
-//! written a row again. Processes that live shorter than that cannot know: they go by the store's clock, which has stamped their own row
-//! a day and all of this later than the other.
+//! A handle writes its own row before it first reads the manifest. It writes the row again before a read that
+//! begins half a heartbeat or more after the row was last sent. So the states that a process acts on were read
+//! within half a heartbeat, by its own clock, of a write of its row. A heartbeat is at least twice as long as
+//! the lease.
+//!
+//! Another process observes the row, by the observer's clock. It waits for the heartbeat, plus the cache time,
+//! plus the longest request. If the row is unchanged by then, no request of the process is under way, and the
+//! process will not act before it has written a row again. The process has *ended* for the observer.
+//!
+//! An observer that runs for a shorter time uses the store's clock. A row is then of an ended process if it is
+//! older than the observer's own row by all these durations and one day. docs/manifest.md has the argument;
+//! tests break each of these rules.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,13 +34,15 @@ const REQUEST: &str = "Request";
 const LEASE: &str = "Lease";
 const HEARTBEAT: &str = "Heartbeat";
 
-/// By how much more than it takes a row is older than one that was just written, by the clock of the store, if its process is gone.
+/// The additional age, by the store's clock, after which the row of another process counts as ended without
+/// observation.
 const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
 
-/// How often a row is written anew that somebody has removed meanwhile.
+/// Attempts to write a row that another process keeps removing.
 const ROUNDS: usize = 4;
 
-/// Whom a change of an index's state waits for: the id in the RowKey `process~{id}` of the manifest.
+/// The id of a process that a change of an index's state waits for: the manifest has its row under the RowKey
+/// `process~{id}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(Uuid);
 
@@ -62,14 +70,14 @@ impl fmt::Display for ProcessId {
     }
 }
 
-/// For how long a process acts upon what it has read, and its requests and leases last.
+/// The cache time, longest request and lease of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Durations {
-    /// For how long it caches the states of indexes.
+    /// The time for which the process caches the states of indexes.
     pub(super) cache: Duration,
-    /// The longest life of its requests.
+    /// The longest duration of its requests.
     pub(super) request: Duration,
-    /// Its lease as a builder, and as an applier of journal rows.
+    /// Its lease as a builder and as an applier of journal rows.
     pub(super) lease: Duration,
 }
 
@@ -87,23 +95,24 @@ impl Durations {
         }
     }
 
-    /// When a process with these has nothing under way any more that rests on states from before.
+    /// After this time, no request of the process depends on an earlier state.
     pub(super) const fn to_settle(self) -> Duration {
         self.cache.saturating_add(self.request)
     }
 
-    /// How long a row is good for. Twice a lease or more: a lease that begins in its first half ends before it does.
+    /// The time for which a row is valid: at least twice the lease, so that a lease that begins in the first
+    /// half of a heartbeat ends within the heartbeat.
     fn heartbeat(self) -> Duration {
         self.cache.saturating_mul(10).max(self.lease).saturating_mul(2)
     }
 }
 
-/// Milliseconds, rounded up: nobody waits less than it lasts.
+/// Milliseconds, rounded up: no process waits too short a time.
 pub(super) fn to_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// A property with milliseconds of a row of the manifest.
+/// Reads a duration in milliseconds from a manifest row.
 pub(super) fn read_millis(row: &Entity, name: &str) -> Result<Duration> {
     match row.get(name) {
         Some(ValueRef::Int64(millis)) if millis >= 0 => Ok(Duration::from_millis(millis.unsigned_abs())),
@@ -111,19 +120,19 @@ pub(super) fn read_millis(row: &Entity, name: &str) -> Result<Duration> {
     }
 }
 
-/// A process, as the manifest names it.
+/// The manifest row of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcessRow {
     pub(super) id: ProcessId,
     pub(super) durations: Durations,
     heartbeat: Duration,
     etag: Option<ETag>,
-    /// When it was written, by the clock of the store.
+    /// The time of the last write, by the store's clock.
     at: Option<Ticks>,
 }
 
 impl ProcessRow {
-    /// `None` if it is a row of another kind.
+    /// Reads the row of a process; `None` for any other row.
     pub(super) fn read(row: &Entity) -> Result<Option<Self>> {
         let Some(id) = ProcessId::of(row.key()) else { return Ok(None) };
         let millis = |name| read_millis(row, name);
@@ -145,26 +154,28 @@ impl ProcessRow {
             .with(HEARTBEAT, to_millis(durations.heartbeat())))
     }
 
-    /// Whether it is so much older than a row that was written at a moment that its process is gone whatever its own clock says.
+    /// Whether the row is so much older than a row written at `written` that its process has ended, whatever
+    /// the clock of that process says.
     fn is_long_ago(&self, written: Option<Ticks>) -> bool {
         let long = self.lifetime().saturating_add(LONG_AGO);
         self.at.zip(written).is_some_and(|(at, written)| after(at, long) <= written)
     }
 
-    /// For how long the row is unchanged where the process is gone.
+    /// A row that is unchanged for this time is the row of an ended process.
     const fn lifetime(&self) -> Duration {
         self.heartbeat.saturating_add(self.durations.to_settle())
     }
 }
 
-/// Since when rows of processes have been seen unchanged here, by the clock of this process.
+/// For each row of a process: its ETag, and since when this process has seen the row unchanged, by its own
+/// clock.
 #[derive(Debug, Default)]
 pub(super) struct Watch(Mutex<HashMap<ProcessId, (Option<ETag>, Instant)>>);
 
 impl Watch {
-    /// Takes note of the rows that were asked for at a moment and have been answered by now: those of processes that may be there, and
-    /// of those that are gone. A row that is new, or has changed, counts from now on. `own` is the row of this process; `whole` is `false`
-    /// in tests alone.
+    /// Divides rows that were read at `asked` into rows of processes that may be active, and rows of ended
+    /// processes. The observation of a new or changed row starts now, after the answer. `own` is the row of
+    /// this process; `whole` is `false` only in tests.
     pub(super) fn look(
         &self,
         rows: &[ProcessRow],
@@ -190,12 +201,12 @@ impl Watch {
     }
 }
 
-/// This process's own row.
+/// The row of this process.
 #[derive(Debug)]
 pub(super) struct Registration {
     durations: Durations,
     row: Mutex<Option<Registered>>,
-    /// Who writes it.
+    /// Held during a write of the row, so that concurrent tasks send one write.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -203,7 +214,7 @@ pub(super) struct Registration {
 struct Registered {
     id: ProcessId,
     etag: ETag,
-    /// When it was sent, not when it was answered.
+    /// When the write was sent, not when it was answered.
     sent: Instant,
 }
 
@@ -220,16 +231,17 @@ impl Registration {
         self.row().as_ref().map(|row| row.id)
     }
 
-    /// Whether what is asked at a moment may be acted upon.
+    /// Whether the process may act on states whose read begins at this moment.
     pub(super) fn holds_at(&self, asked: Instant) -> bool {
         let half = self.durations.heartbeat() / 2;
         self.row().as_ref().is_some_and(|row| asked < row.sent + half)
     }
 
-    /// Writes the row, under the ETag of the last time: no request of this process that takes effect late can undo it. Where that is
-    /// not known, or the row was removed, it is another row, and the first is soon gone. One request; two where the row was removed.
+    /// Writes the row under its last known ETag, so that a delayed request of this process cannot overwrite a
+    /// later row. If the ETag is unknown, or the row was removed, the process inserts another row, and the
+    /// earlier row ends unchanged. 1 request; 2 if the row was removed.
     pub(super) async fn renew(&self, store: &dyn TableStore, table: &TableName) -> Result<()> {
-        // One who needs it does it for all; one whose future nobody polls holds up nobody for long.
+        // One task writes for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
         let _turn = timeout(self.durations.cache, self.turn.lock()).await;
         for _ in 0..ROUNDS {
             let sent = Instant::now();
@@ -260,12 +272,12 @@ impl Registration {
 }
 
 impl ManifestRows<'_> {
-    /// Removes rows of processes that are gone, in the versions that were watched. One request for each.
+    /// Removes rows of ended processes in the versions that were observed. 1 request for each.
     pub(super) async fn remove_processes(&self, gone: &[ProcessRow]) -> Result<()> {
         for row in gone {
             let condition = row.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
             match self.store.write(self.table, Operation::Delete(row.id.key()?, condition)).await {
-                // It is there again, or another one was quicker.
+                // The process has written its row again, or another process removed it.
                 Err(e) if is_lost(&e) => {}
                 other => other.map(drop)?,
             }

@@ -3,7 +3,7 @@ use table_core::query::{Filter, KeyBounds, Query, Range};
 use super::definition::Index;
 use super::entry::Entry;
 
-/// Which entries of an index to read.
+/// A query of an index: a partition and a range of its entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexQuery {
     partition: String,
@@ -13,25 +13,25 @@ pub struct IndexQuery {
 }
 
 impl IndexQuery {
-    /// The entries in a partition.
+    /// All entries of a partition.
     pub fn partition(partition: impl Into<String>) -> Self {
         Self { partition: partition.into(), rows: None, top: None, sorts: false }
     }
 
-    /// The same entries in another partition.
+    /// The same query in another partition.
     #[must_use]
     pub fn in_partition(self, partition: impl Into<String>) -> Self {
         Self { partition: partition.into(), ..self }
     }
 
-    /// Those whose row keys start so.
+    /// Restricts to row keys with a prefix.
     #[must_use]
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.rows = Filter::and_maybe(self.rows.take(), Some(Filter::starts_with(Filter::ROW_KEY, prefix)));
         self
     }
 
-    /// Those whose row keys are from `from` on, and before `to`.
+    /// Restricts to row keys from `from`, inclusive, to `to`, exclusive.
     #[must_use]
     pub fn range(mut self, from: &str, to: &str) -> Self {
         let range = Filter::ge(Filter::ROW_KEY, from).and(Filter::lt(Filter::ROW_KEY, to));
@@ -39,7 +39,7 @@ impl IndexQuery {
         self
     }
 
-    /// Those whose row keys are in this range.
+    /// Restricts to row keys in a range.
     #[must_use]
     pub fn rows(mut self, rows: &Range) -> Self {
         let rows = KeyBounds { partition: Range::ALL, row: rows.clone() }.to_filter();
@@ -47,15 +47,15 @@ impl IndexQuery {
         self
     }
 
-    /// At most this many in a page.
+    /// Returns at most `top` entries in a page.
     #[must_use]
     pub const fn top(mut self, top: usize) -> Self {
         self.top = Some(top);
         self
     }
 
-    /// Entries in the order of their keys from every store. Of one that does not sort, *everything* that matches is
-    /// read and held in memory, and is one page. From any other it changes nothing.
+    /// Returns entries in the order of their keys from every store. From a store that does not sort, *all*
+    /// matching entries are read, held in memory and returned as one page. No effect on a store that sorts.
     #[must_use]
     pub const fn sorted_on_client(mut self) -> Self {
         self.sorts = true;

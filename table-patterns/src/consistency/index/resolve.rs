@@ -1,4 +1,4 @@
-//! From entries to the entities that they are of.
+//! From entries to their entities.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use table_core::query::{Continuation, Page, Query};
 use table_core::store::{Error, KeyOrder, Result};
 
 use super::definition::{Index, Payload, Placement};
-use super::entry::{Entry, Location, Permission, is_entrys};
+use super::entry::{Entry, Location, Permission, is_entry_property};
 use super::indexed::IndexedEntities;
 use super::lookup::Trust;
 use super::query::IndexQuery;
 use super::shape::Shape;
 use crate::journal::{holders, is_pending};
 
-/// An index that may be read by: whoever drops it in this process waits until a lookup is done.
+/// A readable index. A drop of the index in this process waits until the lookup has ended.
 pub(super) struct Readable {
     index: Arc<Index>,
     _permission: Permission,
@@ -32,19 +32,20 @@ impl Deref for Readable {
 }
 
 impl IndexedEntities {
+    /// The index with this id or name, if its state is readable.
     pub(super) async fn readable(&self, name: &str) -> Result<Readable> {
         let permission = self.set.permission(&**self.store()).await?;
         let index = self.set.find(name)?;
         match self.state(index.id()) {
             IndexState::Readable => Ok(Readable { index, _permission: permission }),
             state => Err(Error::invalid_request(format!(
-                "the index '{name}' of the table '{}' is {state}, not readable: build it first",
+                "the index '{name}' of the table '{}' is {state}, not readable: call `build` and wait until the build has ended",
                 self.table()
             ))),
         }
     }
 
-    /// The row of an entry, if what stands at its key is one of the index. One request.
+    /// The row at a key, if it is an entry of the index. 1 request.
     pub(super) async fn entry_row(&self, index: &Index, key: &Key) -> Result<Option<Entity>> {
         let at = self.location(index, key);
         let row = self.store().get(&at.table, &at.key, None).await?;
@@ -62,7 +63,7 @@ impl IndexedEntities {
         }
     }
 
-    /// A page of the rows of an index. One request.
+    /// A page of the rows of an index. 1 request.
     pub(super) async fn query_rows(
         &self,
         index: &Index,
@@ -76,13 +77,15 @@ impl IndexedEntities {
         Ok(page)
     }
 
+    /// The entity of an entry: the entry's payload, or the entity if the lookup verifies, the entry is a reference, or the entry is a
+    /// reservation. `None` if the entity no longer has the entry.
     pub(super) async fn resolve(&self, index: &Index, entry: Entity, trust: Trust) -> Result<Option<Entity>> {
         let follows = *index.payload() == Payload::Reference || trust == Trust::Entity || is_pending(&entry);
         if !follows {
             return payload(index, entry).map(Some);
         }
         let at = self.location(index, entry.key());
-        // While an entity is moved, its entry names the moved one, too.
+        // During a move, the entry of a unique value names both the source and the moved entity (docs: journal, moves).
         for holder in holders(&entry)? {
             if let Some(entity) = self.read(&holder).await?
                 && index.has_entry_at(self.table(), &entity, &at)?
@@ -93,7 +96,7 @@ impl IndexedEntities {
         Ok(None)
     }
 
-    /// A page of entries; all of them where the store does not sort and the client is to.
+    /// A page of entries; all of them for a query that sorts on the client, in a store that does not sort.
     pub(super) async fn read_rows(
         &self,
         index: &Index,
@@ -115,17 +118,17 @@ impl IndexedEntities {
         Ok(page)
     }
 
-    /// Whether the store answers in the order of keys.
+    /// Whether the store returns rows in the order of keys.
     pub(super) fn is_sorted(&self) -> bool {
         self.store().profile().order == KeyOrder::Sorted
     }
 
-    /// Refuses what is only an answer in the order of entries, where there is none.
+    /// Refuses a query whose result depends on the order of entries, in a store that does not sort.
     pub(super) fn check_order(&self, sorts: bool) -> Result<()> {
         if sorts || self.is_sorted() {
             return Ok(());
         }
-        let what = "entries in the order of their keys; `sorted_on_client` reads and sorts them all";
+        let what = "entries in the order of their keys; call `sorted_on_client`, which reads and sorts all matching entries";
         Err(Error::unsupported(self.store().profile().name, what))
     }
 
@@ -141,11 +144,11 @@ impl IndexedEntities {
     }
 }
 
-/// The entity as its entry shows it: without an ETag, since it is a copy.
+/// The entity as its entry shows it, without an ETag: the entry is a copy.
 pub(super) fn payload(index: &Index, entry: Entity) -> Result<Entity> {
     let owner = Entry::owner_of(&entry)?;
     let (_, mut properties): (Key, Properties) = entry.into_parts();
-    properties.retain(|p| !is_entrys(p.name()));
+    properties.retain(|p| !is_entry_property(p.name()));
     if let Some((property, value)) = index.discriminator() {
         properties.set(property, value);
     }

@@ -15,42 +15,43 @@ use super::resolve::is_entity;
 use super::shape::Shape;
 use crate::journal::{Rule, holders, is_pending, is_unique_row_property};
 
-/// What a scrub does with what it finds.
+/// Whether a scrub only reports or also repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubMode {
-    /// Counts.
+    /// Counts differences.
     Report,
-    /// Counts, deletes what dangles and adds what is missing.
+    /// Counts differences, deletes dangling entries and adds missing entries.
     Repair,
 }
 
-/// What a scrub found.
+/// The result of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubReport {
-    /// Entries that were looked at.
+    /// Entries that were checked.
     pub entries: usize,
-    /// Entries whose entity does not exist or has another entry now.
+    /// Dangling entries: the entity does not exist, or has another entry.
     pub dangling: usize,
-    /// Entities that were looked at.
+    /// Entities that were checked.
     pub entities: usize,
-    /// Entries that were not there, or held something else.
+    /// Entries that were missing or had another payload.
     pub missing: usize,
-    /// Entities whose entry's key another entity has: no scrub can repair that.
+    /// Entities whose entry's key belongs to another entity: a scrub cannot repair these.
     pub taken: usize,
 }
 
-/// Where a scrub goes on after it was stopped. Print it with [`Display`](fmt::Display), read it with
-/// [`str::parse`]; it reveals a key.
+/// The position at which a scrub continues. Print it with [`Display`](fmt::Display), parse it with
+/// [`str::parse`]. It contains a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubCursor {
+    /// `false`: the scrub checks entries for their entities; `true`: the scrub checks entities for their entries.
     dangling_done: bool,
     at: Option<Continuation>,
-    /// The partition whose summaries were counted last.
+    /// The partition whose summaries were last recounted.
     partition: Option<String>,
 }
 
 impl ScrubCursor {
-    /// Whether it is among the entities, to find what they are without.
+    /// Whether the scrub checks entities for missing entries.
     pub(crate) const fn is_among_entities(&self) -> bool {
         self.dangling_done
     }
@@ -81,22 +82,24 @@ impl FromStr for ScrubCursor {
                 Ok(Self { partition: Some(partition.to_owned()), ..Self::default() })
             }
             _ => Err(Error::invalid_request(format!(
-                "{text:?} is no scrub's cursor: pass the text exactly as it was printed"
+                "{text:?} is not the cursor of a scrub: pass the text exactly as `ScrubCursor` printed it"
             ))),
         }
     }
 }
 
 impl IndexedEntities {
-    /// Compares an index with the entities, both ways, while writers go on. Never deletes an entry whose
-    /// entity was just rewritten, and never adds one for an entity that has just changed.
+    /// Compares an index with its entities, in both directions, while writers go on. A scrub never deletes an
+    /// entry whose entity was rewritten after the read, and never adds an entry for an entity that changed
+    /// after the read.
     ///
-    /// Cost: the pages of the index and of the table, one request per entry and per entity, as many at once as
-    /// [`IndexOptions::concurrency`](super::IndexOptions) says, and per repair two for a dangling entry and a write's for a missing one.
+    /// Cost: the pages of the index and of the table; 1 request per entry and per entity, with
+    /// [`IndexOptions::concurrency`](super::IndexOptions) in parallel; 2 requests to remove a dangling entry;
+    /// the requests of a write to add a missing entry.
     ///
     /// # Errors
-    /// The index is unknown, or neither building nor readable; a list is of a newer format than this program
-    /// reads; the storage's.
+    /// The index is unknown, or neither building nor readable; a list has a newer format than this program
+    /// reads; an error of the store.
     pub async fn scrub(&self, index: &str, mode: ScrubMode) -> Result<ScrubReport> {
         let mut report = ScrubReport::default();
         let mut cursor = Some(ScrubCursor::default());
@@ -106,8 +109,8 @@ impl IndexedEntities {
         Ok(report)
     }
 
-    /// One page of a scrub, and where the next goes on; `None` at the end. Who stores the cursor as text goes
-    /// on after a crash, with the page that was under way.
+    /// Scrubs one page and returns the cursor of the next; `None` at the end. A caller that stores the cursor
+    /// as text continues after a crash with the page that was under way.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -157,8 +160,8 @@ impl IndexedEntities {
         Ok(Some(ScrubCursor { dangling_done: at.is_none(), at, partition: None }))
     }
 
-    /// An index that has, or is given, an entry for each entity: of any other nothing is missing, and what is added would
-    /// stay when it is gone.
+    /// An index in a state in which every entity is to have an entry. In any other state, an entry is not
+    /// missing, and an added entry could outlive a drop.
     async fn complete(&self, name: &str, mode: ScrubMode) -> Result<Arc<Index>> {
         if mode == ScrubMode::Repair {
             self.set.check_writes()?;
@@ -174,13 +177,14 @@ impl IndexedEntities {
         match self.state(index.id()) {
             IndexState::Building | IndexState::Readable => Ok(()),
             state => Err(Error::invalid_request(format!(
-                "the index '{name}' of the table '{}' is {state}, and is not kept complete: build it first",
+                "the index '{name}' of the table '{}' is {state}, so entities may lack entries: call `build` before a scrub",
                 self.table()
             ))),
         }
     }
 
-    /// A page of entries: each row is read, **then** its entity, then the row is deleted under its ETag.
+    /// Checks a page of entries. The order is essential: each row is read, **then** its entity, then the row is
+    /// deleted under its ETag.
     pub(super) async fn scrub_dangling(
         &self,
         index: &Index,
@@ -203,7 +207,7 @@ impl IndexedEntities {
     }
 
     async fn check_entry(&self, index: &Index, entry: Entity, mode: ScrubMode) -> Result<bool> {
-        // A reservation belongs to its write, which settles or releases it.
+        // A reservation belongs to its write, which settles or releases the reservation.
         if is_pending(&entry) {
             return Ok(false);
         }
@@ -219,7 +223,7 @@ impl IndexedEntities {
         }
         match self.store().write(&at.table, Operation::Delete(at.key, condition)).await {
             Ok(_) => Ok(true),
-            // Rewritten since it was read: not ours to judge.
+            // A writer changed the entry after the read: the entry is recent.
             Err(e) if (e.is_precondition_failed() || e.is_entity_not_found()) && !e.is_ambiguous() => {
                 Ok(false)
             }
@@ -246,8 +250,8 @@ impl IndexedEntities {
         Ok(page.continuation)
     }
 
-    /// Reads the entity (it was), the row, and the entity again; only then is the entry added, by the
-    /// journal.
+    /// Compares an entity that was read with its entry, then reads the entity again. Only an entity in the same
+    /// version misses the entry; the journal adds it.
     async fn check_entity(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
         let wanted = index.entries(self.table(), &entity)?;
         if wanted.is_empty() {
@@ -268,7 +272,7 @@ impl IndexedEntities {
             let holders = row.as_ref().map(holders).transpose()?;
             let is_anothers = holders.as_ref().is_some_and(|holders| !holders.contains(&wanted.owner));
             if holders.is_some_and(|holders| holders[1..].contains(&wanted.owner)) {
-                // It was moved there, and the move answers for the entry.
+                // A move has brought the entity here, and the move settles the entry.
                 continue;
             }
             is_taken |= is_anothers;
@@ -281,7 +285,7 @@ impl IndexedEntities {
         }
     }
 
-    /// Unless the entity has changed since it was read, its entry is missing.
+    /// Adds the entry of an entity, unless the entity has changed after the read.
     async fn add_missing(&self, index: &Index, entity: Entity, mode: ScrubMode) -> Result<Found> {
         let again = self.read(entity.key()).await?;
         let Some(again) = again.filter(|e| e.etag() == entity.etag()) else { return Ok(Found::InStep) };
@@ -303,20 +307,22 @@ impl IndexedEntities {
     }
 }
 
-/// What a check of an entity's entry comes to.
+/// The result of checking an entity's entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// The entry is there, or the entity has just changed.
+    /// The entry exists, or the entity has just changed.
     InStep,
+    /// The entity had no entry.
     Missing,
+    /// The entry's key belongs to another entity.
     Taken,
 }
 
-/// Whether a row is the entry: the same owner and payload, and nothing left of an older one.
+/// Whether a row is the entry: the same owner and payload, and no property of an older payload.
 fn agrees(wanted: &Entry, row: &Entity) -> bool {
     let wanted = wanted.to_entity();
     let payload = row.properties().iter().filter(|p| !is_unique_row_property(p.name()));
-    // With the marks: what is to be encrypted, and is in plaintext in an older entry, is written anew.
+    // The comparison includes marks: an older entry with a plaintext value of an encrypted property is written again.
     wanted.properties().iter().all(|p| row.properties().find(p.name()) == Some(p))
         && payload.count() == wanted.properties().iter().count()
 }

@@ -1,4 +1,4 @@
-//! Scrubbing of rows that hold the entries of several entities.
+//! Scrubs rows that hold the entries of several entities.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::shape::Shape;
 use super::shared::{ListRow, Members, Merge, copy_owner, is_chunk, is_conflict, list_of};
 use crate::journal::Lease;
 
-/// How often a row that others write at the same time is read again.
+/// Attempts to write a row that writers change.
 const ROUNDS: u32 = 30;
 
-/// Whether a list cannot be read, now or later.
+/// Whether a list can never be read.
 fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Storage(_) | ErrorKind::Decode(_))
 }
@@ -30,7 +30,7 @@ fn is_unsupported(error: &Error) -> bool {
 }
 
 impl IndexedEntities {
-    /// The rows that an index has written.
+    /// A query for the rows that an index has written.
     pub(super) fn rows_of(index: &Index) -> Query {
         Query::new().with_filter(match index.shape() {
             Shape::Copy { prefix, .. } => Filter::ge(&format!("{prefix}{}", Entry::OWNER_ROW), ""),
@@ -38,7 +38,7 @@ impl IndexedEntities {
         })
     }
 
-    /// Checks a row of lists or of an entity with copies: how many of its entries dangle.
+    /// Checks a row of lists, or an entity with copies, for dangling entries.
     pub(super) async fn check_shared(
         &self,
         index: &Index,
@@ -51,30 +51,30 @@ impl IndexedEntities {
             return Ok(());
         }
         let at = self.location(index, row.key());
-        let Some(members) = self.held_by(index, &at, &row).await? else {
+        let Some(members) = self.owners_in(index, &at, &row).await? else {
             report.dangling += usize::from(self.remove_damaged(&at, &row, mode).await?);
             return Ok(());
         };
         report.entries += members.len();
-        let dangling = self.not_at(index, &at, members).await?;
+        let dangling = self.owners_without_entry(index, &at, members).await?;
         if dangling.is_empty() {
             return Ok(());
         }
         report.dangling += match mode {
             ScrubMode::Report => dangling.len(),
-            ScrubMode::Repair => self.take_out(index, &at, dangling).await?,
+            ScrubMode::Repair => self.remove_entries(index, &at, dangling).await?,
         };
         Ok(())
     }
 
-    /// The entities that a row holds; `None` if that cannot be read.
-    async fn held_by(&self, index: &Index, at: &Location, row: &Entity) -> Result<Option<Vec<Key>>> {
+    /// The entities that a row refers to; `None` if the row cannot be read.
+    async fn owners_in(&self, index: &Index, at: &Location, row: &Entity) -> Result<Option<Vec<Key>>> {
         if let Shape::Copy { prefix, .. } = index.shape() {
             return Ok(copy_owner(row, prefix).map(|owner| vec![owner]));
         }
         match self.journal.shared().members_of(at, row).await {
             Ok(members) => Ok(members.as_ref().and_then(Members::keys)),
-            // A list of another format is not damaged: who wrote it reads it.
+            // A list in a newer format is not damaged: the program that wrote it can read it.
             Err(error) if error.is_transient() || error.is_ambiguous() || is_unsupported(&error) => {
                 Err(error)
             }
@@ -82,8 +82,8 @@ impl IndexedEntities {
         }
     }
 
-    /// Those whose entry is not at a location.
-    async fn not_at(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<Vec<Key>> {
+    /// The owners without an entry at a location.
+    async fn owners_without_entry(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<Vec<Key>> {
         let checks = stream::iter(owners).map(|owner| async move {
             let entity = self.read(&owner).await?;
             let there = entity.map_or(Ok(false), |entity| self.is_at(index, &entity, at))?;
@@ -92,22 +92,24 @@ impl IndexedEntities {
         checks.buffered(self.at_once()).try_filter_map(|found| async move { Ok(found) }).try_collect().await
     }
 
-    /// Takes entries out of a row, within a lease: a blob that is named after its time may have been collected.
-    async fn take_out(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
+    /// Removes entries from a row within a lease: a blob that is named after the lease may have been collected
+    /// before.
+    async fn remove_entries(&self, index: &Index, at: &Location, owners: Vec<Key>) -> Result<usize> {
         let lease = Lease::start(self.options.timing);
-        self.while_leased(lease, self.take_out_now(index, at, owners)).await
+        self.while_leased(lease, self.remove_entries_now(index, at, owners)).await
     }
 
-    /// Takes entries out of a row: the row is read, **then** the entities, then the row is written under its
-    /// ETag; again where others write the row, since they know nothing of what dangles in it. How many there were.
-    async fn take_out_now(&self, index: &Index, at: &Location, mut owners: Vec<Key>) -> Result<usize> {
+    /// Removes entries from a row. The order is essential: the row is read, **then** the entities, then the row
+    /// is written under its ETag. The loop repeats after a conflict, because other writers of the row do not
+    /// remove dangling entries. Returns the number removed.
+    async fn remove_entries_now(&self, index: &Index, at: &Location, mut owners: Vec<Key>) -> Result<usize> {
         for round in 0..ROUNDS {
             let mut merge = Merge::new(at.clone(), index.id().to_owned(), index.shape().clone());
             merge.gone = owners;
             let prepared = self.journal.shared().prepare(&merge).await?;
-            owners = self.not_at(index, at, merge.gone.clone()).await?;
+            owners = self.owners_without_entry(index, at, merge.gone.clone()).await?;
             if owners.len() < merge.gone.len() || prepared.operations.is_empty() {
-                // An entity has come back, or an entry has gone, since the row was read.
+                // After the row was read, an entity was added again or an entry was removed.
                 let is_gone = prepared.operations.is_empty();
                 self.journal.shared().refused([prepared]).await;
                 if is_gone || owners.is_empty() {
@@ -122,7 +124,7 @@ impl IndexedEntities {
         Ok(0)
     }
 
-    /// A list that cannot be read goes, and its references are missing then; unless it has just changed.
+    /// Removes a list that cannot be read, unless it has just changed. Its references are missing afterwards.
     async fn remove_damaged(&self, at: &Location, row: &Entity, mode: ScrubMode) -> Result<bool> {
         let now = self.store().get(&at.table, &at.key, None).await?;
         if now.is_none_or(|now| now.etag() != row.etag()) {
@@ -134,7 +136,7 @@ impl IndexedEntities {
         self.delete_unchanged(at, row).await
     }
 
-    /// Whether a chunk is named by no list.
+    /// Whether no list names a chunk.
     async fn check_chunk(&self, index: &Index, row: &Entity, mode: ScrubMode) -> Result<bool> {
         let key = Key::new(row.key().partition(), list_of(row).unwrap_or_default())?;
         let head = self.store().get(&self.index_table(index), &key, None).await?;
@@ -158,7 +160,7 @@ impl IndexedEntities {
         }
     }
 
-    /// The entities of a page that are not in the lists where they are to be.
+    /// The entities of a page that are missing in their lists.
     pub(super) async fn not_listed(&self, index: &Index, entities: Vec<Entity>) -> Result<Vec<Entity>> {
         let mut by_list: BTreeMap<Location, Vec<Entity>> = BTreeMap::new();
         for entity in entities {
@@ -175,14 +177,14 @@ impl IndexedEntities {
             Ok::<_, Error>(missing.collect::<Vec<_>>())
         });
         let missing: Vec<_> = reads.buffered(self.at_once()).try_collect().await?;
-        // An entity that is in several lists is judged once.
+        // An entity in several lists is checked once.
         let mut missing = missing.concat();
         missing.sort_by(|a, b| a.key().cmp(b.key()));
         missing.dedup_by(|a, b| a.key() == b.key());
         Ok(missing)
     }
 
-    /// Whether an entity with copies is there, and has those of an entry.
+    /// Whether the targets of an entity's copies have the copied properties; `None` if no target exists.
     pub(super) async fn copies_agree(&self, index: &Index, entity: &Entity) -> Result<Option<bool>> {
         let Shape::Copy { prefix, fields } = index.shape() else { return Ok(None) };
         let mut agree = None;

@@ -21,121 +21,129 @@ use super::table_row::TableRow;
 use crate::journal::Rule;
 use crate::rows::encrypted::{check_indexes, marked, shown};
 
-/// How many rows of processes that are gone a builder, and upkeep, remove at once.
+/// Rows of ended processes that a build, a drop or an upkeep removes in one round.
 pub(super) const FORGOTTEN_AT_ONCE: usize = 10;
 
-/// The indexes of a table with the states that its manifest gives them: those that this program defines, and those that
-/// other programs and other types have declared, which are evaluated from their definitions.
+/// The indexes of a table with their states in the manifest: the indexes that this program defines, and the
+/// indexes that other programs and other types have declared. The latter are evaluated from their definitions.
+///
+/// Invariant (docs/manifest.md): no writer acts on states that are older than its cache time. So after a change
+/// of state plus the longest cache time and request, every writer knows the new state, and two writers are
+/// never more than one state apart.
 pub(super) struct IndexSet {
     store: Arc<dyn TableStore>,
     table: TableName,
-    /// Those that this program defines.
+    /// The indexes that this program defines.
     own: Vec<Index>,
-    /// Those of other handles of the table that write together with this one: this program has their Rust code, too.
+    /// Indexes of other handles in this process that take part in one group: this program has their Rust code, too.
     learned: RwLock<Vec<Index>>,
-    /// Those of this process.
+    /// The durations of this process.
     durations: Durations,
-    /// By what others know of this process, where they may write the store.
+    /// The manifest row of this process; `None` in a store that only this process writes.
     registration: Option<Registration>,
-    /// What is known of theirs.
+    /// The observed manifest rows of other processes.
     watch: Watch,
     #[cfg(test)]
     broken: std::sync::OnceLock<Rule>,
-    /// Where only this process writes the store: through it every other set of the table is told that a state has changed.
+    /// In a store that only this process writes: informs every other set of the table of a changed state.
     local: Option<Arc<LocalWriters>>,
-    /// What the table is called there.
+    /// The name of the table in `local`.
     identity: String,
-    /// Whether nothing is written by it: then it need not know every index.
+    /// Whether the handle refuses to write; it need not know every index then.
     reads_only: bool,
-    /// Which entities the program writes by it.
+    /// The entities that the program writes.
     writes: Writes,
-    known: RwLock<Arc<Known>>,
-    /// Who reads them again.
+    known: RwLock<Arc<ManifestView>>,
+    /// Held during a read of the manifest, so that concurrent tasks send one read.
     reading: Mutex<()>,
 }
 
-/// What was last read.
+/// The manifest, as last read.
 #[derive(Clone, Debug, Default)]
-struct Known {
-    /// The program's own first, in their order; at the end those that were learned and that the manifest does not have.
-    indexes: Vec<Declared>,
+struct ManifestView {
+    /// The program's own indexes first, in their order; last, learned indexes that the manifest does not have.
+    indexes: Vec<DeclaredIndex>,
     /// Indexes that this program cannot maintain.
-    unknown: Vec<Unknown>,
-    /// Why the program must not write entities of its type: others store them otherwise.
-    misfit: Option<Error>,
-    /// What the manifest says of types that have encrypted properties.
+    unknown: Vec<Unmaintainable>,
+    /// The reason for refusing writes of the program's type: other programs store it in another layout.
+    type_conflict: Option<Error>,
+    /// The types with encrypted properties.
     encrypted: Vec<StoredType>,
     /// The properties of entities that copy indexes write.
     copied: Arc<[String]>,
     table: TableRow,
-    /// The processes that may act upon states, and those that are gone but have a row still.
+    /// The processes that may act on the known states.
     processes: Vec<ProcessRow>,
+    /// Processes that have ended; their rows are still in the manifest.
     gone: Vec<ProcessRow>,
-    loaded: Option<Asked>,
+    loaded: Option<ReadTime>,
 }
 
-/// For whom a change of a state waits.
+/// The processes that a change of state waits for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slowest {
-    /// The longest durations of all.
+pub(super) struct SlowestProcess {
+    /// The longest durations of all processes.
     pub(super) durations: Durations,
-    /// Another process that needs longer than this one and all that have no row.
+    /// A registered process with longer durations than this process and every process without a row.
     pub(super) process: Option<ProcessId>,
 }
 
-/// When the manifest was asked: by the changes of states before that this process made, and by its clock.
+/// When a read of the manifest began: the number of state changes that this process made before, and the clock
+/// of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asked {
+pub(super) struct ReadTime {
     change: u64,
     pub(super) at: Instant,
 }
 
 #[derive(Clone, Debug)]
-struct Declared {
+struct DeclaredIndex {
     index: Arc<Index>,
     state: IndexState,
 }
 
-/// An index that this program cannot maintain: writes of its entities are refused.
+/// An index that this program cannot maintain. Writes of its entities are refused.
 #[derive(Clone, Debug)]
-struct Unknown {
+struct Unmaintainable {
     id: String,
     state: IndexState,
-    /// Which entities it is of; any, where that is not known.
+    /// The entities of the index; `None`: unknown, so any entity.
     entity: Option<EntityType>,
     reason: String,
-    /// Whether it is of what is encrypted, and the store does not decrypt.
-    is_shown: bool,
+    /// Whether the index uses encrypted properties and the store does not decrypt.
+    exposes_encrypted: bool,
 }
 
-impl Unknown {
+impl Unmaintainable {
     fn check(&self, table: &TableName, entity: &Entity) -> Result<()> {
         if self.entity.as_ref().is_some_and(|of| !of.admits(entity)) {
             return Ok(());
         }
         let (id, reason, key) = (&self.id, &self.reason, entity.key());
         Err(Error::invalid_request(format!(
-            "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave it stale; write by a program \
-             that can maintain it, or drop it with `drop_index(\"{id}\")`"
+            "the table '{table}' has the index '{id}', which {reason}: a write of {key} would leave the index stale; write with a program \
+             that can maintain the index, or drop the index by `drop_index(\"{id}\")`"
         )))
     }
 
-    /// The error of who asks for the index itself.
+    /// The error of a caller that names the index.
     fn refused(&self, table: &TableName) -> Error {
         let (id, reason) = (&self.id, &self.reason);
         Error::invalid_request(format!("the index '{id}' of the table '{table}' {reason}"))
     }
 }
 
-impl Known {
+impl ManifestView {
     fn of_program(table: &TableName, own: &[Index]) -> Self {
-        let indexes =
-            own.iter().map(|index| Declared { index: Arc::new(index.clone()), state: IndexState::Absent });
+        let indexes = own
+            .iter()
+            .map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent });
         Self { indexes: indexes.collect(), ..Self::default() }.with_copies(table)
     }
 
-    /// Adds what another handle of the table has read later. It is not looked at for longer than what was read before it.
-    fn take_over(&mut self, later: &Self) {
+    /// Adds states and indexes that another handle of the table has read later. The result stays valid only as
+    /// long as the earlier read was.
+    fn add_later(&mut self, later: &Self) {
         for theirs in &later.indexes {
             let id = theirs.index.id();
             match self.indexes.iter_mut().find(|declared| declared.index.id() == id) {
@@ -151,7 +159,7 @@ impl Known {
             match self.indexes.iter_mut().find(|declared| declared.index.id() == theirs.id) {
                 Some(declared) => {
                     declared.state = theirs.state;
-                    if theirs.is_shown && !is_known {
+                    if theirs.exposes_encrypted && !is_known {
                         self.unknown.push(theirs.clone());
                     }
                 }
@@ -161,13 +169,14 @@ impl Known {
         }
     }
 
-    /// Full copies of entities leave out what copy indexes write into these.
+    /// Excludes properties that copy indexes write from full payloads.
     fn with_copies(mut self, table: &TableName) -> Self {
         let copied: Arc<[String]> =
             self.indexes.iter().flat_map(|declared| copied_by(&declared.index, table)).collect();
         if !copied.is_empty() {
             for declared in &mut self.indexes {
-                declared.index = Arc::new(declared.index.as_ref().clone().with_foreign(copied.clone()));
+                declared.index =
+                    Arc::new(declared.index.as_ref().clone().with_foreign_properties(copied.clone()));
             }
         }
         Self { copied, ..self }
@@ -175,7 +184,7 @@ impl Known {
 }
 
 impl IndexSet {
-    /// Indexes whose states are read again when they are older than they are cached.
+    /// Creates a set whose states are read again when they are older than the cache time.
     pub(super) fn new(
         store: Arc<dyn TableStore>,
         table: TableName,
@@ -183,7 +192,7 @@ impl IndexSet {
         durations: Durations,
     ) -> Self {
         let own: Vec<_> = own.into_iter().map(|index| index.over(&store)).collect();
-        let known = RwLock::new(Arc::new(Known::of_program(&table, &own)));
+        let known = RwLock::new(Arc::new(ManifestView::of_program(&table, &own)));
         let (local, identity) = (store.local_writers(), store.profile().table_identity(&table));
         Self {
             store,
@@ -204,19 +213,20 @@ impl IndexSet {
         }
     }
 
-    /// The same for a process that others are to wait for: it is registered where they may write the store.
+    /// Lets other processes wait for this process: a row of the manifest registers it if other processes may
+    /// write the store.
     pub(super) fn registered(self) -> Self {
         let is_alone = self.local.as_ref().is_some_and(|local| !local.is_served());
         let registration = (!is_alone).then(|| Registration::new(self.durations));
         Self { registration, ..self }
     }
 
-    /// What is to be said of this process in the table's own row: its durations, where it has no row.
+    /// The durations for the table's own row: those of this process if it has no row, otherwise zero.
     pub(super) fn unregistered_durations(&self) -> Durations {
         if self.registration.is_some() { Durations::default() } else { self.durations }
     }
 
-    /// Whether a rule holds.
+    /// Whether a rule of the protocol is in force.
     #[cfg(not(test))]
     #[expect(clippy::unused_self, reason = "tests ask")]
     const fn keeps(&self, _rule: Rule) -> bool {
@@ -228,15 +238,16 @@ impl IndexSet {
         self.broken.get() != Some(&rule)
     }
 
-    /// From now on a rule is broken.
+    /// For tests: breaks a rule from now on.
     #[cfg(test)]
     pub(super) fn breaking(&self, rule: Rule) {
         self.broken.get_or_init(|| rule);
     }
 
-    /// Takes over the indexes that another handle of the table defines, whose entities are written by this one, too: from now on
-    /// they are kept by its Rust code. Their states are those of whichever handle has read them last, so that an index
-    /// which was declared after this handle was opened is not left out. No request.
+    /// Adopts the indexes that another handle of the table defines, for groups with entities of both handles:
+    /// from now on the Rust code of that handle derives their entries. Their states come from the later read of
+    /// the two handles, so that an index which was declared after this handle was opened is not omitted. No
+    /// request.
     pub(super) fn learn(&self, other: &Self) {
         let theirs = other.known();
         let mut learned = self.learned.write().unwrap_or_else(PoisonError::into_inner);
@@ -247,9 +258,9 @@ impl IndexSet {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Known::clone(&known);
+        let mut next = ManifestView::clone(&known);
         if theirs.loaded >= next.loaded {
-            next.take_over(&theirs);
+            next.add_later(&theirs);
         }
         for index in &new {
             let declared = next.indexes.iter_mut().find(|declared| declared.index.id() == index.id());
@@ -257,23 +268,23 @@ impl IndexSet {
                 declared.index = Arc::new(index.clone());
                 continue;
             }
-            if next.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.is_shown) {
+            if next.unknown.iter().any(|unknown| unknown.id == index.id() && unknown.exposes_encrypted) {
                 continue;
             }
             let unknown = next.unknown.extract_if(.., |unknown| unknown.id == index.id()).next();
             let state = unknown.map_or(IndexState::Absent, |unknown| unknown.state);
-            next.indexes.push(Declared { index: Arc::new(index.clone()), state });
+            next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
         }
         *known = Arc::new(next.with_copies(&self.table));
         learned.extend(new);
     }
 
-    /// The same for a program that writes these entities.
+    /// Sets the entities that the program writes.
     pub(super) fn of(self, writes: Writes) -> Self {
         Self { writes, ..self }
     }
 
-    /// Refuses a program that stores entities of its type otherwise than the manifest says.
+    /// Refuses a program whose type contradicts the layout or the encryption in the manifest.
     pub(super) fn check_stored_type(&self, loaded: &Loaded) -> Result<()> {
         let Writes::Type(schema) = self.writes else { return Ok(()) };
         let Some(stored) = loaded.stored_type(&schema.entity_type()) else { return Ok(()) };
@@ -284,37 +295,42 @@ impl IndexSet {
         stored.check_encrypted(&self.table, schema)
     }
 
-    /// The same, by what was read last.
+    /// As [`check_stored_type`](Self::check_stored_type), by the last read of the manifest.
     pub(super) fn check_type(&self) -> Result<()> {
-        self.known().misfit.clone().map_or(Ok(()), Err)
+        self.known().type_conflict.clone().map_or(Ok(()), Err)
     }
 
-    /// Refuses to look after an index that this program defines and must not maintain.
+    /// Refuses maintenance of an index that this program defines but cannot maintain.
     pub(super) fn check_kept(&self, index: &Index) -> Result<()> {
         let known = self.known();
         let unknown = known.unknown.iter().find(|unknown| unknown.id == index.id());
         unknown.map_or(Ok(()), |unknown| Err(unknown.refused(&self.table)))
     }
 
-    /// The same for a process that only reads.
-    pub(super) fn only_read(self) -> Self {
+    /// Makes the set refuse writes.
+    pub(super) fn read_only(self) -> Self {
         Self { reads_only: true, ..self }
     }
 
-    /// Refuses to write where the table was opened to read: nobody waits for the states that are known here.
+    /// Refuses to write in a handle that was opened to read: no change of state waits for the states known
+    /// here.
     pub(super) fn check_writes(&self) -> Result<()> {
         if !self.reads_only {
             return Ok(());
         }
-        let reason = format!("the table '{}' was opened to read: use `open` to write it", self.table);
+        let reason = format!(
+            "the table '{}' was opened to read and refuses writes: open it by `open` to write",
+            self.table
+        );
         Err(Error::invalid_request(reason))
     }
 
-    /// Reads states that are too old: a writer with those could be two states behind. What is answered lasts
-    /// for a quarter of the time at least, so that there is time to act upon it.
-    async fn fresh(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
+    /// Reads the states again if they are too old: a writer with older states could be two states behind. The
+    /// returned states are valid for at least a quarter of the cache time, so that the caller has time to act
+    /// on them.
+    async fn refresh_if_old(&self, store: &dyn TableStore) -> Result<Option<Instant>> {
         if self.are_old() {
-            // One of those who need them reads for all; one whose future nobody polls holds up nobody for long.
+            // One task reads for all tasks that wait. The timeout limits the wait for a task whose future is not polled.
             let _turn = timeout(self.durations.cache, self.reading.lock()).await;
             if self.are_old() {
                 self.refresh(store).await?;
@@ -323,29 +339,31 @@ impl IndexSet {
         Ok(self.valid_until())
     }
 
-    /// The right to act upon the states as they are known then. It is counted before they are read: a change waits for it, or it
-    /// knows the change.
+    /// The right to act on the known states. The permit is taken before the states are read: a change of state
+    /// either waits for the permit, or is part of what is read.
     pub(super) async fn permission(&self, store: &dyn TableStore) -> Result<Permission> {
         let permit = self.permit();
-        Ok(Permission { valid_until: self.fresh(store).await?, permit })
+        Ok(Permission { valid_until: self.refresh_if_old(store).await?, permit })
     }
 
-    /// What a change of a state waits for, where only this process writes the store.
+    /// In a store that only this process writes: a permit that a change of state waits for.
     pub(super) fn permit(&self) -> Option<LocalPermit> {
         self.local.as_ref().map(LocalWriters::enter)
     }
 
-    /// Tells all of this process that the manifest has another state; `None` where other processes may write the store.
+    /// Informs all sets of this process that a state in the manifest has changed; `None` if other processes may
+    /// write the store.
     pub(super) fn tell_change(&self) -> Option<LocalChange> {
         self.local.as_ref().map(|local| local.change(&self.identity))
     }
 
-    /// Says that an index is built here, until the answer is dropped.
+    /// Records that this process builds the index, until the result is dropped.
     pub(super) fn build_of(&self, index: &Index) -> Option<LocalWork> {
         self.local.as_ref().map(|local| local.work_on(self.builder_of(index.id())))
     }
 
-    /// Where only this process writes the store, waits until nobody builds the index.
+    /// In a store that only this process writes: waits until no task builds the index. Never ends in any other
+    /// store.
     pub(super) async fn until_not_built(&self, id: &str) {
         match &self.local {
             Some(local) => local.until_idle(&self.builder_of(id)).await,
@@ -357,32 +375,33 @@ impl IndexSet {
         format!("{}/{id}", self.identity)
     }
 
-    /// Whether no other set of this process has changed a state since the manifest was asked.
-    pub(super) fn is_of_last_change(&self, asked: Asked) -> bool {
+    /// Whether a read of the manifest began after the last change of state by any set of this process.
+    pub(super) fn is_after_last_change(&self, asked: ReadTime) -> bool {
         self.local.as_ref().is_none_or(|local| local.changed(&self.identity) <= asked.change)
     }
 
-    /// What a request that is sent now is asked at.
-    pub(super) fn asked(&self) -> Asked {
+    /// The time of a read of the manifest that begins now.
+    pub(super) fn asked(&self) -> ReadTime {
         let change = self.local.as_ref().map_or(0, |local| local.last());
-        Asked { change, at: Instant::now() }
+        ReadTime { change, at: Instant::now() }
     }
 
-    /// Those that this program defines.
+    /// The indexes that this program defines.
     pub(super) fn own(&self) -> &[Index] {
         &self.own
     }
 
-    /// All that are known and can be maintained.
+    /// All known indexes that this program can maintain.
     pub(super) fn indexes(&self) -> Vec<Arc<Index>> {
         self.known().indexes.iter().map(|declared| Arc::clone(&declared.index)).collect()
     }
 
-    fn known(&self) -> Arc<Known> {
+    fn known(&self) -> Arc<ManifestView> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The index with this id; or with this name, one that the program defines first.
+    /// The index with this id, or with this name; a name means an index that the program defines, if there is
+    /// one.
     pub(super) fn find(&self, name: &str) -> Result<Arc<Index>> {
         let known = self.known();
         let (own, others) = known.indexes.split_at(self.own.len());
@@ -397,26 +416,29 @@ impl IndexSet {
                 _ => {
                     let ids: Vec<_> = named.iter().map(|declared| declared.index.id()).collect();
                     return Err(Error::invalid_request(format!(
-                        "the table '{}' has several indexes '{name}': name one by its id, {}",
+                        "the table '{}' has several indexes with the name '{name}': pass the id of one of them, {}",
                         self.table,
                         ids.join(" or ")
                     )));
                 }
             }
         }
-        let is_it = |unknown: &&Unknown| unknown.id == name || index_name(&unknown.id) == name;
+        let is_it = |unknown: &&Unmaintainable| unknown.id == name || index_name(&unknown.id) == name;
         if let Some(unknown) = known.unknown.iter().find(is_it) {
             return Err(unknown.refused(&self.table));
         }
-        Err(Error::invalid_request(format!("the table '{}' has no index '{name}'", self.table)))
+        Err(Error::invalid_request(format!(
+            "the table '{}' has no index '{name}': `declared` lists its indexes",
+            self.table
+        )))
     }
 
-    /// Whether the manifest has an index, by its id, that this program cannot maintain.
-    pub(super) fn cannot_keep(&self, id: &str) -> bool {
+    /// Whether the manifest has an index with this id that this program cannot maintain.
+    pub(super) fn is_unmaintainable(&self, id: &str) -> bool {
         self.known().unknown.iter().any(|unknown| unknown.id == id)
     }
 
-    /// Whether other programs have declared indexes of these entities, which hold whatever they hold.
+    /// Whether other programs have declared indexes of these entities; their payload may hold any property.
     pub(super) fn has_others_of(&self, entity: &EntityType) -> bool {
         let known = self.known();
         let others = known.indexes.iter().skip(self.own.len());
@@ -427,7 +449,7 @@ impl IndexSet {
                 .any(|unknown| unknown.entity.as_ref().is_none_or(|of| !of.is_apart_from(entity)))
     }
 
-    /// The state of an index by its id or, of one that the program defines, its name.
+    /// The state of an index, by its id, or by its name for an index that the program defines.
     pub(super) fn state(&self, name: &str) -> IndexState {
         let known = self.known();
         let by_id = known.indexes.iter().find(|declared| declared.index.id() == name);
@@ -435,9 +457,10 @@ impl IndexSet {
         found.map_or(IndexState::Absent, |declared| declared.state)
     }
 
-    /// When the manifest is asked next: by then this process is registered, and whoever changes a state afterwards waits for it. One
-    /// request where its row is to be written again. A process that stands still in between asks anew before it acts.
-    pub(super) async fn ask(&self, store: &dyn TableStore) -> Result<Asked> {
+    /// Prepares a read of the manifest and returns its start time. The process is registered by then: a change
+    /// of state after that time waits for the process. 1 request if the process's row must be written again.
+    /// The loop repeats the check, because the process may have paused during the write.
+    pub(super) async fn ask(&self, store: &dyn TableStore) -> Result<ReadTime> {
         loop {
             let asked = self.asked();
             match &self.registration {
@@ -449,7 +472,8 @@ impl IndexSet {
         }
     }
 
-    /// Reads the manifest. One request, one where this process is to be registered again, and one where another is found to be gone.
+    /// Reads the manifest. 1 request; 1 more if this process must be registered again; 1 more if another
+    /// process is found to have ended.
     pub(super) async fn refresh(&self, store: &dyn TableStore) -> Result<()> {
         let asked = self.ask(store).await?;
         let loaded = ManifestRows { store, table: &self.table }.load().await?;
@@ -460,16 +484,17 @@ impl IndexSet {
         Ok(())
     }
 
-    /// What was last read of the table as a whole.
+    /// The table's row of the manifest, as last read.
     pub(super) fn table_row(&self) -> TableRow {
         self.known().table.clone()
     }
 
-    /// For whom a change of a state waits, as far as is known here: this process, those that are registered and not gone, and those
-    /// that have no row.
-    pub(super) fn slowest(&self) -> Slowest {
+    /// The processes that a change of state waits for: this process, registered processes that have not ended,
+    /// and processes without a row.
+    pub(super) fn slowest(&self) -> SlowestProcess {
         let known = self.known();
-        let mut slowest = Slowest { durations: self.durations.max(known.table.durations), process: None };
+        let mut slowest =
+            SlowestProcess { durations: self.durations.max(known.table.durations), process: None };
         let own = self.registration.as_ref().and_then(Registration::id);
         let mut longest = slowest.durations.to_settle();
         let others = known.processes.iter().filter(|row| Some(row.id) != own);
@@ -483,43 +508,44 @@ impl IndexSet {
         slowest
     }
 
-    /// Removes so many rows of processes that are gone, at most. One request for each. A row that stays makes others wait, and
-    /// nothing else.
+    /// Removes up to `most` rows of ended processes. 1 request for each. A row that remains only makes changes
+    /// of state wait.
     pub(super) async fn forget_gone(&self, store: &dyn TableStore, most: usize) {
         let known = self.known();
         let gone = &known.gone[..known.gone.len().min(most)];
         let removed = ManifestRows { store, table: &self.table }.remove_processes(gone).await;
         if let Err(error) = removed {
-            tracing::debug!(%error, table = %self.table, "rows of processes that are gone stay");
+            tracing::debug!(%error, table = %self.table, "rows of ended processes were not removed from the manifest");
         }
     }
 
-    /// Until when the states that were read last may be used.
+    /// The end of the cache time of the states that were last read.
     fn valid_until(&self) -> Option<Instant> {
         self.known().loaded.map(|loaded| loaded.at + self.durations.cache)
     }
 
-    /// Whether nothing that is sent by now may rest on them.
+    /// Whether the states are too old to begin a request that depends on them.
     pub(super) fn are_old(&self) -> bool {
-        let is_fresh = |loaded: Asked| {
+        let is_fresh = |loaded: ReadTime| {
             Instant::now() + self.durations.cache / 4 <= loaded.at + self.durations.cache
-                && self.is_of_last_change(loaded)
+                && self.is_after_last_change(loaded)
         };
         !self.known().loaded.is_some_and(is_fresh)
     }
 
-    /// Takes over what the manifest said when it was asked at `asked`.
+    /// Adopts a manifest that was read at `asked`.
     ///
     /// # Errors
-    /// It has another definition with the id of one that this program has.
-    pub(super) fn load(&self, loaded: &Loaded, asked: Asked) -> Result<()> {
+    /// The manifest has another definition with the id of an index of this program.
+    pub(super) fn load(&self, loaded: &Loaded, asked: ReadTime) -> Result<()> {
         let own = self.registration.as_ref().and_then(Registration::id);
         let whole = self.keeps(Rule::WatchWhole);
         let (processes, gone) = self.watch.look(&loaded.processes, asked.at, own, whole);
         let table = loaded.table.clone();
-        let mut next = Known { table, processes, gone, loaded: Some(asked), ..Known::default() };
+        let mut next =
+            ManifestView { table, processes, gone, loaded: Some(asked), ..ManifestView::default() };
         let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
-        next.misfit = self.check_stored_type(loaded).err();
+        next.type_conflict = self.check_stored_type(loaded).err();
         let types = loaded.manifest.types.iter().filter(|stored| !stored.encrypted.is_empty());
         next.encrypted = types.cloned().collect();
         for index in &self.own {
@@ -527,18 +553,18 @@ impl IndexSet {
             if stored.is_some_and(|stored| stored.fingerprint != index.definition().fingerprint()) {
                 let (id, table) = (index.id(), &self.table);
                 return Err(Error::invalid_request(format!(
-                    "the table '{table}' has another index with the id '{id}': give this index another name"
+                    "the table '{table}' has an index with the id '{id}' and another definition: rename this index"
                 )));
             }
             let state = stored.map_or(IndexState::Absent, |stored| stored.state);
-            next.unknown.extend(self.shows(index, state, loaded));
-            next.indexes.push(Declared { index: Arc::new(index.clone()), state });
+            next.unknown.extend(self.encryption_obstacle(index, state, loaded));
+            next.indexes.push(DeclaredIndex { index: Arc::new(index.clone()), state });
         }
         let known = self.known();
         let own = |stored: &StoredIndex| self.own.iter().any(|index| index.id() == stored.id());
         for stored in loaded.manifest.indexes.iter().filter(|stored| !own(stored)) {
-            match self.other(&known, &learned, stored) {
-                Ok(declared) => match self.shows(&declared.index, declared.state, loaded) {
+            match self.from_manifest(&known, &learned, stored) {
+                Ok(declared) => match self.encryption_obstacle(&declared.index, declared.state, loaded) {
                     None => next.indexes.push(declared),
                     Some(unknown) => next.unknown.push(unknown),
                 },
@@ -547,73 +573,79 @@ impl IndexSet {
         }
         let absent = learned.iter().filter(|index| loaded.index(index.id()).is_none());
         let absent =
-            absent.map(|index| Declared { index: Arc::new(index.clone()), state: IndexState::Absent });
+            absent.map(|index| DeclaredIndex { index: Arc::new(index.clone()), state: IndexState::Absent });
         next.indexes.extend(absent);
         let next = next.with_copies(&self.table);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // An answer that was long on its way says what was true before.
+        // An answer that was delayed is older than the known states.
         if known.loaded.is_none_or(|before| before <= asked) {
             *known = Arc::new(next);
         }
         Ok(())
     }
 
-    /// An index that the program does not define, from its definition.
-    fn other(
+    /// The index of a definition in the manifest that the program does not define; or why the program cannot
+    /// maintain it.
+    fn from_manifest(
         &self,
-        known: &Known,
+        known: &ManifestView,
         learned: &[Index],
         stored: &StoredIndex,
-    ) -> Result<Declared, Box<Unknown>> {
+    ) -> Result<DeclaredIndex, Box<Unmaintainable>> {
         let (id, state) = (stored.id(), stored.state);
         let same =
             |index: &&Index| index.id() == id && index.definition().fingerprint() == stored.fingerprint;
         if let Some(index) = learned.iter().find(same) {
-            return Ok(Declared { state, index: Arc::new(index.clone()) });
+            return Ok(DeclaredIndex { state, index: Arc::new(index.clone()) });
         }
         let before = known.indexes.iter().skip(self.own.len()).find(|declared| declared.index.id() == id);
         if let Some(declared) = before {
-            return Ok(Declared { state, index: Arc::clone(&declared.index) });
+            return Ok(DeclaredIndex { state, index: Arc::clone(&declared.index) });
         }
         let unknown = |reason: &str| {
             let (id, entity, reason) = (id.clone(), stored.entity.clone(), reason.to_owned());
-            Box::new(Unknown { id, state, entity, reason, is_shown: false })
+            Box::new(Unmaintainable { id, state, entity, reason, exposes_encrypted: false })
         };
         let definition = stored
             .definition
             .clone()
-            .ok_or_else(|| unknown("is of a newer format than this program reads"))?;
+            .ok_or_else(|| unknown("has a definition in a newer format than this program reads"))?;
         let index = Index::from_definition(definition)
-            .map_err(|_| unknown("only a program with its Rust code can maintain"))?;
+            .map_err(|_| unknown("only a program with the index's Rust code can maintain"))?;
         check_indexes(&*self.store, &self.table, std::slice::from_ref(&index))
-            .map_err(|_| unknown("would show what the store of this program encrypts"))?;
-        Ok(Declared { state, index: Arc::new(index.over(&self.store)) })
+            .map_err(|_| unknown("would expose properties that the store of this program encrypts"))?;
+        Ok(DeclaredIndex { state, index: Arc::new(index.over(&self.store)) })
     }
 
-    /// Why the index cannot be maintained here: it reads or copies what the manifest says is encrypted, and this store does not
-    /// decrypt. Its entries would hold ciphertext that is bound to other keys.
-    fn shows(&self, index: &Index, state: IndexState, loaded: &Loaded) -> Option<Unknown> {
+    /// Why this program cannot maintain an index of encrypted properties: the store does not decrypt, so the
+    /// entries would hold ciphertext that is bound to another key.
+    fn encryption_obstacle(
+        &self,
+        index: &Index,
+        state: IndexState,
+        loaded: &Loaded,
+    ) -> Option<Unmaintainable> {
         if self.store.profile().encrypts {
             return None;
         }
         let entity = &index.definition().entity;
         let name = shown(index, loaded.encrypted_of(entity))?;
         let reason =
-            format!("is of '{name}', which is encrypted, and the store of this program does not decrypt");
+            format!("uses the encrypted property '{name}', which the store of this program does not decrypt");
         let (id, entity) = (index.id().to_owned(), Some(entity.clone()));
-        Some(Unknown { id, state, entity, reason, is_shown: true })
+        Some(Unmaintainable { id, state, entity, reason, exposes_encrypted: true })
     }
 
     fn derive(&self, entity: &Entity, wanted: impl Fn(&Index, IndexState) -> bool) -> Result<Vec<Entry>> {
         let known = self.known();
         known.unknown.iter().try_for_each(|unknown| unknown.check(&self.table, entity))?;
-        if let (Some(misfit), Writes::Type(schema)) = (&known.misfit, self.writes)
+        if let (Some(type_conflict), Writes::Type(schema)) = (&known.type_conflict, self.writes)
             && schema.entity_type().admits(entity)
         {
-            return Err(misfit.clone());
+            return Err(type_conflict.clone());
         }
         let mut entries = Vec::new();
-        for Declared { index, .. } in known.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
+        for DeclaredIndex { index, .. } in known.indexes.iter().filter(|d| wanted(&d.index, d.state)) {
             entries.extend(index.entries(&self.table, entity)?);
         }
         Ok(entries)
@@ -636,13 +668,13 @@ impl Maintainer for IndexSet {
     }
 
     fn removable(&self, entity: &Entity) -> Result<Vec<Entry>> {
-        // Nothing is subtracted where nothing was added.
+        // A summary subtracts only an entity that it has added.
         let sums = |index: &Index| matches!(index.shape(), Shape::Summary { .. });
         self.derive(entity, |index, state| state.removes() && (state.puts() || !sums(index)))
     }
 
-    /// Refuses an entity with a property in plaintext that the manifest says is encrypted, where a program writes entities of any
-    /// type: the handle of a type was refused when it was opened.
+    /// Refuses an entity with a plaintext property that the manifest declares as encrypted. The check is for
+    /// programs that write entities of any type; the handle of a type was checked when it was opened.
     fn check(&self, entity: &Entity) -> Result<()> {
         if self.writes != Writes::AnyType {
             return Ok(());
@@ -655,7 +687,7 @@ impl Maintainer for IndexSet {
         let Some(name) = { names }.find(is_open) else { return Ok(()) };
         let (table, key) = (&self.table, entity.key());
         Err(Error::invalid_request(format!(
-            "the manifest of the table '{table}' says that '{name}' is encrypted, and {key} has it in plaintext: mark the property"
+            "the manifest of the table '{table}' declares the property '{name}' as encrypted, and {key} has a plaintext value: mark the property"
         )))
     }
 
@@ -687,7 +719,7 @@ impl Maintainer for IndexSet {
 
     async fn collided(&self, store: &dyn TableStore) -> Result<()> {
         let rows = ManifestRows { store, table: &self.table };
-        rows.remember(self.table_row(), &TableRow::of_collision()).await?;
+        rows.extend_table_row(self.table_row(), &TableRow::of_collision()).await?;
         self.refresh(store).await
     }
 

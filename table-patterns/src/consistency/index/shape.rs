@@ -1,6 +1,6 @@
 pub use table_core::manifest::{Overflow, Shape};
 
-/// How much of a list is in its row, and where the rest is.
+/// How many bytes of a list its row holds, and where further references are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) bytes: usize,
@@ -8,7 +8,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// How a list of this shape is laid out.
+    /// The layout of a list of this shape.
     pub(super) const fn of(shape: &Shape) -> Self {
         match shape {
             Shape::List { bytes, overflow } => Self { bytes: *bytes, overflow: *overflow },

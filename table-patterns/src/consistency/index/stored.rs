@@ -7,14 +7,15 @@ use table_core::typed::FromEntity;
 
 use crate::journal::as_read;
 
-/// A value as it is stored: what was read of an entity, in the version that was read. It is the *old* value of
-/// a replacement or a removal, which decides which index entries go.
+/// A value as read from the table, with the ETag of the version read: the *old* value of a replacement or
+/// removal. The old value decides which index entries to remove.
 ///
-/// It can be read as the value, and not be changed: a copy is. Nothing but a read makes one, of the entity
-/// itself and never of an index entry, and it keeps every property that came, those that `T` does not know among
-/// them. So no write can take an entity for something that it was not, and leave its entries behind.
+/// The value can be read but not changed; [`into_inner`](Self::into_inner) returns a value to change. Only a
+/// read of the entity itself creates a `Stored`, never a read of an index entry. It keeps every property that
+/// was read, including properties that `T` does not know. So a write cannot start from a wrong old value and
+/// leave its entries behind.
 ///
-/// It belongs to the table that it was read from. Its memory is that of the value and of the entity.
+/// A `Stored` belongs to the table that it was read from. It holds both the value and the entity in memory.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -39,7 +40,7 @@ use crate::journal::as_read;
 /// # }
 /// ```
 ///
-/// What was read cannot be made into something else on its way back: this does not compile.
+/// A changed value is not an old value. This does not compile:
 ///
 /// ```compile_fail
 /// # #[tokio::main(flavor = "current_thread")]
@@ -57,12 +58,12 @@ use crate::journal::as_read;
 /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
 /// # employees.insert(&Employee { department: "Sales".into(), id: 1, last_name: "Kwok".into() }).await?;
 /// let mut ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
-/// ken.last_name = "Lee".into(); // it is what was read
+/// ken.last_name = "Lee".into(); // a `Stored` cannot be changed
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// Nor does this: a value that anybody may have changed is no old value.
+/// Nor does a plain value, which any code may have changed:
 ///
 /// ```compile_fail
 /// # #[tokio::main(flavor = "current_thread")]
@@ -93,23 +94,23 @@ pub struct Stored<T> {
 }
 
 impl<T: FromEntity> Stored<T> {
-    /// What was read from the table of the entities, whole.
+    /// Decodes a whole row that was read from the table of the entities.
     pub(super) fn read(entity: Entity) -> Result<Self> {
         let entity = as_read(entity.detached());
-        let without = || ErrorKind::Service(format!("{} without an ETag", entity.key()));
+        let without = || ErrorKind::Service(format!("the store returned {} without an ETag", entity.key()));
         let etag = entity.etag().cloned().ok_or_else(without)?;
         Ok(Self { value: T::from_entity(entity.clone())?, entity, etag })
     }
 }
 
 impl<T> Stored<T> {
-    /// The value, to change and to keep: it is no longer what is stored.
+    /// The value, to change or to keep.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// The version that was read. While the entity is moved to another partition, it tells the move, too: writes of this table
-    /// accept it and give the move up, and any other write is refused by it.
+    /// The ETag of the version read. During a move of the entity to another partition, the ETag also names the
+    /// move: writes of this table accept it and stop the move, and any other write fails with it.
     pub const fn etag(&self) -> &ETag {
         &self.etag
     }
@@ -119,7 +120,7 @@ impl<T> Stored<T> {
         self.entity.key()
     }
 
-    /// The entity as it came, with every property.
+    /// The entity as read, with every property.
     pub const fn entity(&self) -> &Entity {
         &self.entity
     }
@@ -133,7 +134,7 @@ impl<T> Deref for Stored<T> {
     }
 }
 
-/// The same version of the same entity.
+/// Equal: the same version of the same entity.
 impl<T: PartialEq> PartialEq for Stored<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key() && self.etag == other.etag && self.value == other.value

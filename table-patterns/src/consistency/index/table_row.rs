@@ -1,5 +1,5 @@
-//! What the manifest says of a table as a whole: the longest durations of those who write it without a row of their own, whether some
-//! of them write entities of any type, and whether entries of its entities have met.
+//! The table's own row in the manifest: the longest durations of processes without a row of their own, whether
+//! such a process writes entities of any type, and whether entries have collided.
 
 use table_core::model::{ETag, Entity, IfMatch, MANIFEST_PARTITION, ValueRef};
 use table_core::store::{ErrorKind, Operation, Result};
@@ -16,20 +16,21 @@ const COLLIDED: &str = "EntriesCollided";
 const ANY_TYPE: &str = "WrittenAsAnyType";
 const BLOBS: &str = "BlobFolder";
 
-/// How often the row is read again when others change it.
+/// Attempts to extend the row while other processes change it.
 const ROUNDS: usize = 16;
 
-/// The row. It only grows: a duration stays when its process is gone. It has those of processes that have opened the table in a store
-/// which only they wrote: they have no [row of their own](super::processes), and somebody may serve the store to others later.
+/// The row. Its values only grow: a duration remains after its process has ended. It has the durations of
+/// processes that opened the table in a store which only they wrote. Those have no [row of their
+/// own](super::processes), and the same store may later be served to other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TableRow {
-    /// The longest of those who have no row of their own.
+    /// The longest durations of processes without a row of their own.
     pub(super) durations: Durations,
-    /// Whether two entities were found to have the same entry.
+    /// Whether two entities have had the same entry.
     pub(super) collided: bool,
-    /// Whether a program has opened the table that may write entities of any type.
+    /// Whether a program that may write entities of any type has opened the table.
     pub(super) any_type: bool,
-    /// What tells the blobs of this table from those of another of its name.
+    /// The id of this table in the blob store, where another table may have the same name.
     pub(super) blobs: Option<String>,
     etag: Option<ETag>,
 }
@@ -37,23 +38,24 @@ pub(super) struct TableRow {
 impl TableRow {
     pub(super) const NAME: &str = "table";
 
-    /// What a process with these options adds, and with these durations, where it has no row of its own.
+    /// What a process with these options adds to the row; `durations` is zero for a process with a row of its
+    /// own.
     pub(super) fn of(options: &IndexOptions, any_type: bool, durations: Durations) -> Self {
         let blobs = options.blobs.as_ref().map(|_| Uuid::new_v4().simple().to_string());
         Self { durations, collided: false, any_type, blobs, etag: None }
     }
 
-    /// Whether nobody has opened the table yet.
+    /// Whether no program has opened the table yet.
     pub(super) const fn is_new(&self) -> bool {
         self.etag.is_none()
     }
 
-    /// That entries collided.
+    /// A row that records a collision of entries.
     pub(super) fn of_collision() -> Self {
         Self { collided: true, ..Self::default() }
     }
 
-    /// This and what another one says beyond it.
+    /// The union of this row and another.
     pub(super) fn with(&self, other: &Self) -> Self {
         Self {
             durations: self.durations.max(other.durations),
@@ -89,7 +91,7 @@ impl TableRow {
         Ok(row)
     }
 
-    /// What writes the row as it is to be over the one that was read, if that has not changed since.
+    /// The operation that writes the row over the version that was read.
     pub(super) fn operation(&self) -> Result<Operation> {
         let row = self.to_entity()?;
         Ok(match &self.etag {
@@ -100,12 +102,12 @@ impl TableRow {
 }
 
 impl ManifestRows<'_> {
-    /// Adds what the row, as it was found, does not say yet; what it says then. No request if there is nothing to
-    /// add, else one; two more for each time that others change it meanwhile.
-    pub(super) async fn remember(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
+    /// Extends the row that was read by `more`, and returns the result. No request if the row has all of it
+    /// already, otherwise 1; 2 more for each conflict with another process.
+    pub(super) async fn extend_table_row(&self, mut found: TableRow, more: &TableRow) -> Result<TableRow> {
         for _ in 0..ROUNDS {
             let wanted = found.with(more);
-            // The first who opens the table says so, whatever else it adds.
+            // The first program to open the table writes the row, even without any value: `is_new` is false from then on.
             if wanted == found && !found.is_new() {
                 return Ok(found);
             }

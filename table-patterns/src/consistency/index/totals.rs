@@ -1,6 +1,7 @@
-//! Building and scrubbing of summaries. A sum cannot be written again to be sure, so it is counted anew:
-//! the rows are read, the entities, and the rows again. What stayed the same in between is judged and
-//! corrected under its ETag; what did not is counted another time.
+//! Builds and scrubs summaries. A sum cannot simply be written again, because the second write would add twice;
+//! it is recounted. A round reads the summary rows, then the entities, then the summary rows again. A row that
+//! is the same in both reads is compared and corrected under its ETag. Any other row is recounted in the next
+//! round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +16,13 @@ use super::resolve::is_entity;
 use super::scrub::{ScrubMode, ScrubReport};
 use super::shared::{Summary, is_conflict, put, unchanged};
 
-/// How often a partition is counted again because its sums were written meanwhile.
+/// Rounds in which a partition is recounted because writers changed its summaries.
 const ROUNDS: usize = 20;
 
 type Rows = BTreeMap<Key, Entity>;
 
 impl IndexedEntities {
-    /// Counts the partition after `after`; its name, or `None` after the last.
+    /// Recounts the partition after `after`; its PartitionKey, or `None` after the last partition.
     pub(super) async fn total_next(
         &self,
         index: &Index,
@@ -34,7 +35,7 @@ impl IndexedEntities {
         Ok(Some(partition))
     }
 
-    /// The least partition after another that is not the library's own.
+    /// The lowest partition after another that is not a system partition.
     async fn partition_after(&self, after: Option<&str>) -> Result<Option<String>> {
         let beyond = |key: &str| Filter::gt(Filter::PARTITION_KEY, key);
         let mut query = Query::new().with_select(Select::new::<&str>([]));
@@ -49,7 +50,7 @@ impl IndexedEntities {
             for key in page.items.iter().map(Entity::key) {
                 if key.partition().starts_with(SYSTEM_PREFIX) {
                     if sorted {
-                        // The system's partitions lie together.
+                        // The system partitions are contiguous: continue after them.
                         query = Query::new()
                             .with_select(Select::new::<&str>([]))
                             .with_filter(beyond(&format!("{SYSTEM_PREFIX}\u{FFFD}")));
@@ -102,7 +103,7 @@ impl IndexedEntities {
                         settled.insert(key);
                     }
                     Some((operation, was_there)) => {
-                        // Whether others added and took it away in between cannot be seen from its absence.
+                        // An absent row has no ETag: a writer may have added and removed it between the two reads.
                         open |= !was_there;
                         corrections.push((operation, was_there, wanted.contains_key(&key)));
                     }
@@ -114,7 +115,7 @@ impl IndexedEntities {
             }
         }
         Err(Error::invalid_request(format!(
-            "the partition '{partition}' is written too often to be counted: slow the writers down, or try again"
+            "the summaries of the partition '{partition}' changed in each of {ROUNDS} recounts: pause the writers of the partition, or try again"
         )))
     }
 
@@ -124,7 +125,7 @@ impl IndexedEntities {
         Ok(rows.into_iter().map(|row| (row.key().clone(), row)).collect())
     }
 
-    /// The entities of a partition, and what their summaries should be.
+    /// The entities of a partition, and the summaries that they should have.
     async fn count(&self, index: &Index, partition: &str) -> Result<(usize, BTreeMap<Key, Summary>)> {
         let query = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, partition));
         let (mut entities, mut wanted, mut from) = (0, BTreeMap::<Key, Summary>::new(), None);
@@ -144,7 +145,7 @@ impl IndexedEntities {
         }
     }
 
-    /// Sends corrections in groups; whether one met another writer.
+    /// Sends corrections in groups; whether one of them conflicted with another writer.
     async fn correct(
         &self,
         index: &Index,
@@ -164,7 +165,7 @@ impl IndexedEntities {
             }
             let taken = group.len();
             let sent = self.store().transact(self.table(), group);
-            match self.while_so(|| self.check_complete(index), sent).await {
+            match self.while_states_valid(|| self.check_complete(index), sent).await {
                 Ok(_) => {
                     for (operation, was_there, is_wanted) in corrections.drain(..taken) {
                         if was_there {
@@ -186,8 +187,8 @@ impl IndexedEntities {
     }
 }
 
-/// What makes a row what it should be, and whether there is one. A row that is missing is added with zeros:
-/// from then on its ETag tells whether others write it.
+/// The operation that corrects a row, and whether the row exists. A missing row is inserted with zeros: from
+/// then on its ETag shows whether writers change it.
 fn correction(
     index: &Index,
     key: &Key,

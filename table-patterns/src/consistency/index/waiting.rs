@@ -1,4 +1,4 @@
-//! What a change of an index's state waits for.
+//! The waits of a change of an index's state, and how callers learn of them.
 
 use std::fmt;
 use std::future::Future;
@@ -10,31 +10,30 @@ use tokio::time::{Instant, timeout_at};
 
 use super::processes::ProcessId;
 
-/// What a build or a removal of an index is waiting for, and until when at most. [`Display`](fmt::Display) says both in words.
+/// A wait of a build or drop: the reason, and its latest end. [`Display`](fmt::Display) prints both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// For what.
+    /// The reason of the wait.
     pub for_what: WaitingFor,
-    /// The process, of those that are registered in the table's manifest, that takes longest; `None` where it is this one, or one that
-    /// needs no row.
+    /// The registered process with the longest durations; `None` if this process, or a process without a row, has the longest.
     pub process: Option<ProcessId>,
-    /// When it goes on at the latest. In a store that only this process writes it goes on as soon as what it waits for is done;
-    /// anywhere else then, unless a process is found that takes longer.
+    /// The latest end of the wait. In a store that only this process writes, the wait ends as soon as its reason has ended. In any other
+    /// store, the wait ends at this time, unless a process with longer durations is found.
     pub until: Instant,
 }
 
-/// What a change of an index's state can wait for.
+/// The reason of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitingFor {
-    /// Until every process that is registered knows that the index is in this state, and the requests are over that it sent
-    /// without knowing: as long as it caches states, and the longest life of its requests.
+    /// Every registered process must know this state of the index, and its requests under the earlier state must have ended: its cache
+    /// time plus its longest request.
     State(IndexState),
-    /// Until writers are done that began before the entries were written which they would have removed.
+    /// Writes must end that began before the build wrote entries: such a write does not know the entries that it should remove.
     Writers,
-    /// Until the writes are over that may have put blobs of lists which no row names yet.
+    /// Writes must end that may have written a blob which no row names yet.
     Blobs,
-    /// Until another builder of the index is done, or has been silent for a lease.
+    /// Another builder of the index must end, or be silent for its lease.
     Builder,
 }
 
@@ -44,15 +43,15 @@ impl fmt::Display for WaitingFor {
             Self::State(state) => {
                 write!(
                     f,
-                    "until all programs know that the index is {state}, and what they sent before is done"
+                    "until all programs know that the index is {state}, and their earlier requests have ended"
                 )
             }
             Self::Writers => {
-                f.write_str("until the writes are done that began before the entries were written")
+                f.write_str("until the writes have ended that began before the build wrote its entries")
             }
-            Self::Blobs => f.write_str("until the writes are over whose blobs no row may name yet"),
+            Self::Blobs => f.write_str("until the writes have ended whose blobs no row may name yet"),
             Self::Builder => {
-                f.write_str("until another builder of the index is done, or was silent for its lease")
+                f.write_str("until another builder of the index has ended, or was silent for its lease")
             }
         }
     }
@@ -66,8 +65,8 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// Waits for what is taken to be over at a moment at the latest, and says so first where it is not over yet. Whether it was over
-/// before.
+/// Waits until `over` ends, at most to `waiting.until`, and reports the wait first if `over` has not ended yet.
+/// Returns whether `over` ended in time.
 pub(super) async fn wait(
     waiting: Waiting,
     tell: &mut (dyn FnMut(Waiting) + Send),

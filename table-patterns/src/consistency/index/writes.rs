@@ -13,60 +13,64 @@ use crate::journal::{Acknowledge, Change, Committed, Entries};
 use crate::rows::conflict::Conflicts;
 
 impl IndexedEntities {
-    /// Writes changes of one partition, with their entries. Requests: see
-    /// [`journal`](crate::journal); one without remote entries. What a [`Change`] takes for the old state is the
-    /// caller's word.
+    /// Writes changes of one partition, with their entries: the end of every write of this handle. A [`Change`]
+    /// must name the true old state; this method does not check it.
+    ///
+    /// Requests: 1 without remote entries; see [`journal`](crate::journal#cost-in-requests) otherwise.
     ///
     /// # Errors
-    /// See [`Journal::write`](crate::journal::Journal::write).
+    /// See [`Journal::write`](crate::journal::Journal::write); the handle was opened for upkeep.
     pub async fn write(&self, changes: &[Change]) -> Result<Committed> {
         if !self.writes_entities {
-            let reason =
-                format!("the table '{}' was opened for upkeep: use `open` to write entities", self.table());
+            let reason = format!(
+                "the table '{}' was opened for upkeep and refuses writes of entities: open it by `open` to write",
+                self.table()
+            );
             return Err(Error::invalid_request(reason));
         }
         self.journal.write(changes, self.options.acknowledge).await
     }
 
-    /// Adds an entity.
+    /// Inserts an entity.
     ///
     /// # Errors
-    /// It exists already, or a unique value is taken.
+    /// The entity exists already, or a unique value is taken.
     pub async fn insert(&self, entity: Entity) -> Result<Committed> {
         self.write(&[Change::insert(entity)]).await
     }
 
-    /// Replaces an entity that was [read](Self::get), in that version. The old value decides which entries go.
+    /// Replaces an entity that was [read](Self::get), in that version. The old value decides which entries to
+    /// remove.
     ///
     /// # Errors
-    /// It was changed meanwhile, or a unique value is taken.
+    /// Another writer changed the entity since the read, or a unique value is taken.
     pub async fn replace(&self, old: &Stored<Entity>, new: Entity) -> Result<Committed> {
         self.write(&[Change::replace(old.entity().clone(), new)]).await
     }
 
-    /// Removes an entity that was [read](Self::get), in that version.
+    /// Deletes an entity that was [read](Self::get), in that version.
     ///
     /// # Errors
-    /// It was changed meanwhile.
+    /// Another writer changed the entity since the read.
     pub async fn delete(&self, old: &Stored<Entity>) -> Result<Committed> {
         self.write(&[Change::delete(old.entity().clone())]).await
     }
 
-    /// Writes the entity whatever was there, by reading it first and trying again when others
-    /// interfere. One request more than a replace.
+    /// Inserts or replaces an entity: reads the old value first, and tries again after a conflict. 1 request
+    /// more than a replace.
     ///
     /// # Errors
-    /// A unique value is taken; still in conflict after all attempts.
+    /// A unique value is taken; the write conflicts after all attempts.
     pub async fn upsert(&self, entity: Entity) -> Result<Committed> {
         let key = entity.key().clone();
         self.modify(&key, |_| Ok(Some(entity.clone()))).await
     }
 
-    /// Reads, changes and writes an entity, again when others interfere: from `None` if it does not
-    /// exist, to `None` to delete it.
+    /// Reads, changes and writes an entity, and tries again after a conflict. `change` gets `None` if the
+    /// entity does not exist, and returns `None` to delete it.
     ///
     /// # Errors
-    /// What `change` returns; a unique value is taken; still in conflict after all attempts.
+    /// An error of `change`; a unique value is taken; the write conflicts after all attempts.
     pub async fn modify(
         &self,
         key: &Key,
@@ -84,8 +88,9 @@ impl IndexedEntities {
         }
     }
 
-    /// The change of an entity to the present version of its type. Where its entries may be those of the older row, as its
-    /// program or one that knows the definitions alone has kept them, all are written.
+    /// The change of an entity to the current schema version. Older programs, and programs that know only the
+    /// definitions, may have written entries of the older row: if any could differ, the change writes all
+    /// entries.
     pub(crate) fn upgrade(&self, old: Entity, new: Entity) -> Change {
         match self.set.indexes().iter().all(|index| index.is_as_stored(&old)) {
             true => Change::replace(old, new),
@@ -93,8 +98,8 @@ impl IndexedEntities {
         }
     }
 
-    /// What a write has made, as it is stored: with what copy indexes have put into it, which takes a read.
-    /// `None` where that is not known.
+    /// The entity after a write, as stored: with the properties of copy indexes, which need a read. `None` if
+    /// that is unknown.
     pub(super) async fn as_stored(&self, new: Entity) -> Option<Entity> {
         if self.set.copied().is_empty() {
             return Some(new);
@@ -103,8 +108,9 @@ impl IndexedEntities {
         now.filter(|now| now.etag() == new.etag())
     }
 
-    /// Writes an entity as it is now with all its entries, again while others write it: a writer who
-    /// changes something else leaves an entry alone that it takes to be there. Whether the entity exists.
+    /// Writes an entity unchanged, with all its entries, and tries again while other writers change it. A
+    /// writer of another property would not write an entry that it assumes to exist. Returns whether the entity
+    /// exists.
     pub(super) async fn rewrite(&self, mut entity: Entity) -> Result<bool> {
         for attempt in 0..=self.options.attempts {
             let change = Change::rewrite(entity.clone());
@@ -130,13 +136,13 @@ fn changed(old: Option<Entity>, new: Option<Entity>) -> Option<Change> {
     }
 }
 
-/// Whether another writer of the same entity was quicker.
+/// Whether another writer changed the entity first.
 fn is_conflict(error: &Error) -> bool {
     !error.is_ambiguous()
         && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
 }
 
-/// The pause before a conflicting write is tried again, jittered.
+/// The pause before a conflicting write is tried again: random, up to a limit that grows with each attempt.
 fn pause(attempt: u32) -> Duration {
     let ceiling = Duration::from_millis(2) * 2u32.saturating_pow(attempt.min(8));
     ceiling.mul_f64(fastrand::f64())

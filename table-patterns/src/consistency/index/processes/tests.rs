@@ -12,7 +12,7 @@ fn row(id: u64, version: u64) -> ProcessRow {
     ProcessRow::read(&entity.with_system(Some(ETag::from_version(version)), None)).unwrap().unwrap()
 }
 
-/// A watcher asks, and is answered at once.
+/// Observes rows with an immediate answer; returns the ids of ended processes.
 fn gone(watch: &Watch, rows: &[ProcessRow]) -> Vec<u64> {
     let (there, gone) = watch.look(rows, Instant::now(), None, true);
     assert_eq!(there.len() + gone.len(), rows.len());
@@ -20,7 +20,7 @@ fn gone(watch: &Watch, rows: &[ProcessRow]) -> Vec<u64> {
 }
 
 #[test]
-fn a_row_says_for_how_long_it_is_good() {
+fn a_row_has_its_heartbeat() {
     let row = row(1, 1);
     assert_eq!(row.heartbeat, Duration::from_secs(600), "ten times the cache, and the lease, twice");
     assert_eq!(row.lifetime(), Duration::from_secs(600 + 30 + 60));
@@ -28,9 +28,9 @@ fn a_row_says_for_how_long_it_is_good() {
     assert_eq!(ProcessRow::read(&other).unwrap(), None);
 }
 
-/// A row counts from the first answer that had it as it is, up to the moment at which it was asked for last.
+/// An observation begins with the first answer that has the row unchanged, and ends with the start of the last read.
 #[tokio::test(start_paused = true)]
-async fn a_process_is_gone_whose_row_was_seen_unchanged_for_its_lifetime() {
+async fn a_process_has_ended_after_its_row_was_unchanged_for_its_lifetime() {
     let (watch, lifetime) = (Watch::default(), row(1, 1).lifetime());
     let nearly = lifetime.checked_sub(Duration::from_millis(1)).unwrap();
     assert!(gone(&watch, &[row(1, 1), row(2, 1)]).is_empty(), "nobody has watched them before");
@@ -42,13 +42,13 @@ async fn a_process_is_gone_whose_row_was_seen_unchanged_for_its_lifetime() {
     assert_eq!(gone(&watch, &[row(1, 2), row(2, 2), row(3, 1)]), [2], "the first is there again");
 }
 
-/// What an answer shows that was long on its way was so when it was asked for.
+/// A delayed answer shows the state at the start of its read.
 #[tokio::test(start_paused = true)]
-async fn a_slow_answer_proves_nothing_of_the_time_that_it_took() {
+async fn a_delayed_answer_does_not_extend_the_observation() {
     let (watch, lifetime) = (Watch::default(), row(1, 1).lifetime());
     let asked = Instant::now();
     advance(lifetime).await;
-    // The first answer: the row could have been written just before it.
+    // The first answer: the row could have been written just before the answer.
     assert!(watch.look(&[row(1, 1)], asked, None, true).1.is_empty());
     let asked = Instant::now();
     advance(lifetime).await;
@@ -56,9 +56,9 @@ async fn a_slow_answer_proves_nothing_of_the_time_that_it_took() {
     assert_eq!(watch.look(&[row(1, 1)], Instant::now(), None, true).1.len(), 1);
 }
 
-/// Who lives too short to watch a row goes by the moments at which the store says that it and its own were written.
+/// A process that runs too briefly to observe a row compares the store's timestamps of that row and of its own.
 #[tokio::test(start_paused = true)]
-async fn a_process_is_gone_whose_row_is_a_day_older_than_that_of_another() {
+async fn a_process_has_ended_if_its_row_is_a_day_older_than_another() {
     let stamped = |id, at| ProcessRow { at: Some(at), ..row(id, 1) };
     let (first, lifetime) = (Ticks::now(), row(1, 1).lifetime());
     for (age, is_gone) in [(LONG_AGO, false), (LONG_AGO + lifetime, true)] {

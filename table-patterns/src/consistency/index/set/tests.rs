@@ -11,9 +11,9 @@ async fn set(store: Arc<dyn TableStore>) -> Result<IndexSet> {
     Ok(IndexSet::new(store, table, vec![index], durations))
 }
 
-/// A manifest that was asked before is older, however late it answers.
+/// The start of a read decides its age, however late the answer arrives.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_long_on_its_way_changes_nothing() -> Result<()> {
+async fn a_delayed_answer_does_not_replace_later_states() -> Result<()> {
     let store = MemoryStore::new();
     let set = set(Arc::new(store.clone())).await?;
     let rows = ManifestRows { store: &store, table: &set.table };
@@ -25,12 +25,13 @@ async fn an_answer_that_was_long_on_its_way_changes_nothing() -> Result<()> {
     set.refresh(&store).await?;
     let until = set.valid_until();
     set.load(&slow, asked)?;
-    assert_eq!((set.state("city"), set.valid_until()), (IndexState::WriteOnly, until));
+    assert_eq!(set.state("city"), IndexState::WriteOnly, "the later state stays");
+    assert_eq!(set.valid_until(), until, "the validity of the later read stays");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_states_are_read_once_for_all_who_need_them() -> Result<()> {
+async fn concurrent_tasks_share_one_read_of_the_states() -> Result<()> {
     let meter = RequestMeter::new();
     let store = Metered::new(MemoryStore::new(), meter.clone());
     let store = Arc::new(store);

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::blobs::blob_error as failed;
 
-/// The blobs of the indexes of one table in one store: each written once, under a name that is never used again.
+/// The blobs of the indexes of one table. Each blob is written once, under a name that is never reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Blobs {
     store: Arc<dyn ObjectStore>,
@@ -16,7 +16,7 @@ pub(crate) struct Blobs {
 }
 
 impl Blobs {
-    /// Blobs below a folder that nobody else uses.
+    /// Blobs below a folder that only this table uses.
     pub(crate) const fn new(store: Arc<dyn ObjectStore>, folder: String) -> Self {
         Self { store, folder }
     }
@@ -37,11 +37,11 @@ impl Blobs {
         Ok(Some(found.bytes().await.map_err(failed)?.into()))
     }
 
-    /// Deletes blobs that no row names; one that stays is an orphan.
+    /// Deletes blobs that no row names. After a failure, the blob is an orphan, which `collect_blobs` deletes.
     pub(super) async fn discard(&self, names: &[String]) {
         for name in names {
             if let Err(error) = self.delete(name).await {
-                tracing::debug!(%error, name, "a blob stays for the collection of orphans");
+                tracing::debug!(%error, name, "an unused blob was not deleted; `collect_blobs` deletes it");
             }
         }
     }

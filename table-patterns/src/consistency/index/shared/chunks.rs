@@ -1,7 +1,8 @@
-//! Long lists: the row names chunks, each with the references from its first one up to the next chunk's.
+//! Long lists: the list's row names chunks. A chunk has the references from its first reference up to the first
+//! of the next chunk.
 //!
-//! A chunk's row is changed only where its range stays: a chunk that is split, emptied or folded back
-//! goes, and with it every read and write that took it for the whole of its range.
+//! Invariant: a chunk's row changes only while the chunk's range stays the same. A chunk that is split, emptied
+//! or merged back is deleted. So every read or write that assumed the old range fails at the chunk's ETag.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +20,13 @@ use crate::index::entry::Location;
 /// The property with the RowKey of the list that a chunk belongs to.
 pub(super) const OF: &str = "ListOf";
 const FORMAT: u8 = 1;
-/// Chunks read at once.
+/// Chunks that are read in parallel.
 const IN_PARALLEL: usize = 16;
 
 /// The chunks of a list, by their first reference.
 ///
-/// Format 1: the byte 1, then for each chunk its id, 16 bytes, and its first reference, the length (LEB128)
-/// before it.
+/// Format 1: the byte 1; then for each chunk its id in 16 bytes, the length of its first reference (LEB128),
+/// and the first reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directory(BTreeMap<Vec<u8>, Uuid>);
 
@@ -34,7 +35,7 @@ impl Directory {
         self.0.values().copied().collect()
     }
 
-    /// Whether a chunk is one of these.
+    /// Whether the directory names a chunk.
     pub(crate) fn names(&self, chunk: &Key) -> bool {
         self.0.values().any(|id| row_key(*id) == chunk.row())
     }
@@ -63,14 +64,14 @@ impl Directory {
         (*format == FORMAT && !all.is_empty()).then_some(Self(all))
     }
 
-    /// The first reference of the chunk that has the place of `member`; the first chunk goes down to the
-    /// least.
+    /// The first reference of the chunk whose range includes `member`; the first chunk also covers everything
+    /// below.
     fn place(&self, member: &[u8]) -> Option<&Vec<u8>> {
         let up_to = self.0.range::<[u8], _>((std::ops::Bound::Unbounded, std::ops::Bound::Included(member)));
         up_to.last().or_else(|| self.0.first_key_value()).map(|(first, _)| first)
     }
 
-    /// The changes of each chunk that has some.
+    /// The changes, divided by chunk.
     fn divide(&self, change: &Change) -> BTreeMap<Vec<u8>, Change> {
         let mut parts: BTreeMap<Vec<u8>, Change> = BTreeMap::new();
         let mut add = |members: &BTreeSet<Vec<u8>>, to: fn(&mut Change) -> &mut BTreeSet<Vec<u8>>| {
@@ -86,7 +87,7 @@ impl Directory {
     }
 }
 
-/// How to change a list of chunks; `None` if it was reorganized while it was read.
+/// Prepares a change of a list in chunks; `None` if the list was reorganized during the read.
 pub(super) async fn prepare(
     list: &List<'_>,
     head: IfMatch,
@@ -115,7 +116,7 @@ pub(super) async fn prepare(
     } else if after != directory {
         operations.push(Operation::Replace(list.directory(&after), head));
     }
-    // One that is folded back is read for that, under the same condition.
+    // A chunk that is folded back is deleted under the same condition.
     unchanged.retain(|check| operations.iter().all(|operation| operation.key() != check.key()));
     Ok(Some(Prepared { operations, unchanged, ..Prepared::default() }))
 }
@@ -156,7 +157,8 @@ pub(super) fn insert(list: &List<'_>, directory: &mut Directory, members: Member
     Ok(operations)
 }
 
-/// Takes the last chunk back into the list's row. `None` if it is gone, as others see the list otherwise.
+/// Moves the references of the only remaining chunk back into the list's row. `None` if the chunk was deleted:
+/// another writer changed the list.
 async fn fold(
     list: &List<'_>,
     head: &IfMatch,
@@ -172,7 +174,7 @@ async fn fold(
             operations[n] = Operation::Delete(at, etag);
             members
         }
-        // Just made by a split: it stays a chunk.
+        // The chunk is new from a split: it stays.
         Some(_) => return Ok(None),
         None => {
             let Some((row, members)) = read(list.rows, list.at, *id).await? else { return Ok(None) };
@@ -183,12 +185,12 @@ async fn fold(
     Ok(Some(Operation::Replace(list.leaf(&members), head.clone())))
 }
 
-/// A chunk's row, and the references in it.
+/// A chunk's row, and its references.
 type Chunk = (Entity, Members);
 
-/// Chunks, some at once.
+/// Reads chunks in parallel.
 ///
-/// Boxed: the compiler cannot see that futures made by a closure are `Send` for every lifetime.
+/// Boxed: the compiler cannot see that futures of a closure are `Send` for every lifetime.
 pub(super) fn read_all<'a>(
     rows: SharedRows<'a>,
     at: &'a Location,
@@ -198,7 +200,7 @@ pub(super) fn read_all<'a>(
     Box::pin(reads.buffered(IN_PARALLEL).try_collect())
 }
 
-/// A chunk; `None` if it is gone.
+/// A chunk; `None` if it was deleted.
 async fn read(rows: SharedRows<'_>, at: &Location, id: Uuid) -> Result<Option<Chunk>> {
     let Some(row) = rows.store.get(&at.table, &key(at, id)?, None).await? else { return Ok(None) };
     let members = chunk_members(&row)?;

@@ -1,4 +1,4 @@
-//! Properties copied into another entity, which is read and written whole, under its ETag.
+//! Properties copied into another entity. The target entity is read and written whole, under its ETag.
 
 use table_core::manifest::Text;
 use table_core::model::{Entity, Key, Properties, ValueRef};
@@ -15,7 +15,7 @@ pub(crate) fn copied_names(prefix: &str, fields: &[Text]) -> Vec<String> {
     fields.map(|field| format!("{prefix}{field}")).collect()
 }
 
-/// An entity's properties without those that indexes write.
+/// Removes the properties that copy indexes write.
 pub(crate) fn without_copies(properties: &mut Properties, copied: &[String]) {
     if !copied.is_empty() {
         properties.retain(|p| !copied.iter().any(|name| name == p.name()));
@@ -36,7 +36,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
     })
 }
 
-/// Copies into an entity, or takes back what was copied from an entity that is gone.
+/// Copies into an entity, or removes the copies of a deleted entity.
 pub(crate) fn apply(target: &mut Entity, merge: &Merge) -> Result<()> {
     merge.each().try_for_each(|merge| match &merge.shape {
         Shape::Copy { prefix, fields } => apply_one(target, merge, prefix, fields),
@@ -68,7 +68,7 @@ fn write(into: &mut Properties, entry: &Entry, prefix: &str) {
     into.set(&format!("{prefix}{}", Entry::OWNER_ROW), entry.owner.row());
 }
 
-/// Whose properties are copied into an entity.
+/// The key of the entity whose properties are copied into a target.
 pub(crate) fn owner(target: &Entity, prefix: &str) -> Option<Key> {
     let text = |name: &str| match target.get(&format!("{prefix}{name}")) {
         Some(ValueRef::String(text)) => Some(text.to_owned()),
@@ -77,7 +77,7 @@ pub(crate) fn owner(target: &Entity, prefix: &str) -> Option<Key> {
     Key::new(text(Entry::OWNER_PARTITION)?, text(Entry::OWNER_ROW)?).ok()
 }
 
-/// Whether a target has what an entry copies.
+/// Whether a target has the copies of an entry.
 pub(crate) fn agrees(target: &Entity, entry: &Entry, prefix: &str, fields: &[Text]) -> bool {
     let mut wanted = Properties::new();
     write(&mut wanted, entry, prefix);

@@ -1,4 +1,4 @@
-//! A list of references: in its row, in chunks that the row names, or in a blob that it names.
+//! A list of references: in its row, in chunks that the row names, or in a blob that the row names.
 
 use std::collections::BTreeSet;
 
@@ -22,11 +22,11 @@ const BLOB: &str = "ListBlob";
 /// A row of a list.
 #[derive(Debug)]
 pub(crate) enum ListRow {
-    /// References.
+    /// The references.
     Members(Members),
-    /// The chunks that hold the references.
+    /// The chunks with the references.
     Chunks(Directory),
-    /// The name of the blob that holds them.
+    /// The name of the blob with the references.
     Blob(String),
 }
 
@@ -34,7 +34,7 @@ impl ListRow {
     /// Reads a row.
     ///
     /// # Errors
-    /// It is no list, of another format, or damaged.
+    /// The row is not a list, has another format, or is damaged.
     pub(crate) fn read(row: &Entity) -> Result<Self> {
         if let Some(ValueRef::String(name)) = row.get(BLOB) {
             return Ok(Self::Blob(name.to_owned()));
@@ -66,15 +66,14 @@ fn unread(row: &Entity, bytes: &[u8]) -> Error {
     other_format(&format!("the list {}", row.key()), bytes).unwrap_or_else(damaged)
 }
 
-/// The error for a list that another version has written, and that is not damaged therefore.
+/// The error for a list in the format of another version; such a list is not damaged.
 fn other_format(list: &str, bytes: &[u8]) -> Option<Error> {
     let format = Members::other_format(bytes)?;
-    let what =
-        format!("format {format}, in which {list} is: use the version that wrote it, or rebuild the index");
+    let what = format!("{list} in format {format}: use the version that wrote it, or rebuild the index");
     Some(Error::unsupported("this version of the library", what))
 }
 
-/// How to change a list; `None` if it was reorganized while it was read.
+/// Prepares a change of a list; `None` if the list was reorganized during the read.
 pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Option<Prepared>> {
     let list = List { rows, at: &merge.at, index: &merge.index, layout: Layout::of(&merge.shape) };
     let change = Change {
@@ -82,7 +81,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
         remove: merge.gone.iter().map(Key::to_sortable).collect(),
     };
     let row = match rows.row(&merge.at, &merge.index).await {
-        // The row of another index, or of this one as it was kept otherwise: no place in a list goes with it.
+        // The row of another index, or a row of this index in another shape: it has no list entry to remove.
         Ok(Some(row)) if change.add.is_empty() && !is_list(&row) => return Ok(Some(Prepared::default())),
         Err(error) if change.add.is_empty() && error.is_key_collision() => {
             return Ok(Some(Prepared::default()));
@@ -108,7 +107,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Optio
     }
 }
 
-/// A list and how it is laid out.
+/// A list and its layout.
 #[derive(Debug)]
 pub(super) struct List<'a> {
     pub(super) rows: SharedRows<'a>,
@@ -118,7 +117,7 @@ pub(super) struct List<'a> {
 }
 
 impl List<'_> {
-    /// Writes a list that was whole: in its row, or in the blob `before`.
+    /// Writes a list that was read whole: from its row, or from the blob `before`.
     async fn write(
         &self,
         etag: Option<IfMatch>,
@@ -129,7 +128,7 @@ impl List<'_> {
         if !members.apply(change) {
             return Ok(Prepared::nothing(&self.at.key, etag));
         }
-        // Half of it, so that a list at the limit does not move with every change.
+        // A list returns from a blob at half of the limit, so that a list at the limit does not change its place with every write.
         let room = if before.is_some() { self.layout.bytes / 2 } else { self.layout.bytes };
         let mut prepared = match (members.is_empty(), etag) {
             (true, None) => Prepared::default(),
@@ -164,12 +163,12 @@ impl List<'_> {
         }
     }
 
-    /// The list's row with references.
+    /// The list's row with the references.
     pub(super) fn leaf(&self, members: &Members) -> Entity {
         self.head(MEMBERS, &members.encode())
     }
 
-    /// The list's row that names chunks.
+    /// The list's row with the names of its chunks.
     pub(super) fn directory(&self, directory: &Directory) -> Entity {
         self.head(CHUNKS, &directory.encode())
     }
@@ -185,7 +184,7 @@ impl List<'_> {
 }
 
 impl SharedRows<'_> {
-    /// All references of a list. One request; one more for each chunk or blob, at once.
+    /// All references of a list. 1 request; 1 more for each chunk or blob, in parallel.
     pub(crate) async fn members(&self, at: &Location, index: &str) -> Result<Members> {
         for _ in 0..super::ROUNDS {
             let Some(row) = self.row(at, index).await? else { return Ok(Members::default()) };
@@ -197,7 +196,7 @@ impl SharedRows<'_> {
         Err(super::contended(at))
     }
 
-    /// The references of a list whose row was read; `None` if it was reorganized since.
+    /// The references of a list whose row was read; `None` if the list was reorganized after the read.
     pub(crate) async fn members_of(&self, at: &Location, row: &Entity) -> Result<Option<Members>> {
         match ListRow::read(row)? {
             ListRow::Members(members) => Ok(Some(members)),
@@ -214,7 +213,8 @@ impl SharedRows<'_> {
         }
     }
 
-    /// What a list names was not there: it was reorganized since its row was read, or is damaged.
+    /// Called when a chunk or blob that a list names does not exist. Returns if the list changed after its row
+    /// was read; otherwise the list is damaged.
     async fn reorganized(&self, at: &Location, index: &str, row: &Entity) -> Result<()> {
         let now = self.row(at, index).await?;
         if now.is_none_or(|now| now.etag() != row.etag()) {
@@ -226,20 +226,21 @@ impl SharedRows<'_> {
         };
         let key = &at.key;
         Err(Error::corrupt(format!(
-            "the list {key} names {lost}, which is gone: scrub the index '{}'",
+            "the list {key} names {lost}, which does not exist: scrub the index '{}'",
             index_name(index)
         )))
     }
 
     async fn blob_members(&self, name: &str) -> Result<Option<Members>> {
         let Some(bytes) = self.blobs()?.get(name).await? else { return Ok(None) };
-        let damaged = || Error::corrupt(format!("the blob '{name}' is no list of references in format 1"));
+        let damaged = || Error::corrupt(format!("the blob '{name}' is not a list of references in format 1"));
         let unread = || other_format(&format!("the blob '{name}'"), &bytes).unwrap_or_else(damaged);
         Members::decode(&bytes).map(Some).ok_or_else(unread)
     }
 
-    /// Deletes the blobs of an index that no row names. Two listings of rows and blobs, and a lease between
-    /// them: what a writer has written and not yet named, it has named by then, or never will.
+    /// Deletes the blobs of an index that no row names. The blobs are listed, then the caller waits, then the
+    /// rows are read. A writer that had written a blob before the listing has named the blob after the wait, or
+    /// never will.
     pub(crate) async fn collect_blobs(
         &self,
         index: &str,
@@ -252,7 +253,7 @@ impl SharedRows<'_> {
             return Ok(0);
         }
         wait.await;
-        // The names alone: a list in a row may be a megabyte.
+        // Only the names are selected: a list in a row may have a megabyte.
         let query =
             Query::new().with_filter(Filter::eq(Entry::INDEX, index)).with_select(Select::new([BLOB]));
         let rows = self.store.query_stream(table.clone(), query);

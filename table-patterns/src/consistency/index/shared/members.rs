@@ -1,9 +1,9 @@
 //! The references of a list, as bytes.
 //!
-//! Format 1: the byte 1, then each key in the order of the service, without what it has in common with
-//! the key before: the number of common bytes, the number of other bytes (both as LEB128), the other bytes.
-//! A key is its sortable bytes ([`Key::to_sortable`]), so that the common PartitionKey costs a byte or two. An
-//! unknown first byte is another format: it is refused.
+//! Format 1: the byte 1; then each key in the order of the service, without the prefix that it shares with the
+//! key before. A key is written as the number of shared bytes, the number of other bytes (both as LEB128), and
+//! the other bytes. A key is its sortable bytes ([`Key::to_sortable`]), so a shared PartitionKey costs 1 or 2
+//! bytes. An unknown first byte is another format, which is refused.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ impl Members {
         self.0.contains(&key.to_sortable())
     }
 
-    /// The references; `None` if one is no key.
+    /// The references; `None` if one is not a valid key.
     pub(crate) fn keys(&self) -> Option<Vec<Key>> {
         self.0.iter().map(|bytes| Key::from_sortable(bytes)).collect()
     }
@@ -37,7 +37,7 @@ impl Members {
         self.0.extend(other.0);
     }
 
-    /// Whether anything changed.
+    /// Applies a change; returns whether the references changed.
     pub(super) fn apply(&mut self, change: &Change) -> bool {
         let before = self.0.len();
         self.0.retain(|member| !change.remove.contains(member));
@@ -57,12 +57,12 @@ impl Members {
         out
     }
 
-    /// The format, if it is one that this version does not know.
+    /// The format, if this version does not know it.
     pub(super) fn other_format(bytes: &[u8]) -> Option<u8> {
         bytes.first().copied().filter(|format| *format != FORMAT)
     }
 
-    /// `None` if the bytes are of another format or damaged.
+    /// Decodes references; `None` if the bytes have another format or are damaged.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (format, mut rest) = bytes.split_first()?;
         let (mut members, mut before) = (BTreeSet::new(), Vec::new());
@@ -80,10 +80,11 @@ impl Members {
         (*format == FORMAT).then_some(Self(members))
     }
 
-    /// Pieces of at most `bytes` each, all of about one size; a single reference may be longer.
+    /// Divides the references into pieces of at most `bytes` each, all of similar size; a single reference may
+    /// be longer.
     pub(super) fn split(self, bytes: usize) -> Vec<Self> {
         let whole = self.encode().len();
-        // Room is left in each, so that the next references need not split again.
+        // Each piece is filled to two thirds, so that the next references do not split it again.
         let pieces = whole.div_ceil(bytes * 2 / 3).max(2);
         let target = whole.div_ceil(pieces);
         let (mut all, mut piece, mut size) = (Vec::new(), Self::default(), 1);
@@ -103,7 +104,7 @@ impl Members {
     }
 }
 
-/// References that come and go.
+/// References to add and to remove.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
     pub(super) add: BTreeSet<Vec<u8>>,
@@ -136,7 +137,7 @@ pub(super) fn push_number(out: &mut Vec<u8>, mut number: usize) {
     out.push(number as u8);
 }
 
-/// Takes a LEB128 number of at most 28 bits from the front.
+/// Reads a LEB128 number of at most 28 bits from the front.
 pub(super) fn number(bytes: &mut &[u8]) -> Option<usize> {
     let mut number = 0;
     for shift in [0, 7, 14, 21] {
@@ -159,30 +160,31 @@ mod tests {
     }
 
     #[test]
-    fn come_back_in_the_order_of_keys() {
+    fn round_trip_in_the_order_of_keys() {
         let all = members((0..500).rev().map(|n| (format!("p{}", n % 3), format!("row_{n:05}é"))));
         let bytes = all.encode();
         assert_eq!(Members::decode(&bytes), Some(all.clone()));
         let keys = all.keys().unwrap();
-        assert!(keys.is_sorted() && keys.len() == 500);
-        assert!(bytes.len() < 500 * 8, "common starts are left out: {}", bytes.len());
+        assert!(keys.is_sorted());
+        assert_eq!(keys.len(), 500);
+        assert!(bytes.len() < 500 * 8, "shared prefixes are omitted: {}", bytes.len());
         assert_eq!(Members::decode(&Members::default().encode()), Some(Members::default()));
     }
 
     #[test]
-    fn of_another_format_or_damaged_are_refused() {
+    fn decode_refuses_other_formats_and_damage() {
         let bytes = members([("p".to_owned(), "a".to_owned()), ("p".to_owned(), "b".to_owned())]).encode();
         for end in 2..bytes.len() - 3 {
             assert_eq!(Members::decode(&bytes[..end]), None, "{end}");
         }
         assert_eq!(Members::decode(&[]), None);
         assert_eq!(Members::decode(&[2]), None);
-        assert_eq!(Members::decode(&[1, 0, 1, 97, 0, 1, 97]), None, "twice the same");
-        assert_eq!(Members::decode(&[1, 1, 1, 97]), None, "nothing in common with nothing");
+        assert_eq!(Members::decode(&[1, 0, 1, 97, 0, 1, 97]), None, "a duplicate reference");
+        assert_eq!(Members::decode(&[1, 1, 1, 97]), None, "a shared prefix before the first reference");
     }
 
     #[test]
-    fn split_into_pieces_that_fit() {
+    fn split_makes_pieces_within_the_limit() {
         let all = members((0..300).map(|n| ("p".to_owned(), format!("{n:04}{}", "x".repeat(n % 40)))));
         for bytes in [256, 300, 1000, 4000] {
             let pieces = all.clone().split(bytes);

@@ -1,5 +1,5 @@
-//! Rows that hold the entries of several entities: lists, summaries, copies. Each is read, changed and
-//! written under its ETag, so that of two writers one starts again.
+//! Rows that hold the entries of several entities: lists, summaries, copies. Each row is read, changed and
+//! written under its ETag, so one of two concurrent writers starts again.
 
 mod blobs;
 mod chunks;
@@ -29,19 +29,19 @@ use super::shape::Shape;
 use crate::journal::{Rule, Rules};
 use crate::rows::took_effect::took_effect;
 
-/// What changes in one shared row.
+/// The change of one shared row.
 #[derive(Clone, Debug)]
 pub(crate) struct Merge {
     pub(crate) at: Location,
     pub(crate) index: String,
     pub(crate) shape: Shape,
-    /// The entries that are to be in it.
+    /// The entries to add or to change.
     pub(crate) put: Vec<Entry>,
-    /// What entities had in it before: what a sum subtracts.
+    /// The earlier entries of the same entities, which a summary subtracts.
     pub(crate) old: Vec<Entry>,
-    /// The entities that are to be in it no longer.
+    /// The entities to remove.
     pub(crate) gone: Vec<Key>,
-    /// What other indexes change in the same entity: copies alone share one.
+    /// The changes of other indexes in the same entity; only copies share a row.
     pub(crate) also: Vec<Self>,
 }
 
@@ -68,7 +68,7 @@ impl Merge {
         all.into_values().fold(Vec::new(), Self::together)
     }
 
-    /// Adds one to others: what goes into one entity is written at once.
+    /// Adds a change to others; changes of one entity are written together.
     fn together(mut all: Vec<Self>, merge: Self) -> Vec<Self> {
         match all.last_mut() {
             Some(last) if last.at == merge.at && last.copies() && merge.copies() => last.also.push(merge),
@@ -81,23 +81,22 @@ impl Merge {
         matches!(self.shape, Shape::Copy { .. })
     }
 
-    /// This and those of other indexes with it.
+    /// This change and the changes of other indexes in the same row.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.also)
     }
 }
 
-/// What writes a merge into the row as it was read.
+/// The operations that write a change into a row that was read.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     pub(crate) operations: Vec<Operation>,
-    /// For rows that are already as they are to be: what changes nothing, and fails if a row is not as it was read. A
-    /// group that rests on such a row carries it, or others could change the row before the group is applied; a
-    /// change of the row alone does not need it.
+    /// For rows that need no change: operations that change nothing, and fail if the row has changed since the read. A group
+    /// that depends on such a row includes them; otherwise another writer could change the row before the group is applied.
     pub(crate) unchanged: Vec<Operation>,
-    /// Whether the entity to copy into does not exist.
+    /// Whether the target entity of a copy does not exist.
     pub(crate) without_target: bool,
-    /// Blobs that no row names once the operations are applied.
+    /// Blobs that no row names after the operations are applied.
     old_blobs: Vec<String>,
     /// Blobs that no row names unless the operations are applied.
     new_blobs: Vec<String>,
@@ -108,17 +107,17 @@ impl Prepared {
         !self.new_blobs.is_empty()
     }
 
-    /// What a group that rests on the row carries.
+    /// The operations of a group that depends on the row.
     pub(crate) fn in_group(&self) -> impl Iterator<Item = &Operation> {
         self.operations.iter().chain(&self.unchanged)
     }
 
-    /// Nothing but the condition that a row is as it was read.
+    /// Only the condition that the row has not changed since the read.
     fn nothing(row: &Key, etag: Option<IfMatch>) -> Self {
         Self { unchanged: etag.map(|etag| as_it_is(row, etag)).into_iter().collect(), ..Self::default() }
     }
 
-    /// Nothing but one operation.
+    /// One operation.
     fn one(operation: Operation) -> Self {
         Self { operations: vec![operation], ..Self::default() }
     }
@@ -132,12 +131,12 @@ pub(crate) struct SharedRows<'a> {
     pub(crate) rules: Rules,
 }
 
-/// How often a row that others change while it is read is read again.
+/// Attempts to read a row that other writers reorganize.
 const ROUNDS: usize = 16;
 
 impl<'a> SharedRows<'a> {
-    /// Reads the row, and says how to write what is to be in it, under the ETags that were read. Nothing if
-    /// it is there already. One request; one more for each chunk or blob of a long list.
+    /// Reads the row and prepares its change under the ETags that were read. No operation if the row needs no
+    /// change. 1 request; 1 more for each chunk or blob of a long list.
     pub(crate) async fn prepare(&self, merge: &Merge) -> Result<Prepared> {
         let mut prepared = self.prepare_in_version(merge).await?;
         if !self.rules.keep(Rule::SharedInVersion) {
@@ -148,7 +147,7 @@ impl<'a> SharedRows<'a> {
 
     async fn prepare_in_version(&self, merge: &Merge) -> Result<Prepared> {
         match &merge.shape {
-            Shape::Row => Err(Error::invalid_request("a row of its own is not shared")),
+            Shape::Row => Err(Error::invalid_request("an index of the shape row has no shared rows")),
             Shape::List { .. } | Shape::Blob => {
                 for _ in 0..ROUNDS {
                     if let Some(prepared) = list::prepare(*self, merge).await? {
@@ -162,7 +161,7 @@ impl<'a> SharedRows<'a> {
         }
     }
 
-    /// Sends what was prepared. `false` if the row has changed since: nothing was written then.
+    /// Sends a prepared change. `false` if the row has changed since the read: nothing was written.
     pub(crate) async fn send(&self, at: &Location, prepared: Prepared) -> Result<bool> {
         let mut group = GroupTransaction::new(at.key.partition_key(), self.store.profile());
         prepared.operations.iter().try_for_each(|operation| group.push(operation.clone()))?;
@@ -176,7 +175,7 @@ impl<'a> SharedRows<'a> {
                 self.applied([prepared]).await;
                 Ok(true)
             }
-            // The blobs of an operation that may still take effect must stay.
+            // An ambiguous operation may still take effect, and its row would name the new blobs.
             Err(error) if error.is_ambiguous() && self.rules.keep(Rule::DoubtKeepsBlobs) => Err(error),
             Err(error) => {
                 self.refused([prepared]).await;
@@ -185,7 +184,7 @@ impl<'a> SharedRows<'a> {
         }
     }
 
-    /// Deletes the blobs that rows named before.
+    /// Deletes the blobs that the rows named before.
     pub(crate) async fn applied(&self, prepared: impl IntoIterator<Item = Prepared> + Send) {
         self.discard(prepared.into_iter().flat_map(|p| p.old_blobs).collect()).await;
     }
@@ -201,7 +200,7 @@ impl<'a> SharedRows<'a> {
         }
     }
 
-    /// The row at a location, if it is one of the index.
+    /// The row at a location, if it belongs to the index.
     async fn row(&self, at: &Location, index: &str) -> Result<Option<Entity>> {
         let row = self.store.get(&at.table, &at.key, None).await?;
         match row.as_ref().map(Entry::index_of) {
@@ -213,17 +212,17 @@ impl<'a> SharedRows<'a> {
 
     fn blobs(&self) -> Result<&'a Blobs> {
         self.blobs.ok_or_else(|| {
-            Error::invalid_request("a list is kept in a blob: give the index options an object store")
+            Error::invalid_request("a list is stored in a blob: set `IndexOptions::blobs` to an object store")
         })
     }
 }
 
-/// Whether a row has what a list, a chunk of one, or a summary has.
+/// Whether a row has the properties of a list, a chunk or a summary.
 pub(crate) fn is_shared_row(row: &Entity) -> bool {
     list::is_list(row) || summary::is_summary(row)
 }
 
-/// What a broken rule sends: whatever was there is written over.
+/// For tests that break `Rule::SharedInVersion`: an operation that overwrites any version.
 fn in_any_version(operation: Operation) -> Operation {
     match operation {
         Operation::Insert(row) => Operation::InsertOrReplace(row),
@@ -233,13 +232,13 @@ fn in_any_version(operation: Operation) -> Operation {
     }
 }
 
-/// Whether another writer of the same row was quicker.
+/// Whether another writer changed the row first.
 pub(crate) fn is_conflict(error: &Error) -> bool {
     !error.is_ambiguous()
         && (error.is_precondition_failed() || error.is_entity_not_found() || error.is_already_exists())
 }
 
-/// Writes a row that was read with this ETag, or was not there.
+/// The operation that writes a row read with this ETag, or a row that did not exist.
 pub(crate) fn put(row: Entity, etag: Option<IfMatch>) -> Operation {
     match etag {
         Some(etag) => Operation::Replace(row, etag),
@@ -247,22 +246,23 @@ pub(crate) fn put(row: Entity, etag: Option<IfMatch>) -> Operation {
     }
 }
 
-/// A merge of nothing: its condition is all it does.
+/// An operation that changes nothing and fails if the row has changed.
 fn as_it_is(row: &Key, etag: IfMatch) -> Operation {
     Operation::Merge(Entity::from(row.clone()), etag)
 }
 
-/// The condition that a row is as it was read.
+/// The condition that the row has not changed since the read.
 pub(crate) fn unchanged(row: &Entity) -> IfMatch {
     row.etag().map_or(IfMatch::Any, IfMatch::from)
 }
 
+/// The error of an entry whose row belongs to another entity or index.
 pub(crate) fn collision(index: &str, at: &Location, owner: &Key) -> Error {
     let (index, entry) = (index_name(index).to_owned(), at.key.to_string());
     ErrorKind::KeyCollision { index, entry, owner: owner.to_string() }.into()
 }
 
-/// Others kept changing the row.
+/// The error after all attempts: other writers kept changing the row.
 pub(crate) fn contended(at: &Location) -> Error {
     ErrorKind::PreconditionFailed { table: at.table.to_string(), key: at.key.to_string() }.into()
 }

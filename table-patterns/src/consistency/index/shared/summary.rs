@@ -9,12 +9,12 @@ use crate::index::entry::Entry;
 
 const COUNT: &str = "Count";
 
-/// How many entities have a key, and the sums of their properties.
+/// The number of entities with a key, and the sums of their properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The entities.
+    /// The number of entities.
     pub count: i64,
-    /// The sums, by the name of the property; an absent value counts as 0.
+    /// The sums by property name; an absent value counts as 0.
     pub sums: BTreeMap<String, i64>,
 }
 
@@ -50,10 +50,14 @@ impl Summary {
         }
     }
 
-    /// Adds another `sign` times.
+    /// Adds another summary, multiplied by `sign`.
     pub(crate) fn add(&mut self, other: &Self, sign: i64) -> Result<()> {
         let plus = |a: i64, b: i64| b.checked_mul(sign).and_then(|b| a.checked_add(b));
-        let over = || Error::invalid_request("a sum of a summary is beyond the range of an Int64");
+        let over = || {
+            Error::invalid_request(
+                "a sum of a summary exceeds the range of Edm.Int64: sum smaller values, or divide the key",
+            )
+        };
         self.count = plus(self.count, other.count).ok_or_else(over)?;
         for (field, value) in &other.sums {
             let sum = self.sums.entry(field.clone()).or_default();
@@ -79,15 +83,16 @@ pub(super) fn is_summary(row: &Entity) -> bool {
     matches!(row.get(COUNT), Some(ValueRef::Int64(_)))
 }
 
-/// What an entity adds to its summary.
+/// The contribution of an entity to its summary.
 ///
 /// # Errors
-/// A property to sum is no integer: sums of others are not exact. It is to be encrypted: the sum would show it.
+/// A property to sum is not an integer, so its sum would not be exact; or the property is encrypted, and the
+/// sum would expose it.
 pub(crate) fn contribution(entity: &Entity, sums: &[Text]) -> Result<Properties> {
     let mut summary = Summary { count: 1, sums: BTreeMap::new() };
     for field in sums {
         if entity.properties().find(field).is_some_and(|p| p.is_encrypted()) {
-            let reason = "it is to be encrypted, and a sum of it would leave in the clear";
+            let reason = "the property is encrypted, and a summary would store its sum as plaintext";
             return Err(Error::invalid_value(&**field, reason));
         }
         let value = match entity.get(field) {
@@ -96,7 +101,7 @@ pub(crate) fn contribution(entity: &Entity, sums: &[Text]) -> Result<Properties>
             Some(ValueRef::Int64(value)) => value,
             Some(other) => {
                 let found = other.edm_type().name();
-                let reason = format!("a summary adds integers exactly, and this is an {found}");
+                let reason = format!("a summary adds integers, and the property is an {found}");
                 return Err(Error::invalid_value(&**field, reason));
             }
         };
@@ -118,7 +123,7 @@ pub(super) async fn prepare(rows: SharedRows<'_>, merge: &Merge) -> Result<Prepa
     }
     let etag = row.as_ref().map(unchanged);
     Ok(match etag {
-        // Nothing is added, whatever the row holds: this is no condition on it.
+        // An unchanged sum depends on no version of the row, so the group has no condition on the row.
         _ if before.as_ref() == Some(&summary) => Prepared::default(),
         None if summary.is_zero() => Prepared::default(),
         Some(etag) if summary.is_zero() => Prepared::one(Operation::Delete(merge.at.key.clone(), etag)),

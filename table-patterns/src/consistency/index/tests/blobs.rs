@@ -1,4 +1,4 @@
-//! Lists in blobs that are lost, late, or beside those of others.
+//! Lists in blobs: lost blobs, delayed writes, and blob stores that tables share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ async fn with_people(world: &World, ids: std::ops::Range<usize>) -> Result<Index
     Ok(people)
 }
 
-/// A store that has lost a list's blob is said to have, once: nobody else is writing.
+/// A lost blob is an error without retries: no writer can restore it.
 #[tokio::test(start_paused = true)]
-async fn a_lost_blob_is_said_to_be_lost() -> Result<()> {
+async fn a_lookup_reports_a_lost_blob() -> Result<()> {
     let world = World::new().await?;
     let people = with_people(&world, 0..5).await?;
     for meta in world.blobs.list(None).try_collect::<Vec<_>>().await.unwrap() {
@@ -39,13 +39,14 @@ async fn a_lost_blob_is_said_to_be_lost() -> Result<()> {
     assert!(error.to_string().contains("scrub the index 'city'"), "{error}");
     assert_eq!(world.meter.total() - before, 2, "the row, and the row again");
     let report = people.scrub("city", ScrubMode::Report).await?;
-    assert_eq!((report.dangling, report.missing), (1, 5));
+    assert_eq!(report.dangling, 1);
+    assert_eq!(report.missing, 5);
     people.scrub("city", ScrubMode::Repair).await?;
     assert_eq!(people.list("city", &list_of(&index(), "oslo")).await?.len(), 5);
     Ok(())
 }
 
-/// A scrub names a new blob within its lease or not at all: afterwards it may have been collected.
+/// A scrub names a new blob only within its lease: after the lease, the blob may have been collected.
 #[tokio::test(start_paused = true)]
 async fn a_scrub_names_no_blob_after_its_lease() -> Result<()> {
     let world = World::new().await?;
@@ -66,35 +67,36 @@ async fn a_scrub_names_no_blob_after_its_lease() -> Result<()> {
     Ok(())
 }
 
-/// Tables of one name in two stores, as of production and staging, share a store of blobs.
+/// Tables of one name in two stores, such as production and staging, share a blob store.
 #[tokio::test(start_paused = true)]
-async fn two_stores_keep_out_of_each_others_blobs() -> Result<()> {
+async fn tables_of_one_name_in_two_stores_have_separate_blob_folders() -> Result<()> {
     let (production, mut staging) = (World::new().await?, World::new().await?);
     staging.blobs = production.blobs.clone();
     let (here, there) = (with_people(&production, 0..3).await?, with_people(&staging, 0..7).await?);
     assert_eq!(here.collect_blobs("city").await?, 0);
     there.drop_index("city").await?;
     assert_eq!(here.list("city", &list_of(&index(), "oslo")).await?.len(), 3);
-    // The folder is that of the table, whoever opens it.
+    // The folder belongs to the table, not to the handle.
     assert_eq!(with_people(&production, 3..4).await?.collect_blobs("city").await?, 0);
     assert_eq!(production.blobs().await, 1);
     Ok(())
 }
 
-/// A removal of lists in blobs says that it waits for who may still name one, before it does.
+/// A drop of lists in blobs reports, before the wait, that it waits for writers that may name a blob.
 #[tokio::test(start_paused = true)]
-async fn a_removal_says_that_it_waits_for_blobs() -> Result<()> {
+async fn a_drop_reports_its_wait_for_blobs() -> Result<()> {
     let world = World::new().await?;
     let people = with_people(&world, 0..3).await?;
     let blob = world.blobs.list(None).try_collect::<Vec<_>>().await.unwrap().remove(0).location;
-    // One that a writer has put who died before it was named.
+    // A blob of a writer that died before a row named the blob.
     let orphan = object_store::path::Path::from(format!("{blob}0"));
     world.blobs.put(&orphan, "x".into()).await.unwrap();
     let mut waited = Vec::new();
     people.drop_index_with("city", |waiting| waited.push((waiting, Instant::now()))).await?;
-    let (last, told) = waited.pop().expect("it waits");
+    let (last, reported) = waited.pop().expect("the drop waits for blobs");
     assert_eq!(last.for_what, WaitingFor::Blobs);
-    assert!(told < last.until && last.until <= Instant::now(), "{last}");
+    assert!(reported < last.until, "the report comes before the end of the wait: {last}");
+    assert!(last.until <= Instant::now(), "the drop waits to the end: {last}");
     assert!(last.to_string().contains("blobs"), "{last}");
     assert!(waited.iter().all(|(waiting, _)| waiting.for_what != WaitingFor::Blobs));
     assert_eq!(world.blobs().await, 0);

@@ -1,4 +1,4 @@
-//! Two entities that give one key of an index that is not unique.
+//! Collisions: two entities with one key of an index that is not unique.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use table_core::store::{Error, Outcome, Result, TableStore, TableStoreExt};
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Trust};
 use crate::journal::Change;
 
-/// By city alone: the key lacks the entity's.
+/// By city alone: the entry's key lacks the entity's key.
 fn by_city(placement: Placement) -> Index {
     let elsewhere = placement != Placement::SamePartition;
     Index::new("city", placement, "1", move |e| match e.get("City") {
@@ -37,7 +37,7 @@ fn metered() -> (Arc<dyn TableStore>, RequestMeter) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_partition_are_refused_before_anything_is_written() -> Result<()> {
+async fn a_local_collision_is_refused_before_a_write() -> Result<()> {
     let (store, meter) = metered();
     let people = open(&store, vec![by_city(Placement::SamePartition)]).await?;
     let before = meter.total();
@@ -53,7 +53,7 @@ async fn in_the_partition_are_refused_before_anything_is_written() -> Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_one_group_are_refused_before_anything_is_written() -> Result<()> {
+async fn a_collision_in_one_group_is_refused_before_a_write() -> Result<()> {
     let (store, _) = metered();
     let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
     let changes = [Change::insert(person("1", "oslo")?), Change::insert(person("2", "oslo")?)];
@@ -64,7 +64,7 @@ async fn in_one_group_are_refused_before_anything_is_written() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn elsewhere_are_an_error_that_says_applied_and_spare_the_first_entry() -> Result<()> {
+async fn a_remote_collision_is_an_applied_error_and_keeps_the_first_entry() -> Result<()> {
     let (store, meter) = metered();
     let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
     let before = meter.total();
@@ -76,9 +76,11 @@ async fn elsewhere_are_an_error_that_says_applied_and_spare_the_first_entry() ->
     let found = people.find("city", &Key::new("city_oslo", "")?, Trust::Entity).await?.unwrap();
     assert_eq!(found.key().row(), "1");
     let report = people.scrub("city", ScrubMode::Repair).await?;
-    assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 1));
+    assert_eq!(report.dangling, 0);
+    assert_eq!(report.missing, 0);
+    assert_eq!(report.taken, 1);
 
-    // The evidence stays, so that the entry follows once the key is free.
+    // The journal row stays, so that a sweep writes the entry after the key is free.
     assert_eq!(people.journal().sweep(&[], Default::default()).await?.left, 1);
     people.modify(&Key::new("p", "1")?, |_| Ok(None)).await?;
     assert_eq!(people.journal().sweep(&[], Default::default()).await?.applied, 1);
@@ -87,10 +89,10 @@ async fn elsewhere_are_an_error_that_says_applied_and_spare_the_first_entry() ->
     Ok(())
 }
 
-/// The refused entity goes, or changes, and its entry stays the first one's; others are asked for nothing
-/// more until keys collide.
+/// The refused entity is changed and deleted, and the entry stays the first entity's. Writes cost no further request before the first
+/// collision.
 #[tokio::test(start_paused = true)]
-async fn leave_the_first_entry_alone_whatever_becomes_of_the_second() -> Result<()> {
+async fn later_writes_of_the_refused_entity_keep_the_first_entry() -> Result<()> {
     let (store, meter) = metered();
     let index = || vec![by_city(Placement::OtherPartition).with_payload(Payload::Full)];
     let people = open(&store, index()).await?;
@@ -110,26 +112,30 @@ async fn leave_the_first_entry_alone_whatever_becomes_of_the_second() -> Result<
     };
     let grown = people.modify(&Key::new("p", "2")?, |old| Ok(old.cloned().map(|e| e.with("Age", 40)))).await;
     assert!(grown.unwrap_err().is_key_collision());
-    assert_eq!(first().await?.as_deref(), Some("1"), "a change of the second took the entry over");
-    // A process that has been there before knows it as soon as it reads the states of indexes again.
+    assert_eq!(first().await?.as_deref(), Some("1"), "a change of the second entity keeps the entry");
+    // A process that opened the table earlier learns of the collision at its next read of the manifest.
     tokio::time::sleep(Duration::from_secs(1)).await;
     other.refresh().await?;
-    assert_eq!(removal(&other, "2").await?, 3 + 1, "a look at the entry, which is not its own");
-    assert_eq!(first().await?.as_deref(), Some("1"), "the second took the entry with it");
+    assert_eq!(removal(&other, "2").await?, 3 + 1, "the entry is read, and belongs to the first entity");
+    assert_eq!(first().await?.as_deref(), Some("1"), "the removal of the second entity keeps the entry");
     assert_eq!(people.journal().sweep(&[], Duration::ZERO).await?.applied, 2);
-    assert_eq!(first().await?.as_deref(), Some("1"), "its recovery took the entry");
-    assert_eq!(removal(&people, "1").await?, 3 + 2, "a look, and the removal");
+    assert_eq!(
+        first().await?.as_deref(),
+        Some("1"),
+        "the recovery of the second entity's writes keeps the entry"
+    );
+    assert_eq!(removal(&people, "1").await?, 3 + 2, "the entry is read and removed");
     assert_eq!(first().await?, None);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn recovery_spares_an_entry_that_another_entity_has_now() -> Result<()> {
+async fn recovery_keeps_the_entry_of_another_entity() -> Result<()> {
     let (store, _) = metered();
     let people = open(&store, vec![by_city(Placement::OtherPartition)]).await?;
     people.insert(person("1", "oslo")?).await?;
     people.insert(person("2", "oslo")?).await.unwrap_err();
-    // The journal row of 2 names the key that 1 holds; 2 has none any more when it is recovered.
+    // The journal row of entity 2 names the key of entity 1. Entity 2 no longer exists during its recovery.
     let second = people.get_existing(&Key::new("p", "2")?).await?;
     let gone = table_core::store::Operation::Delete(second.key().clone(), second.etag().into());
     store.write(people.table(), gone).await?;
@@ -140,7 +146,7 @@ async fn recovery_spares_an_entry_that_another_entity_has_now() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_data_keep_an_index_from_being_built() -> Result<()> {
+async fn a_build_over_colliding_keys_fails() -> Result<()> {
     let (store, _) = metered();
     let people = open(&store, vec![]).await?;
     for id in ["1", "2"] {
@@ -154,7 +160,7 @@ async fn in_the_data_keep_an_index_from_being_built() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_an_entity_spare_the_entity() -> Result<()> {
+async fn an_entry_never_replaces_an_entity() -> Result<()> {
     let (store, _) = metered();
     let by_twin = Index::new("twin", Placement::SamePartition, "1", |e| match e.get("Twin") {
         Some(ValueRef::String(twin)) => Key::new(e.key().partition(), twin).map(Some),

@@ -1,4 +1,4 @@
-//! Declared indexes whose fields have changed.
+//! Declared indexes whose definitions conflict with definitions of other programs and types.
 
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
@@ -36,7 +36,7 @@ macro_rules! padded {
     };
 }
 
-/// The years that somebody has lived.
+/// A key part of another Rust type with the same encoding.
 #[derive(Clone, Debug, KeyPart, Property)]
 struct Years(i32);
 
@@ -62,9 +62,9 @@ where
     Ok(())
 }
 
-/// The same template writes other keys for another type: lookups would miss the entries that are there.
+/// The same template encodes another property type differently: lookups would miss existing entries.
 #[tokio::test(start_paused = true)]
-async fn are_refused_where_their_keys_are_written_otherwise() -> Result<()> {
+async fn a_changed_key_encoding_in_the_same_key_range_is_refused() -> Result<()> {
     for changed in [reopens::<Short, Long>().await, reopens::<Text, Short>().await] {
         let error = changed.unwrap_err().to_string();
         assert!(
@@ -95,9 +95,9 @@ reachable!(Employee, type = "Employee");
 reachable!(Contractor, type = "Contractor");
 reachable!(Anybody, discriminator(row_prefix));
 
-/// Each would take the entries of the other for its own: give out its entities, and scrub them away.
+/// Each index would treat the entries of the other as its own: lookups would return them, and scrubs would delete them.
 #[tokio::test(start_paused = true)]
-async fn are_refused_where_another_type_has_one_in_the_same_words() -> Result<()> {
+async fn an_index_of_another_type_in_the_same_key_range_is_refused() -> Result<()> {
     let others = [
         reopens::<Employee, Contractor>().await,
         reopens::<Employee, Anybody>().await,

@@ -1,4 +1,4 @@
-//! Groups of several types of one table.
+//! Groups with several types of one table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ struct Ticket {
     note: Option<String>,
 }
 
-/// The same by a program that finds them by their notes, too.
+/// The tickets of another program, which also has an index by note.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Ticket", rename_all = "PascalCase")]
 #[index(subject, row_key = "subject_{subject}", unique = "partition")]
@@ -47,7 +47,7 @@ struct NotedTicket {
     note: Option<String>,
 }
 
-/// Without indexes.
+/// A type without indexes.
 #[derive(Clone, Debug, PartialEq, TableEntity)]
 #[entity(type = "Stock", rename_all = "PascalCase")]
 struct Stock {
@@ -106,7 +106,7 @@ impl Shop {
         IndexedTable::open(self.store.clone(), "Shop", IndexOptions::default()).await
     }
 
-    /// Whether every index that the table's manifest has is what the entities say.
+    /// Asserts that every index of the manifest agrees with the entities.
     async fn check(&self) -> Result<()> {
         let all = IndexedEntities::open_for_upkeep(
             self.store.clone(),
@@ -116,7 +116,9 @@ impl Shop {
         .await?;
         for index in all.declared().await? {
             let scrub = all.scrub(&index.id(), ScrubMode::Report).await?;
-            assert_eq!((scrub.dangling, scrub.missing, scrub.taken), (0, 0, 0), "{}", index.id());
+            assert_eq!(scrub.dangling, 0, "{}", index.id());
+            assert_eq!(scrub.missing, 0, "{}", index.id());
+            assert_eq!(scrub.taken, 0, "{}", index.id());
         }
         Ok(())
     }
@@ -134,11 +136,12 @@ async fn an_order_its_ticket_and_the_stock_are_one_request() -> Result<()> {
         group.commit().await
     };
     let (committed, cost) = shop.meter.measure(group()).await;
-    assert_eq!((committed?.written.len(), cost.total()), (4, 1));
+    assert_eq!(committed?.written.len(), 4);
+    assert_eq!(cost.total(), 1);
     assert_eq!(tickets.by(Ticket::by_subject("c")).count().await?, 2);
     shop.check().await?;
 
-    // All or nothing: the second ticket is refused, and the order stays as it was.
+    // Atomic: the second ticket is refused, and the order stays unchanged.
     let one = orders.get_existing(Order::key("c", 1)?).await?;
     let mut group = orders.group(Order::partition("c")?);
     group.replace_stored(&one, &order(1, "paid"))?;
@@ -149,7 +152,7 @@ async fn an_order_its_ticket_and_the_stock_are_one_request() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_verb_is_there_for_every_type() -> Result<()> {
+async fn a_group_has_every_verb_for_every_type() -> Result<()> {
     let shop = Shop::new();
     let (orders, tickets) = (shop.open::<Order>().await?, shop.open::<Ticket>().await?);
     orders.insert(&order(1, "open")).await?;
@@ -199,11 +202,11 @@ async fn every_verb_is_there_for_every_type() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_opened_later_is_kept_at_once() -> Result<()> {
+async fn an_index_declared_after_the_groups_handle_is_maintained() -> Result<()> {
     let shop = Shop::new();
     let orders = shop.open::<Order>().await?;
     orders.insert(&order(1, "open")).await?;
-    // Another program finds tickets by their notes, and opens the table after the orders' handle has read the manifest.
+    // Another program declares the index by note after the orders' handle has read the manifest.
     let noted = shop.open::<NotedTicket>().await?;
     let tickets = shop.open::<Ticket>().await?;
     let group = async || {
@@ -219,7 +222,7 @@ async fn what_was_opened_later_is_kept_at_once() -> Result<()> {
     assert_eq!(noted.by(NotedTicket::by_note("c").note("n")).count().await?, 1);
     shop.check().await?;
 
-    // The states are read again as ever: what was dropped is not written any more.
+    // The states are read again: writes no longer maintain the dropped index.
     noted.entities().drop_index("note").await?;
     tokio::time::advance(Duration::from_secs(600)).await;
     let mut group = orders.group(Order::partition("c")?);
@@ -233,7 +236,7 @@ async fn what_was_opened_later_is_kept_at_once() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rust_code_of_the_other_handle_is_used() -> Result<()> {
+async fn a_group_uses_the_rust_code_of_the_other_handle() -> Result<()> {
     let shop = Shop::new();
     let opaque = || {
         Index::new("first", Placement::SamePartition, "1", |e| {
@@ -251,7 +254,7 @@ async fn rust_code_of_the_other_handle_is_used() -> Result<()> {
     )
     .await?;
     tokio::time::advance(Duration::from_secs(600)).await;
-    // The orders' program alone cannot keep that index.
+    // The orders' program alone cannot maintain that index.
     let refused = orders.entities().insert(ticket(1, "late").to_entity()?).await.unwrap_err().to_string();
     assert!(refused.contains("first") && refused.contains("Rust code"), "{refused}");
 
@@ -269,7 +272,7 @@ async fn rust_code_of_the_other_handle_is_used() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_kept_is_refused_before_anything_is_sent() -> Result<()> {
+async fn a_group_refuses_changes_that_it_cannot_index_without_a_request() -> Result<()> {
     let shop = Shop::new();
     let orders = shop.open::<Order>().await?;
     let elsewhere =
@@ -291,12 +294,13 @@ async fn what_cannot_be_kept_is_refused_before_anything_is_sent() -> Result<()> 
     let outside = Stock { customer: "d".to_owned(), ..stock(1) };
     let outside = group.of_plain::<Stock>()?.insert(&outside).unwrap_err().to_string();
     assert!(outside.contains("is not in the partition 'c'"), "{outside}");
-    assert_eq!((group.len(), shop.meter.total() - before), (1, 0));
+    assert_eq!(group.len(), 1);
+    assert_eq!(shop.meter.total() - before, 0);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_absent_unique_index_gives_nobody_a_value() -> Result<()> {
+async fn an_absent_unique_index_refuses_values() -> Result<()> {
     let shop = Shop::new();
     let orders = shop.open::<Order>().await?;
     let everything =

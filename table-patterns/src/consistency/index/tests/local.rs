@@ -1,4 +1,5 @@
-//! Changes of state in a store that only this process writes: they wait for what is under way, not for what could be.
+//! Changes of state in a store that only this process writes: they wait for the requests under way, not for
+//! durations.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use crate::index::{
     WaitingFor,
 };
 
-/// So long a request of a writer is held back: longer than anything else takes here.
+/// The delay of a held request: longer than any other step of a test.
 const PAUSE: Duration = Duration::from_secs(5);
-/// No write under any index has more requests.
+/// More requests than any write under any index sends.
 const STEPS: u64 = 9;
 
 fn people() -> TableName {
@@ -38,7 +39,7 @@ fn person(id: u32, city: &str) -> Result<Entity> {
     Ok(Entity::new("p", id.to_string())?.with("City", city))
 }
 
-/// A table of five people, who no index knows yet.
+/// A table of five people without indexes.
 async fn five() -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.create_table(&people()).await?;
@@ -52,7 +53,7 @@ async fn open(store: impl TableStore, index: &Index) -> Result<IndexedEntities> 
     IndexedEntities::open(Arc::new(store), people(), vec![index.clone()], IndexOptions::default()).await
 }
 
-/// A program of which the nth request from now on is held back.
+/// A handle whose nth request from now on is delayed.
 async fn paused_at(store: &MemoryStore, index: &Index, nth: u64) -> Result<(IndexedEntities, FaultInjector)> {
     let faults = FaultInjector::new(1);
     let opened = open(Faulty::new(store.clone(), faults.clone()), index).await?;
@@ -60,7 +61,7 @@ async fn paused_at(store: &MemoryStore, index: &Index, nth: u64) -> Result<(Inde
     Ok((opened, faults))
 }
 
-/// The entries there are, and those that the entities are to have.
+/// The existing entries, and the entries that the entities should have.
 async fn entries(store: &MemoryStore, index: &Index) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let (mut found, mut wanted) = (BTreeSet::new(), BTreeSet::new());
     for row in store.query_all(&people(), &Query::new()).await? {
@@ -82,17 +83,19 @@ async fn writes(people: &IndexedEntities) -> Result<()> {
     Ok(())
 }
 
-/// Five rows in memory take no minutes, whatever the durations are that a service needs.
+/// A build in memory takes no time, whatever durations the options have.
 #[tokio::test(start_paused = true)]
-async fn do_not_wait_where_nobody_writes() -> Result<()> {
+async fn a_change_of_state_does_not_wait_without_writers() -> Result<()> {
     for (_, index) in placements() {
         let store = five().await?;
         let (people, other) = (open(store.clone(), &index).await?, open(store.clone(), &index).await?);
         let begun = Instant::now();
         let built = people.build("city")?.run().await?;
-        assert_eq!((built.state, built.entries), (IndexState::Readable, 5));
+        assert_eq!(built.state, IndexState::Readable);
+        assert_eq!(built.entries, 5);
         let (found, wanted) = entries(&store, &index).await?;
-        assert_eq!((found.len(), found), (5, wanted));
+        assert_eq!(found.len(), 5);
+        assert_eq!(found, wanted);
         other.insert(person(9, "rome")?).await?;
         assert_eq!(other.state("city"), IndexState::Readable, "another handle was told");
         people.drop_index("city").await?;
@@ -104,9 +107,9 @@ async fn do_not_wait_where_nobody_writes() -> Result<()> {
     Ok(())
 }
 
-/// Whatever request of its writes a task is held up in, a build waits for it.
+/// A build waits for a writer that is held at any of its requests.
 #[tokio::test(start_paused = true)]
-async fn of_a_build_wait_for_writers_at_every_step() -> Result<()> {
+async fn a_build_waits_for_writers_at_every_step() -> Result<()> {
     for (_, index) in placements() {
         let mut held_up = 0;
         for nth in 1..=3 * STEPS {
@@ -122,16 +125,17 @@ async fn of_a_build_wait_for_writers_at_every_step() -> Result<()> {
             written?;
             held_up += faults.injected().len();
             let (found, wanted) = entries(&store, &index).await?;
-            assert_eq!((found, wanted.len()), (wanted.clone(), 5), "held up in request {nth}");
+            assert_eq!(found, wanted, "held at request {nth}");
+            assert_eq!(wanted.len(), 5, "held at request {nth}");
         }
         assert!(held_up >= 5, "{held_up} requests were held up");
     }
     Ok(())
 }
 
-/// Nor does an index that is dropped leave an entry of a write that was under way.
+/// A dropped index leaves no entry of a write that was under way.
 #[tokio::test(start_paused = true)]
-async fn of_a_removal_wait_for_writers_at_every_step() -> Result<()> {
+async fn a_drop_waits_for_writers_at_every_step() -> Result<()> {
     for (_, index) in placements() {
         let mut held_up = 0;
         for nth in 1..=3 * STEPS {
@@ -155,9 +159,9 @@ async fn of_a_removal_wait_for_writers_at_every_step() -> Result<()> {
     Ok(())
 }
 
-/// A write whose future is dropped is waited for no longer; what it left, a sweep finishes.
+/// A change of state does not wait for a write whose future was dropped; a sweep finishes the write.
 #[tokio::test(start_paused = true)]
-async fn do_not_wait_for_a_write_that_was_dropped() -> Result<()> {
+async fn a_change_of_state_does_not_wait_for_a_dropped_write() -> Result<()> {
     for (_, index) in placements() {
         for nth in 1..=STEPS {
             let store = five().await?;
@@ -180,9 +184,9 @@ async fn do_not_wait_for_a_write_that_was_dropped() -> Result<()> {
     Ok(())
 }
 
-/// A lookup that has begun sees the index whole, or is refused.
+/// A lookup that has begun returns all entities, or is refused.
 #[tokio::test(start_paused = true)]
-async fn of_a_removal_wait_for_lookups() -> Result<()> {
+async fn a_drop_waits_for_lookups() -> Result<()> {
     for (placement, index) in placements() {
         for nth in 1..=4 {
             let store = five().await?;
@@ -206,9 +210,9 @@ async fn of_a_removal_wait_for_lookups() -> Result<()> {
     Ok(())
 }
 
-/// A builder that was dropped is replaced at once, and one that is at work is stopped before its entries are removed.
+/// A dropped builder is replaced at once; a running builder is stopped before a drop removes its entries.
 #[tokio::test(start_paused = true)]
-async fn wait_for_a_builder_as_long_as_it_works() -> Result<()> {
+async fn a_drop_waits_for_a_running_builder() -> Result<()> {
     for (_, index) in placements() {
         let store = five().await?;
         let (first, faults) = paused_at(&store, &index, u64::MAX).await?;
@@ -239,9 +243,9 @@ async fn wait_for_a_builder_as_long_as_it_works() -> Result<()> {
     Ok(())
 }
 
-/// Others may write a store that is served: nobody here can tell when they are done, and a build says how long it waits.
+/// Other processes may write a served store, so a build waits for durations and reports them.
 #[tokio::test(start_paused = true)]
-async fn wait_for_durations_where_others_write_and_say_so() -> Result<()> {
+async fn a_change_of_state_in_a_served_store_waits_for_durations_and_reports_them() -> Result<()> {
     let (store, index) = (five().await?, index(&Placement::OtherPartition));
     store.local_writers().unwrap().serve();
     let people = open(store.clone(), &index).await?;
@@ -268,7 +272,7 @@ async fn wait_for_durations_where_others_write_and_say_so() -> Result<()> {
     assert_eq!(
         waits,
         ["write-only", "delete-only"].map(|state| format!(
-            "waiting until all programs know that the index is {state}, and what they sent before is done: 90s at most"
+            "waiting until all programs know that the index is {state}, and their earlier requests have ended: 90s at most"
         ))
     );
     assert!(begun.elapsed() >= full * 2);

@@ -1,4 +1,4 @@
-//! Moves to another partition, by processes that die or stand still at each of their requests.
+//! Moves to another partition, by processes that die or pause at each of their requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn indexes() -> Result<Vec<Index>> {
     Ok(vec![email.unique_within_table().with_payload(Payload::Full), city, age])
 }
 
-/// A process whose requests can be held up, and another one.
+/// A process whose requests can be delayed, and another process.
 struct Two {
     store: MemoryStore,
     faults: FaultInjector,
@@ -66,7 +66,7 @@ impl Two {
         self.faults.add(FaultRule::new(Fault::Delay(length)).nth(request));
     }
 
-    /// A move that dies before its n-th request. Whether it ended before.
+    /// A move that dies before its n-th request; returns whether the move ended before that request.
     async fn dies_before(&self, request: u64) -> Result<bool> {
         self.hold(request, HOUR);
         let ended =
@@ -78,7 +78,7 @@ impl Two {
         self.store.query_all(&table(), &Query::new()).await
     }
 
-    /// The entity, and where it is: once, whoever looks for it, and without a mark.
+    /// The entities found by key and by each index; asserts that no read returns a mark.
     async fn found(&self) -> Result<Vec<Entity>> {
         let mut found = Vec::new();
         for key in [source(), target()] {
@@ -95,7 +95,7 @@ impl Two {
         Ok(found)
     }
 
-    /// After a sweep it is in one place, with its entries and nothing else.
+    /// After a sweep: asserts that the entity has one key, its entries exist, and no other row remains.
     async fn settled(&self) -> Result<Entity> {
         for _ in 0..2 {
             let report = self.other.journal().sweep(&[table()], Duration::ZERO).await?;
@@ -107,7 +107,9 @@ impl Two {
         assert!(left.is_empty(), "{left:?}");
         for index in ["email", "city", "age"] {
             let report = self.other.scrub(index, ScrubMode::Report).await?;
-            assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 0), "{index}");
+            assert_eq!(report.dangling, 0, "{index}");
+            assert_eq!(report.missing, 0, "{index}");
+            assert_eq!(report.taken, 0, "{index}");
         }
         let mut found = self.found().await?;
         assert_eq!(found.len(), 1, "{found:?}");
@@ -128,7 +130,7 @@ fn age(entity: &Entity) -> i32 {
     }
 }
 
-/// What comes after the death.
+/// The next action after the death of the mover.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Sweep,
@@ -138,7 +140,7 @@ enum Then {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mover_who_dies_leaves_the_entity_in_one_place() -> Result<()> {
+async fn after_the_death_of_a_mover_the_entity_has_one_key() -> Result<()> {
     for then in [Then::Sweep, Then::Claim, Then::Write, Then::MoveOn] {
         let (mut marked, mut both) = (0, 0);
         for request in 1.. {
@@ -156,7 +158,7 @@ async fn a_mover_who_dies_leaves_the_entity_in_one_place() -> Result<()> {
                     assert!(error.is_unique_violation(), "{error}");
                 }
                 Then::Write => {
-                    // Who is at the source is written there, and then it stays there.
+                    // A write at the source stops the move, so the entity stays at the source.
                     let older = |old: Option<&Entity>| Ok(old.map(|old| old.clone().with("Age", 41)));
                     two.other.modify(&source(), older).await?;
                     if let Some(written) = two.other.get(&source()).await? {
@@ -180,14 +182,15 @@ async fn a_mover_who_dies_leaves_the_entity_in_one_place() -> Result<()> {
                 break;
             }
         }
-        assert_eq!((marked, both), (4, 1), "{then:?}");
+        assert_eq!(marked, 4, "{then:?}");
+        assert_eq!(both, 1, "{then:?}");
     }
     Ok(())
 }
 
-/// Who writes the entity while its mover stands still is not written over.
+/// A move does not overwrite a write that happened while the mover paused.
 #[tokio::test(start_paused = true)]
-async fn a_mover_who_stands_still_moves_what_was_written_meanwhile() -> Result<()> {
+async fn a_paused_mover_moves_the_latest_write() -> Result<()> {
     for by_change in [false, true] {
         for request in 1..13 {
             let (two, from, to) = (Two::new().await?, source(), target());
@@ -209,7 +212,8 @@ async fn a_mover_who_stands_still_moves_what_was_written_meanwhile() -> Result<(
             let (moved, written) = tokio::join!(two.mover.move_to(&from, &two.mover, &to), writes);
             assert!(moved?, "held at request {request}");
             let there = two.settled().await?;
-            assert_eq!((there.key(), age(&there)), (&target(), written?), "held at request {request}");
+            assert_eq!(there.key(), &target(), "held at request {request}");
+            assert_eq!(age(&there), written?, "held at request {request}");
         }
     }
     Ok(())
@@ -227,9 +231,9 @@ struct Member {
     age: i32,
 }
 
-/// A patch for any version must not go into an entity that is being moved.
+/// An unconditional patch must not write into the source of a move.
 #[tokio::test(start_paused = true)]
-async fn a_patch_is_not_left_behind() -> Result<()> {
+async fn an_unconditional_patch_reaches_the_moved_entity() -> Result<()> {
     for request in 1..12 {
         let (store, faults) = (MemoryStore::new(), FaultInjector::new(1));
         let faulty = Faulty::new(store.clone(), faults.clone());
@@ -255,9 +259,9 @@ async fn a_patch_is_not_left_behind() -> Result<()> {
     Ok(())
 }
 
-/// A value goes from one entity of a group to another, and two entities of a group exchange theirs.
+/// A unique value passes from one entity of a group to another, and two entities of a group exchange their values.
 #[tokio::test(start_paused = true)]
-async fn a_value_changes_hands_within_a_group() -> Result<()> {
+async fn unique_values_pass_between_entities_of_a_group() -> Result<()> {
     let two = Two::new().await?;
     let (old, second) = (two.other.get_existing(&source()).await?, Key::new("p", "2")?);
     let heir = user(second.clone());
@@ -279,7 +283,7 @@ async fn a_value_changes_hands_within_a_group() -> Result<()> {
 }
 
 impl Two {
-    /// The value by which an entity is found.
+    /// The value in the entity and in its entry.
     async fn settled_at(&self, key: &Key) -> Result<String> {
         let entity = self.other.get_existing(key).await?;
         let Some(ValueRef::String(email)) = entity.entity().get("Email") else { return Ok(String::new()) };
@@ -287,7 +291,9 @@ impl Two {
         let found = self.other.find("email", &entry, Trust::Entry).await?.expect("its value finds it");
         assert_eq!(found.key(), key);
         let report = self.other.scrub("email", ScrubMode::Report).await?;
-        assert_eq!((report.dangling, report.missing, report.taken), (0, 0, 0));
+        assert_eq!(report.dangling, 0);
+        assert_eq!(report.missing, 0);
+        assert_eq!(report.taken, 0);
         Ok(email.to_owned())
     }
 }

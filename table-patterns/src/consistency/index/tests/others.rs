@@ -1,4 +1,4 @@
-//! What other indexes, tables, processes and versions have.
+//! Indexes beside other indexes, tables, processes and versions of the program.
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{ErrorKind, Operation, Result, TableStore, TableStoreExt};
@@ -8,7 +8,7 @@ use crate::index::{
     Index, IndexOptions, IndexState, IndexedEntities, Payload, Placement, ScrubMode, Shape, Trust,
 };
 
-/// Two indexes that can give one key, each for another entity.
+/// An index whose keys can collide with those of another such index.
 fn named(name: &'static str) -> Index {
     let index = Index::new(name.to_lowercase(), Placement::SamePartition, "1", move |e| {
         text(e, name).map(|text| Key::new("p", format!("name_{text}"))).transpose()
@@ -17,7 +17,7 @@ fn named(name: &'static str) -> Index {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_entry_of_another_index_is_not_taken_for_ones_own() -> Result<()> {
+async fn a_lookup_ignores_the_entry_of_another_index() -> Result<()> {
     let world = World::new().await?;
     let people = world.open(vec![named("Nick"), named("Login")]).await?;
     people.insert(Entity::new("p", "1")?.with("Nick", "bob").with("Login", "x")).await?;
@@ -35,7 +35,7 @@ async fn the_entry_of_another_index_is_not_taken_for_ones_own() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_opens_to_read_writes_nothing() -> Result<()> {
+async fn a_handle_opened_to_read_refuses_writes() -> Result<()> {
     let world = World::new().await?;
     let index = || by_city(Placement::SamePartition, Shape::LIST);
     let people = world.open(vec![index(), named("Nick")]).await?;
@@ -65,7 +65,7 @@ async fn who_opens_to_read_writes_nothing() -> Result<()> {
         assert!(error.contains("'People' was opened to read"), "{error}");
     }
     assert_eq!(world.meter.total() - before, 1 + 1, "a read, and the sweep's look at the journal");
-    // Nobody waits for the reader's cache.
+    // A change of state does not wait for the reader's cache.
     let started = tokio::time::Instant::now();
     people.drop_index("nick").await?;
     assert!(started.elapsed() < std::time::Duration::from_secs(30));
@@ -73,7 +73,7 @@ async fn who_opens_to_read_writes_nothing() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_that_is_not_kept_is_not_scrubbed() -> Result<()> {
+async fn a_scrub_refuses_an_absent_index() -> Result<()> {
     let world = World::new().await?;
     world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
     let summary = by_city(Placement::SamePartition, Shape::summary::<&str>([]));
@@ -122,7 +122,7 @@ async fn copies_into_another_table_with_indexes_are_refused() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_of_another_format_is_left_to_who_wrote_it() -> Result<()> {
+async fn a_list_of_a_newer_format_is_not_changed() -> Result<()> {
     let world = World::new().await?;
     let index = by_city(Placement::SamePartition, Shape::LIST);
     let people = world.open(vec![index.clone()]).await?;
@@ -149,9 +149,9 @@ async fn a_list_of_another_format_is_left_to_who_wrote_it() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_builders_one_is_told_of_the_other() -> Result<()> {
+async fn the_second_of_two_builders_is_refused() -> Result<()> {
     let world = World::new().await?;
-    // As two processes: within one the first is done before the second has begun.
+    // As two processes: in one process, the first build would end before the second begins.
     world.store.local_writers().unwrap().serve();
     world.open(vec![]).await?.insert(person(1, "oslo")?).await?;
     let open = || world.open(vec![by_city(Placement::OtherPartition, Shape::Row)]);

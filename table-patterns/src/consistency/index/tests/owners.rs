@@ -1,4 +1,4 @@
-//! Who holds a unique value: what a refused write is told, and one that was committed.
+//! Owners of unique values: errors of refused writes and of committed writes.
 
 use std::sync::Arc;
 
@@ -40,9 +40,9 @@ async fn touch(users: &IndexedEntities, id: u32) -> Result<Entries> {
     Ok(users.modify(&key(id), older).await?.entries)
 }
 
-/// Nobody has applied the deletion, and the row is still there: who is refused is told by whom.
+/// The entry of a deleted entity remains until the deletion is applied; the error of a refused write names the current owner.
 #[tokio::test(start_paused = true)]
-async fn what_an_entity_has_given_up_is_free_before_its_entries_follow() -> Result<()> {
+async fn a_removed_value_is_free_before_its_entry_is_removed() -> Result<()> {
     let (store, users) = open(Acknowledge::Committed).await?;
     users.insert(user(1)).await?;
     let refused = users.insert(user(2)).await.unwrap_err();
@@ -54,9 +54,9 @@ async fn what_an_entity_has_given_up_is_free_before_its_entries_follow() -> Resu
     Ok(())
 }
 
-/// Nothing of the protocol does this: an error that names both is all that a writer can do then.
+/// The protocol never produces this state, so the write fails with an error that names both entities.
 #[tokio::test(start_paused = true)]
-async fn a_write_whose_row_another_entity_has_is_told_of_both() -> Result<()> {
+async fn a_write_whose_row_belongs_to_another_entity_names_both() -> Result<()> {
     let (store, users) = open(Acknowledge::Applied).await?;
     users.insert(user(1)).await?;
     let row = store.get_existing(&table(), &entry()).await?;
@@ -71,7 +71,7 @@ async fn a_write_whose_row_another_entity_has_is_told_of_both() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_is_lost_is_reserved_again() -> Result<()> {
+async fn a_lost_unique_row_is_reserved_again() -> Result<()> {
     let (store, users) = open(Acknowledge::Applied).await?;
     users.insert(user(1)).await?;
     store.write(&table(), Operation::Delete(entry(), table_core::model::IfMatch::Any)).await?;

@@ -1,4 +1,4 @@
-//! Processes that write one table, and who waits for which of them.
+//! Processes that write one table: which of them a change of state waits for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::index::{
 
 /// A process with the default durations: 30 seconds, 60 and 300.
 const SETTLED: Duration = Duration::from_secs(30 + 60);
-/// As long as its row is unchanged when it is gone: ten leases of a minute, and what settles.
+/// The time after which an unchanged row is of an ended process: ten minutes of heartbeat, plus cache time and longest request.
 const GONE: Duration = Duration::from_secs(600 + 90);
 
 fn people() -> TableName {
@@ -31,7 +31,7 @@ fn person(id: &str) -> Entity {
     Entity::new("p", id).unwrap().with("City", "oslo")
 }
 
-/// A store that several processes write, with a table that has an entity.
+/// A store that several processes write, with a table of one entity.
 async fn service() -> Result<MemoryStore> {
     let store = MemoryStore::new();
     store.local_writers().expect("one process").serve();
@@ -48,7 +48,7 @@ async fn open(store: impl TableStore, options: IndexOptions, indexes: Vec<Index>
     IndexedEntities::open(Arc::new(store), people(), indexes, options).await
 }
 
-/// The rows of processes.
+/// The process rows of the manifest.
 async fn rows(store: &MemoryStore) -> Result<Vec<Entity>> {
     let manifest = Query::new().with_filter(Filter::eq(Filter::PARTITION_KEY, MANIFEST_PARTITION));
     let mut rows = store.query_all(&people(), &manifest).await?;
@@ -56,7 +56,7 @@ async fn rows(store: &MemoryStore) -> Result<Vec<Entity>> {
     Ok(rows)
 }
 
-/// Builds the index; how long it took, and whom each change of its state was said to wait for.
+/// Builds the index; returns the duration, and the process that each change of state reported to wait for.
 async fn build(people: &IndexedEntities) -> Result<(Duration, Vec<Option<ProcessId>>)> {
     let (started, mut waits) = (Instant::now(), Vec::new());
     let on_progress = |progress: BuildProgress| {
@@ -71,7 +71,7 @@ async fn build(people: &IndexedEntities) -> Result<(Duration, Vec<Option<Process
 }
 
 #[tokio::test(start_paused = true)]
-async fn say_how_long_they_take() -> Result<()> {
+async fn a_process_registers_its_durations() -> Result<()> {
     let store = service().await?;
     let meter = RequestMeter::new();
     let metered = Metered::new(store.clone(), meter.clone());
@@ -82,15 +82,15 @@ async fn say_how_long_they_take() -> Result<()> {
     let said = ["Cache", "Request", "Lease", "Heartbeat"].map(|name| row.get(name));
     assert_eq!(said, [30_000, 60_000, 300_000, 600_000].map(|millis| Some(ValueRef::Int64(millis))));
     drop(slow);
-    // Of the table as a whole nothing is said that lasts.
+    // The table's own row has no duration of a registered process.
     let table = store.get_existing(&people(), &Key::new(MANIFEST_PARTITION, "table")?).await?;
     assert_eq!(table.get("LongestCache"), Some(ValueRef::Int64(0)));
     Ok(())
 }
 
-/// Neither who reads nor who is alone with its store has a row.
+/// Neither a reader nor a process that alone writes its store has a row.
 #[tokio::test(start_paused = true)]
-async fn that_nobody_waits_for_have_no_row() -> Result<()> {
+async fn a_process_without_waiters_has_no_row() -> Result<()> {
     let store = service().await?;
     let reader: Arc<dyn TableStore> = Arc::new(store.clone());
     IndexedEntities::open_to_read(reader, people(), Vec::new(), IndexOptions::default()).await?;
@@ -99,19 +99,20 @@ async fn that_nobody_waits_for_have_no_row() -> Result<()> {
     alone.create_table(&people()).await?;
     let first = open(alone.clone(), IndexOptions::default(), vec![index()]).await?;
     assert!(rows(&alone).await?.is_empty());
-    // Others may come by a server, while it goes on: the table's own row says how long it takes.
+    // A server may later give other processes access, while this process runs: the table's own row has its durations.
     alone.local_writers().expect("one process").serve();
     let quick = open(alone.clone(), IndexOptions::local(), vec![index()]).await?;
-    assert_eq!((first.state("city"), rows(&alone).await?.len()), (IndexState::Readable, 1));
+    assert_eq!(first.state("city"), IndexState::Readable);
+    assert_eq!(rows(&alone).await?.len(), 1);
     let started = Instant::now();
     quick.drop_index("city").await?;
     assert!(started.elapsed() >= SETTLED, "{:?}", started.elapsed());
     Ok(())
 }
 
-/// A process that has died is waited for until it was watched for long enough; then its row goes, and nobody waits.
+/// A change of state waits for a dead process until its row was unchanged for long enough; then the row is removed.
 #[tokio::test(start_paused = true)]
-async fn that_are_gone_are_waited_for_no_longer() -> Result<()> {
+async fn a_build_stops_waiting_for_an_ended_process() -> Result<()> {
     let store = service().await?;
     let quick = open(store.clone(), IndexOptions::local(), vec![index()]).await?;
     drop(open(store.clone(), IndexOptions::default(), vec![index()]).await?);
@@ -131,9 +132,9 @@ async fn that_are_gone_are_waited_for_no_longer() -> Result<()> {
     Ok(())
 }
 
-/// A process whose row was removed while it did nothing is registered again before it reads the states by which it writes.
+/// A paused process whose row was removed registers again before it reads the states for its next write.
 #[tokio::test(start_paused = true)]
-async fn that_come_back_are_registered_first() -> Result<()> {
+async fn a_process_that_resumes_registers_first() -> Result<()> {
     let store = service().await?;
     let quick = open(store.clone(), IndexOptions::local(), vec![index()]).await?;
     let meter = RequestMeter::new();
@@ -148,16 +149,17 @@ async fn that_come_back_are_registered_first() -> Result<()> {
     slow.insert(person("1")).await?;
     let cost = meter.since(&before);
     let (replaced, inserted) = (cost.of_kind(OperationKind::Replace), cost.of_kind(OperationKind::Insert));
-    assert_eq!((replaced, inserted), (1, 1), "the row that is gone, and another one");
+    assert_eq!(replaced, 1, "the write of the removed row fails");
+    assert_eq!(inserted, 1, "another row is inserted");
     assert_eq!(rows(&store).await?.len(), 2);
     let found = quick.find("city", &Key::new("city_oslo", "1")?, Trust::Entry).await?;
     assert!(found.is_some(), "it knows the index");
     Ok(())
 }
 
-/// While it writes, a process is registered once for ten times that it reads states: each quarter of an hour three times.
+/// A writing process writes its row once for ten reads of the states: three times in fifteen minutes.
 #[tokio::test(start_paused = true)]
-async fn say_so_again_while_they_write() -> Result<()> {
+async fn a_writing_process_renews_its_registration() -> Result<()> {
     let store = service().await?;
     let meter = RequestMeter::new();
     let busy = open(Metered::new(store.clone(), meter.clone()), IndexOptions::default(), Vec::new()).await?;
@@ -173,10 +175,10 @@ async fn say_so_again_while_they_write() -> Result<()> {
     Ok(())
 }
 
-/// Who cannot say that it is there does not write.
+/// A process that cannot register does not write.
 #[tokio::test(start_paused = true)]
-async fn that_cannot_be_registered_do_not_write() -> Result<()> {
-    // A row that was not written is found to be gone by then; one that was is waited for.
+async fn a_process_that_cannot_register_does_not_write() -> Result<()> {
+    // The first case: the row was not written. The second: the row was written and its answer was lost.
     for (fault, left) in [(Fault::LoseAnswer, 2), (Fault::LoseRequest, 1)] {
         let store = service().await?;
         let faults = FaultInjector::new(1);
@@ -186,7 +188,7 @@ async fn that_cannot_be_registered_do_not_write() -> Result<()> {
         writer.insert(person("1")).await.unwrap_err();
         assert_eq!(faults.injected().len(), 1);
         assert!(store.get(&people(), person("1").key(), None).await?.is_none(), "{fault:?}");
-        // The next time by another row: of the first nobody knows what became.
+        // The next write inserts another row, because the outcome of the first is unknown.
         writer.insert(person("1")).await?;
         assert_eq!(rows(&store).await?.len(), left, "{fault:?}");
     }

@@ -1,4 +1,4 @@
-//! Shards, and what makes no sense.
+//! Definitions, options and calls that are refused; lookups over shards.
 
 use table_core::model::{Key, TableName};
 use table_core::store::Result;
@@ -31,7 +31,7 @@ async fn shards_are_read_together_in_order() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_refused() -> Result<()> {
+async fn inconsistent_definitions_and_options_are_refused() -> Result<()> {
     let world = World::new().await?;
     let here = || by_city(Placement::SamePartition, Shape::LIST);
     let cases = [
@@ -64,7 +64,7 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     let people = world.open(vec![here()]).await?;
     let key = Key::new("p", "city_oslo")?;
     assert!(
-        people.find("city", &key, Default::default()).await.unwrap_err().to_string().contains("use `list`")
+        people.find("city", &key, Default::default()).await.unwrap_err().to_string().contains("call `list`")
     );
     let changed = world.open(vec![by_city(Placement::SamePartition, small(Overflow::Entities))]).await?;
     let built = changed.build("city")?.run().await;
@@ -72,9 +72,9 @@ async fn what_makes_no_sense_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Each of two indexes would count, list or replace what the other has there.
+/// Each of two indexes would count, list or replace the other's entries.
 #[tokio::test(start_paused = true)]
-async fn indexes_at_one_place_are_refused() -> Result<()> {
+async fn a_write_into_the_row_of_another_index_is_refused() -> Result<()> {
     let named = |name: &'static str, shape: Shape| {
         let index = Index::new(name, Placement::SamePartition, "1", |e| {
             text(e, "City").map(|city| Key::new(e.key().partition(), format!("x_{city}"))).transpose()

@@ -1,4 +1,4 @@
-//! Names of properties that entries have for themselves, and those of the marks of moves.
+//! Property names that entries and marks of moves reserve.
 
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Operation, Result};
@@ -18,9 +18,9 @@ const NAMES: [&str; 9] = [
     "EntityMoveTo",
 ];
 
-/// An entry's owner is in its properties: an entity's of that name would be lost in a full copy.
+/// An entry has its owner's key as properties, which would overwrite an entity's properties of the same names in a full payload.
 #[tokio::test(start_paused = true)]
-async fn are_refused_in_entities() -> Result<()> {
+async fn reserved_property_names_are_refused_in_entities() -> Result<()> {
     for placement in placements() {
         let world = World::new().await?;
         let people = world.open(vec![by_city(placement, Shape::Row).unique_within_table()]).await?;
@@ -34,9 +34,9 @@ async fn are_refused_in_entities() -> Result<()> {
     Ok(())
 }
 
-/// What a plain table has written is no entry for a property of that name alone.
+/// A row of a plain table is not an entry merely because it has a property of a reserved name.
 #[tokio::test(start_paused = true)]
-async fn alone_make_no_entry() -> Result<()> {
+async fn a_reserved_property_alone_makes_no_entry() -> Result<()> {
     for shape in [Shape::Row, Shape::LIST, Shape::summary::<&str>([])] {
         let world = World::new().await?;
         let people = world.open(vec![by_city(Placement::SamePartition, shape.clone())]).await?;
@@ -48,7 +48,9 @@ async fn alone_make_no_entry() -> Result<()> {
             let found = people.all("city", &IndexQuery::partition("p"), Trust::Entry).await?;
             assert_eq!(found.len(), 1, "a lookup meets it");
             let report = people.scrub("city", ScrubMode::Report).await?;
-            assert_eq!((report.entries, report.dangling, report.missing), (1, 0, 1), "{shape}");
+            assert_eq!(report.entries, 1, "{shape}");
+            assert_eq!(report.dangling, 0, "{shape}");
+            assert_eq!(report.missing, 1, "{shape}");
         }
         people.drop_index("city").await?;
         assert!(people.get(plain.key()).await?.is_some(), "the drop of a {shape} took an entity along");
@@ -64,9 +66,9 @@ async fn alone_make_no_entry() -> Result<()> {
     Ok(())
 }
 
-/// An older entry can hold more than the entity has now: a paused writer leaves it so.
+/// A paused writer can leave an entry with a property that the entity no longer has.
 #[tokio::test(start_paused = true)]
-async fn of_an_older_state_are_found_by_a_scrub() -> Result<()> {
+async fn a_scrub_finds_properties_of_an_older_state() -> Result<()> {
     for placement in placements() {
         let world = World::new().await?;
         let index = by_city(placement, Shape::Row).with_payload(Payload::Full).unique_within_table();

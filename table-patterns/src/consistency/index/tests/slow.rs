@@ -1,4 +1,4 @@
-//! Stores that are slow, measured by how long states of indexes may be cached.
+//! Stores that are slow relative to the cache time of the states of indexes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::journal::{Change, Entries, Timing};
 
 const CACHE: Duration = Duration::from_millis(100);
 
-/// Entities whose groups, and reads, take so long.
+/// A handle whose groups and reads take these times.
 async fn people(index: Index, group: Duration, read: Duration) -> Result<(IndexedEntities, RequestMeter)> {
     slow(index, &[(OperationKind::Transact, group), (OperationKind::Get, read)]).await
 }
 
-/// Entities of which some requests take so long.
+/// A handle some of whose requests take these times.
 async fn slow(
     index: Index,
     requests: &[(OperationKind, Duration)],
@@ -43,10 +43,10 @@ fn person(n: usize) -> Result<Entity> {
     Ok(Entity::new("p", format!("{n:04}"))?.with("City", format!("{n:04}")))
 }
 
-/// Ten partitions elsewhere take four times as long as the states of indexes may be used. What was sent under
-/// older states is not sent again.
+/// The writes to ten remote partitions take four times the cache time. Requests that were sent under older states are not sent
+/// again.
 #[tokio::test(start_paused = true)]
-async fn a_write_outlives_the_states_that_it_began_with() -> Result<()> {
+async fn a_write_may_take_longer_than_the_cache_time() -> Result<()> {
     let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "{RowKey}")?;
     let (people, meter) = people(by_city, CACHE * 2 / 5, Duration::ZERO).await?;
     let changes = (0..10).map(|n| person(n).map(Change::insert)).collect::<Result<Vec<_>>>()?;
@@ -58,26 +58,28 @@ async fn a_write_outlives_the_states_that_it_began_with() -> Result<()> {
     Ok(())
 }
 
-/// Groups of one partition that change one summary neither read nor send anything in vain.
+/// Parallel groups of one partition that change one summary send no wasted request.
 #[tokio::test(start_paused = true)]
-async fn groups_at_once_take_turns_at_a_summary() -> Result<()> {
+async fn parallel_groups_take_turns_at_a_summary() -> Result<()> {
     let all = Index::keyed("all", Placement::SamePartition, "", "all")?;
     let all = all.with_shape(Shape::summary::<&str>([]));
     let (people, meter) = people(all, CACHE / 10, CACHE / 10).await?;
     let before = meter.snapshot();
     let entities = stream::iter((0..980).map(person));
     let summary = InsertSummary::of(people.insert_all(entities, BulkInsert::default())).await?;
-    assert_eq!((summary.written, summary.groups), (980, 10));
+    assert_eq!(summary.written, 980);
+    assert_eq!(summary.groups, 10);
     let cost = meter.since(&before);
-    assert_eq!((cost.of_kind(OperationKind::Get), cost.of_kind(OperationKind::Transact)), (10, 10));
+    assert_eq!(cost.of_kind(OperationKind::Get), 10);
+    assert_eq!(cost.of_kind(OperationKind::Transact), 10);
     let key = Key::new("p", "all")?;
     assert_eq!(people.summary("all", &key).await?.count, 980);
     Ok(())
 }
 
-/// States that are always too old at the commit are no conflict: nothing is written, and the error says what to do.
+/// States that are too old at every commit are not a conflict: nothing is written, and the error gives advice.
 #[tokio::test(start_paused = true)]
-async fn states_that_are_too_old_at_the_commit_are_named() -> Result<()> {
+async fn a_commit_with_expired_states_is_refused_with_advice() -> Result<()> {
     let by_city = Index::keyed("city", Placement::OtherPartition, "city_{City}", "")?.unique_within_table();
     let (people, meter) = slow(by_city, &[(OperationKind::Insert, CACHE * 2)]).await?;
     let before = meter.snapshot();

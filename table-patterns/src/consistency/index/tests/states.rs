@@ -1,4 +1,4 @@
-//! States of indexes that grow old while a write is on its way.
+//! States of indexes that expire while a write is under way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +26,9 @@ async fn open(store: Arc<dyn TableStore>) -> Result<IndexedEntities> {
     IndexedEntities::open(store, table, indexes, IndexOptions::local()).await
 }
 
-/// A list that is long in coming lets the states grow old between the plan and the group.
+/// A slow read of a list lets the states expire between the plan and the group.
 #[tokio::test(start_paused = true)]
-async fn are_not_acted_upon() -> Result<()> {
+async fn a_group_is_not_sent_under_expired_states() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let operator = open(store.clone()).await?;
     let faults = FaultInjector::new(1);
@@ -44,9 +44,9 @@ async fn are_not_acted_upon() -> Result<()> {
     Ok(())
 }
 
-/// A group that an adapter holds back is dropped: it may not leave when its states are too old.
+/// A group that an adapter delays is dropped when its states expire.
 #[tokio::test(start_paused = true)]
-async fn do_not_outlive_a_group_that_is_held_back() -> Result<()> {
+async fn a_delayed_group_is_dropped_when_its_states_expire() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let operator = open(store.clone()).await?;
     let faults = FaultInjector::new(1);
@@ -62,9 +62,9 @@ async fn do_not_outlive_a_group_that_is_held_back() -> Result<()> {
     Ok(())
 }
 
-/// A builder's group that an adapter holds back is dropped: another builder may have gone on.
+/// A delayed group of a builder is dropped at the end of the lease: another builder may have continued.
 #[tokio::test(start_paused = true)]
-async fn of_a_build_do_not_outlive_its_lease() -> Result<()> {
+async fn a_delayed_group_of_a_build_is_dropped_at_the_end_of_its_lease() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let table = TableName::new("People")?;
     store.create_table(&table).await?;
@@ -84,9 +84,9 @@ async fn of_a_build_do_not_outlive_its_lease() -> Result<()> {
     Ok(())
 }
 
-/// A process that caches for longer than the builder does is waited for.
+/// A builder waits for a process with a longer cache time.
 #[tokio::test(start_paused = true)]
-async fn of_a_slower_process_are_waited_for() -> Result<()> {
+async fn a_build_waits_for_a_process_with_a_longer_cache_time() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let table = TableName::new("People")?;
     store.create_table(&table).await?;
@@ -97,7 +97,7 @@ async fn of_a_slower_process_are_waited_for() -> Result<()> {
     };
     let (slow, quick) = (process(IndexOptions::default()).await?, process(IndexOptions::local()).await?);
     let write = async {
-        // It takes the index to be absent still.
+        // The slower process still knows the index as absent.
         tokio::time::sleep(Duration::from_secs(20)).await;
         slow.insert(Entity::new("p", "1")?.with("Name", "ken")).await
     };
@@ -109,9 +109,9 @@ async fn of_a_slower_process_are_waited_for() -> Result<()> {
     Ok(())
 }
 
-/// Who has opened an empty table may write without an index that comes later: it is not readable before it is built.
+/// A program that has opened an empty table may write without a later index, so that index is readable only after its build.
 #[tokio::test(start_paused = true)]
-async fn of_a_table_that_others_have_opened_are_not_readable_at_once() -> Result<()> {
+async fn a_later_index_of_an_open_table_is_absent() -> Result<()> {
     for known in [vec![], vec![by("city", "City")]] {
         let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
         let table = TableName::new("People")?;
@@ -129,9 +129,9 @@ async fn of_a_table_that_others_have_opened_are_not_readable_at_once() -> Result
     Ok(())
 }
 
-/// Several that open a new table at once all read by its indexes.
+/// All programs that open a new table concurrently can read by its indexes.
 #[tokio::test(start_paused = true)]
-async fn of_a_new_table_are_readable_for_all_who_open_it_at_once() -> Result<()> {
+async fn concurrent_first_opens_all_have_readable_indexes() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let slow = |nth| {
         let faults = FaultInjector::new(1);
@@ -147,9 +147,9 @@ async fn of_a_new_table_are_readable_for_all_who_open_it_at_once() -> Result<()>
     Ok(())
 }
 
-/// A manifest with nothing but the table's durations names no index.
+/// A manifest with only the table's own row declares no index.
 #[tokio::test]
-async fn of_no_index_leave_a_table_plain() -> Result<()> {
+async fn opening_without_indexes_leaves_a_table_plain() -> Result<()> {
     let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
     let table = TableName::new("People")?;
     store.create_table(&table).await?;

@@ -10,7 +10,7 @@ fn row(template: &str, entity: &Entity) -> Result<Option<String>> {
 }
 
 #[test]
-fn keys_are_made_of_texts_and_properties() {
+fn templates_combine_text_and_properties() {
     let e = Entity::new("p", "r1").unwrap().with("Name", "a_b").with("Age", 7).with("Big", -1i64);
     let row = |template: &str| row(template, &e).unwrap();
     assert_eq!(row("x_{Name}_{RowKey}").unwrap(), "x_a~5Fb_r1");
@@ -20,9 +20,9 @@ fn keys_are_made_of_texts_and_properties() {
     assert!(row("{Name#16}{Name}").unwrap().ends_with("a_b"));
 }
 
-/// Neither as it is nor as a shard; a property of the same name as a key is none of its parts.
+/// Neither as a plain part nor as a shard.
 #[test]
-fn an_encrypted_property_is_no_part_of_a_key() -> Result<()> {
+fn a_template_refuses_an_encrypted_property() -> Result<()> {
     let e = Entity::new("p", "r1").unwrap().with_encrypted("Secret", "s3cr3t").with_encrypted("RowKey2", 1);
     for template in ["{Secret}_{RowKey}", "{Secret#16}{RowKey}", "{RowKey2:03}"] {
         let error = row(template, &e).unwrap_err().to_string();

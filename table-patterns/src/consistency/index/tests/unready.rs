@@ -1,4 +1,4 @@
-//! Unique indexes that are not readable: nobody can tell who has a value.
+//! Unique indexes that are not readable: no process can decide which entity has a value.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn user(id: u32, email: &str) -> Entity {
     Entity::from(key(id)).with("Age", 40).with("Email", email)
 }
 
-/// By address: elsewhere, and beside the entity.
+/// By address, with remote and with local entries.
 fn indexes() -> Result<[Index; 2]> {
     let elsewhere = Index::keyed("email", Placement::OtherPartition, "u_{Email}", "email")?;
     let beside = Index::keyed("email", Placement::SamePartition, "", "u_{Email}")?;
@@ -55,7 +55,7 @@ async fn touch(users: &IndexedEntities, id: u32) -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn give_nobody_a_value() -> Result<()> {
+async fn an_unready_unique_index_refuses_new_values() -> Result<()> {
     for index in indexes()? {
         let store = written(&[(1, "ken@x"), (2, "ken@x"), (3, "kim@x")]).await?;
         let users = open(&store, &index).await?;
@@ -67,7 +67,7 @@ async fn give_nobody_a_value() -> Result<()> {
         }
         let other = |old: Option<&Entity>| Ok(old.map(|old| old.clone().with("Email", "kai@x")));
         assert!(is_refused(&users.modify(&key(3), other).await.unwrap_err(), IndexState::Absent));
-        // What has a value keeps or loses it, whoever else has it.
+        // An entity keeps or loses its value, whichever other entity has the same value.
         for id in 1..=3 {
             touch(&users, id).await?;
         }
@@ -77,9 +77,9 @@ async fn give_nobody_a_value() -> Result<()> {
     Ok(())
 }
 
-/// All of them with both owners, and the table and the index go on.
+/// The error lists every duplicate with both owners; a later build without duplicates succeeds.
 #[tokio::test(start_paused = true)]
-async fn are_not_built_over_duplicates_and_name_all_of_them() -> Result<()> {
+async fn a_build_over_duplicates_fails_and_lists_all_of_them() -> Result<()> {
     for index in indexes()? {
         let values = [(1, "a"), (2, "b"), (3, "a"), (4, "c"), (5, "a"), (6, "b")];
         let store = written(&values).await?;
@@ -91,7 +91,8 @@ async fn are_not_built_over_duplicates_and_name_all_of_them() -> Result<()> {
             let pair = |d: &Duplicate| (d.owner.clone(), d.other.clone());
             let found: BTreeSet<_> = duplicates.iter().map(pair).collect();
             let wanted = [(1, 3), (1, 5), (2, 6)].map(|(a, b)| (key(a).to_string(), key(b).to_string()));
-            assert_eq!((found, duplicates.len()), (BTreeSet::from(wanted), 3), "{error}");
+            assert_eq!(found, BTreeSet::from(wanted), "{error}");
+            assert_eq!(duplicates.len(), 3, "{error}");
             assert!(error.to_string().contains("e_6"), "{error}");
         }
         assert_eq!(users.state("email"), IndexState::Building);
@@ -100,7 +101,7 @@ async fn are_not_built_over_duplicates_and_name_all_of_them() -> Result<()> {
         for id in 1..=6 {
             touch(&users, id).await?;
         }
-        // One that has the row goes, and ones that have not.
+        // Delete one entity that has the row, and entities that have not.
         for id in [1, 3, 6] {
             users.delete(&users.get_existing(&key(id)).await?).await?;
         }
@@ -118,7 +119,7 @@ async fn are_not_built_over_duplicates_and_name_all_of_them() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn are_rebuilt_without_letting_duplicates_in() -> Result<()> {
+async fn a_rebuild_admits_no_duplicates() -> Result<()> {
     for index in indexes()? {
         let store = written(&[]).await?;
         let users = open(&store, &index).await?;
@@ -137,7 +138,7 @@ async fn are_rebuilt_without_letting_duplicates_in() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn are_not_built_later() -> Result<()> {
+async fn a_unique_index_cannot_be_built_later() -> Result<()> {
     for index in indexes()? {
         let store = written(&[]).await?;
         let options = IndexOptions { built_later: vec!["email".to_owned()], ..IndexOptions::local() };
@@ -148,13 +149,14 @@ async fn are_not_built_later() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_build_of_what_is_readable_says_so_at_once() -> Result<()> {
+async fn a_build_of_a_readable_index_returns_at_once() -> Result<()> {
     let [index, _] = indexes()?;
     let store = written(&[]).await?;
     let users = open(&store, &index).await?;
     let began = Instant::now();
     let progress = users.build("email")?.run().await?;
-    assert_eq!((progress.state, progress.entities), (IndexState::Readable, 0));
+    assert_eq!(progress.state, IndexState::Readable);
+    assert_eq!(progress.entities, 0);
     assert_eq!(began.elapsed(), Duration::ZERO);
     Ok(())
 }

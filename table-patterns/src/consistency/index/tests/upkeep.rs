@@ -1,4 +1,4 @@
-//! What upkeep costs, and how much of it is in memory at once.
+//! Costs of maintenance in requests and memory.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn large(id: usize) -> Result<Entity> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_costs_what_is_said() -> Result<()> {
+async fn a_drop_costs_the_documented_requests() -> Result<()> {
     let (people, meter) = people(vec![by_city()?]).await?;
     for id in 0..250 {
         let city = ["oslo", "rome"][id % 2];
@@ -36,14 +36,14 @@ async fn a_removal_costs_what_is_said() -> Result<()> {
     }
     let before = meter.total();
     people.drop_index("city").await?;
-    let manifest = 1 + 2 * 3 + 1; // What is there; two changes of state; what is there now.
-    let rows = 1 + 1 + 2 * 2; // Is it still so; a page; two partitions of 125.
+    let manifest = 1 + 2 * 3 + 1; // Read the states; two changes of state; read the states.
+    let rows = 1 + 1 + 2 * 2; // Check the manifest; a page; two partitions of 125.
     assert_eq!(meter.total() - before, manifest + rows + 2, "and its place, and a look at the states");
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_build_reads_windows_of_so_many_bytes() -> Result<()> {
+async fn a_build_limits_the_bytes_of_a_window() -> Result<()> {
     let (people, _) = people(vec![]).await?;
     for id in 0..400 {
         people.insert(large(id)?).await?;
@@ -62,7 +62,7 @@ async fn a_build_reads_windows_of_so_many_bytes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_bulk_insert_reads_windows_of_so_many_bytes() {
+async fn a_bulk_insert_limits_the_bytes_of_a_window() {
     let sizes = |windows: Vec<(Vec<Entity>, Option<Error>)>| {
         windows.iter().map(|(window, error)| (window.len(), error.is_some())).collect::<Vec<_>>()
     };

@@ -1,4 +1,4 @@
-//! A table of people, with a store of blobs.
+//! A table of people with a blob store, for tests.
 
 use std::sync::Arc;
 

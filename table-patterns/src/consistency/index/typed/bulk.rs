@@ -6,8 +6,8 @@ use super::table::IndexedTable;
 use crate::index::bulk::{BulkInsert, Inserted};
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// Adds entities while it is polled; an outcome for each. See [`IndexedEntities::insert_all`] for groups
-    /// and requests.
+    /// Inserts entities while the stream is polled; returns a result for each. See
+    /// [`IndexedEntities::insert_all`] for groups and requests.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -38,7 +38,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// [`IndexedEntities::insert_all`]: crate::index::IndexedEntities::insert_all
     ///
     /// # Errors
-    /// As items: of the input, last, and of reading the states of indexes.
+    /// As items: an error of the input, as the last item; an error of reading the states of indexes.
     pub fn insert_all<'a, S>(
         &'a self,
         entities: S,

@@ -1,4 +1,4 @@
-//! What lookups return.
+//! The results of lookups.
 
 use table_core::query::Select;
 use table_core::store::Result;
@@ -7,8 +7,7 @@ use table_core::typed::{FromEntity, IndexedEntity};
 use self::sealed::{Decode, Followed};
 use crate::index::stored::Stored;
 
-/// What a lookup returns: whatever can be [read from an entity](FromEntity), and entities as they are
-/// [`Stored`].
+/// The result type of a lookup: any type that can be [read from an entity](FromEntity), or [`Stored`] entities.
 pub trait Found: Decode {}
 
 impl<R: Decode> Found for R {}
@@ -17,12 +16,12 @@ pub(super) mod sealed {
     use super::{Result, Select};
     use table_core::model::Entity;
 
-    /// What an index led to; nothing outside makes one.
+    /// An entity that an index led to; only a lookup creates it.
     #[derive(Debug)]
     pub struct Followed(pub(in crate::index::typed) Entity);
 
     pub trait Decode: Sized + Send + 'static {
-        /// The properties that it needs; `None` for all.
+        /// The properties that the type needs; `None`: all.
         fn needs() -> Option<Select>;
 
         fn decode(found: Followed) -> Result<Self>;
@@ -39,7 +38,7 @@ impl<R: FromEntity> Decode for R {
     }
 }
 
-/// Lookups for it read every entity, whatever the entries hold.
+/// A lookup of stored entities reads every entity, whatever the entries hold.
 impl<T: IndexedEntity> Decode for Stored<T> {
     fn needs() -> Option<Select> {
         None

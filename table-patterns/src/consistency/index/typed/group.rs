@@ -13,8 +13,9 @@ use crate::journal::{Change, Committed};
 
 /// Changes of several entities of one partition, committed together with their entries.
 ///
-/// Made by [`IndexedTable::group`]. Its methods add entities of `T`; [`of`](Self::of) and [`of_plain`](Self::of_plain) add those of other types
-/// of the table, with and without indexes: an order, its lines and the stock, all or nothing.
+/// Created by [`IndexedTable::group`]. Its methods add changes of entities of `T`. [`of`](Self::of) and
+/// [`of_plain`](Self::of_plain) add changes of other types of the table, with and without indexes: an order,
+/// its lines and the stock, atomically.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -35,7 +36,7 @@ use crate::journal::{Change, Committed};
 /// let ken = employees.get_existing(Employee::key("Sales", 1)?).await?;
 /// let mut group = employees.group(Employee::partition("Sales")?);
 /// group.delete_stored(&ken)?;
-/// group.insert(&Employee { id: 2, ..ken.into_inner() })?; // takes over the address
+/// group.insert(&Employee { id: 2, ..ken.into_inner() })?; // gets the address of the deleted entity
 /// group.commit().await?; // 1 request
 /// # Ok(())
 /// # }
@@ -47,7 +48,7 @@ pub struct IndexedGroup<'a, T> {
     steps: Vec<Step>,
 }
 
-/// What is added to a group for entities of one type: made by [`IndexedGroup::of`] and [`IndexedGroup::of_plain`].
+/// The changes of one type in a group: created by [`IndexedGroup::of`] and [`IndexedGroup::of_plain`].
 pub struct GroupOf<'g, U> {
     partition: &'g PartitionKey,
     steps: &'g mut Vec<Step>,
@@ -56,13 +57,13 @@ pub struct GroupOf<'g, U> {
 
 /// A change of the group.
 enum Step {
-    /// Of what the caller has read.
+    /// A change whose old value the caller has read.
     Known(Change),
-    /// Of what `commit` reads: in this version, or whatever is there.
+    /// A change whose old value `commit` reads: in this version, or in any.
     Read(Key, Option<IfMatch>, Make),
 }
 
-/// What becomes of an entity, by the schema of its type.
+/// The new state of an entity, by the schema of its type.
 enum Make {
     Replaced(&'static Schema, Entity),
     Merged(&'static Schema, Entity),
@@ -70,7 +71,7 @@ enum Make {
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// An empty group of changes in a partition. No request.
+    /// Creates an empty group of changes in a partition. No request.
     pub fn group(&self, partition: impl PartitionIn<T>) -> IndexedGroup<'_, T> {
         IndexedGroup { table: self, partition: partition.partition_key().clone(), steps: Vec::new() }
     }
@@ -78,8 +79,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
 
 /// Other types.
 impl<T: IndexedEntity> IndexedGroup<'_, T> {
-    /// Adds changes of entities of another type with indexes, which its own handle of the same table has opened. Their entries follow as
-    /// those of `T` do, and cost as many requests as in a group of that handle. No request.
+    /// Adds changes of entities of another type with indexes. `handle` is that type's handle of the same table.
+    /// Their entries are maintained like those of `T`, and cost as many requests as in a group of `handle`. No
+    /// request.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -114,13 +116,13 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// ```
     ///
     /// # Errors
-    /// It is a handle of another table, or was opened to read.
+    /// `handle` is of another table, or was opened to read.
     pub fn of<U: IndexedEntity>(&mut self, handle: &IndexedTable<U>) -> Result<GroupOf<'_, U>> {
         let (mine, theirs) = (self.table.entities.table(), handle.entities.table());
         if mine != theirs {
             let name = U::SCHEMA.rust_name;
             return Err(Error::invalid_group(format!(
-                "the handle of {name} is of the table '{theirs}', and the group is of '{mine}'"
+                "the handle of {name} belongs to the table '{theirs}', and the group to the table '{mine}': open {name} on '{mine}'"
             )));
         }
         handle.entities.set.check_writes()?;
@@ -129,18 +131,18 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         Ok(self.typed())
     }
 
-    /// Adds changes of entities of another type, which declares no indexes. Indexes of it that another program has declared are kept in
-    /// step, by what the table's manifest says. No request.
+    /// Adds changes of entities of another type, which declares no indexes. Indexes of that type that another
+    /// program has declared are maintained by their definitions in the manifest. No request.
     ///
     /// # Errors
-    /// The type declares indexes: open the table for it and use [`of`](Self::of). Its entities are not stored as one row each; see
-    /// [`Table::new`](table_core::typed::Table::new).
+    /// The type declares indexes: open the table for it and use [`of`](Self::of). Or its entities are not
+    /// stored as one row each; see [`Table::new`](table_core::typed::Table::new).
     pub fn of_plain<U: TableEntity>(&mut self) -> Result<GroupOf<'_, U>> {
         if let Some(index) = U::SCHEMA.indexes.first() {
             let (name, index) = (U::SCHEMA.rust_name, &index.name);
             return Err(Error::invalid_group(format!(
-                "{name} has the index '{index}', which a plain write would leave stale: open the table by `IndexedTable::<{name}>::open`, and \
-                 give that handle to `IndexedGroup::of`"
+                "{name} declares the index '{index}', which a plain write would leave stale: open the table by `IndexedTable::<{name}>::open`, and \
+                 pass that handle to `IndexedGroup::of`"
             )));
         }
         self.table.table().view::<U>()?;
@@ -152,17 +154,17 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     }
 }
 
-/// Each method that adds fails if the entity is in another partition.
+/// Each method that adds a change fails if the entity is in another partition than the group.
 impl<T: IndexedEntity> IndexedGroup<'_, T> {
-    /// Adds a new entity.
+    /// Adds an insert.
     ///
     /// # Errors
-    /// See above; a key or a value cannot be stored.
+    /// The entity is in another partition; a key or a value cannot be stored.
     pub fn insert(&mut self, entity: &T) -> Result<&mut Self> {
         self.add(|group| group.insert(entity).map(drop))
     }
 
-    /// Adds an [`upsert`](IndexedTable::upsert). `commit` costs a request more.
+    /// Adds an [`upsert`](IndexedTable::upsert). `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -170,7 +172,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.add(|group| group.upsert(entity).map(drop))
     }
 
-    /// Adds an [`insert_or_merge`](IndexedTable::insert_or_merge). `commit` costs a request more.
+    /// Adds an [`insert_or_merge`](IndexedTable::insert_or_merge). `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -178,15 +180,16 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.add(|group| group.insert_or_merge(entity).map(drop))
     }
 
-    /// Adds a [`replace`](IndexedTable::replace) in the version of the entity's `#[etag]` field. `commit` costs a request more.
+    /// Adds a [`replace`](IndexedTable::replace) in the version of the entity's `#[etag]` field. `commit` costs
+    /// 1 request more.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); the value carries no ETag.
+    /// As [`insert`](Self::insert); the value has no ETag.
     pub fn replace(&mut self, entity: &T) -> Result<&mut Self> {
         self.replace_if(entity, entity.own_version()?)
     }
 
-    /// Adds a [`replace_if`](IndexedTable::replace_if). `commit` costs a request more.
+    /// Adds a [`replace_if`](IndexedTable::replace_if). `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -194,7 +197,7 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.add(|group| group.replace_if(entity, version).map(drop))
     }
 
-    /// Adds a [`merge`](IndexedTable::merge). `commit` costs a request more.
+    /// Adds a [`merge`](IndexedTable::merge). `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); the patch sets nothing.
@@ -207,10 +210,10 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
         self.add(|group| group.merge(key, patch, version).map(drop))
     }
 
-    /// Adds a [`delete`](IndexedTable::delete). `commit` costs a request more.
+    /// Adds a [`delete`](IndexedTable::delete). `commit` costs 1 request more.
     ///
     /// # Errors
-    /// See above.
+    /// The entity is in another partition.
     pub fn delete(&mut self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<&mut Self> {
         self.add(|group| group.delete(key, version).map(drop))
     }
@@ -226,28 +229,29 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     /// Adds the removal of an entity that was read, in that version.
     ///
     /// # Errors
-    /// See above.
+    /// The entity is in another partition.
     pub fn delete_stored(&mut self, old: &Stored<T>) -> Result<&mut Self> {
         self.add(|group| group.delete_stored(old).map(drop))
     }
 
-    /// How many changes there are.
+    /// The number of changes.
     pub const fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there are none.
+    /// Whether the group has no changes.
     pub const fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// Writes all changes and their entries: all or nothing within the partition, entries elsewhere
-    /// as [`Committed::entries`] says. Requests: those of one write, see the [`journal`](crate::journal); before it one for each
-    /// change whose old value is not known, as many at once as [`with_concurrency`](IndexedTable::with_concurrency) allows.
+    /// Writes all changes and their local entries atomically; remote entries follow as [`Committed::entries`]
+    /// says. Requests: those of one write, see the [`journal`](crate::journal#cost-in-requests); before it 1
+    /// for each change whose old value is unknown, with [`with_concurrency`](IndexedTable::with_concurrency)
+    /// requests in parallel.
     ///
     /// # Errors
-    /// A precondition failed, an entity exists already, a unique value is taken, the group is empty or over a
-    /// limit: nothing is written.
+    /// Nothing is written in these cases: a precondition failed, an entity exists already, a unique value is
+    /// taken, the group is empty or exceeds a limit.
     pub async fn commit(self) -> Result<Committed> {
         let Self { table, steps, .. } = self;
         let changes = stream::iter(steps.into_iter().enumerate()).map(|(index, step)| async move {
@@ -263,19 +267,19 @@ impl<T: IndexedEntity> IndexedGroup<'_, T> {
     }
 }
 
-/// Each method fails if the entity is in another partition than the group.
+/// Each method that adds a change fails if the entity is in another partition than the group.
 impl<U: TableEntity> GroupOf<'_, U> {
-    /// Adds a new entity.
+    /// Adds an insert.
     ///
     /// # Errors
-    /// See above; a key or a value cannot be stored.
+    /// The entity is in another partition; a key or a value cannot be stored.
     pub fn insert(&mut self, entity: &U) -> Result<&mut Self> {
         let entity = entity.to_entity()?;
         self.check(entity.key())?;
         Ok(self.add(Step::Known(Change::insert(entity))))
     }
 
-    /// Adds an entity, whatever is there. `commit` costs a request more.
+    /// Adds an insert, or a replacement of any version. `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -283,7 +287,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
         self.add_read(entity.to_entity()?, None, Make::Replaced)
     }
 
-    /// Adds an entity, or its properties over those of the one that is there. `commit` costs a request more.
+    /// Adds an insert, or a merge into the existing entity. `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -291,15 +295,15 @@ impl<U: TableEntity> GroupOf<'_, U> {
         self.add_read(entity.to_entity()?, None, Make::Merged)
     }
 
-    /// Adds a replacement in the version of the entity's `#[etag]` field. `commit` costs a request more.
+    /// Adds a replacement in the version of the entity's `#[etag]` field. `commit` costs 1 request more.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); the value carries no ETag.
+    /// As [`insert`](Self::insert); the value has no ETag.
     pub fn replace(&mut self, entity: &U) -> Result<&mut Self> {
         self.replace_if(entity, entity.own_version()?)
     }
 
-    /// Adds a replacement in this version; [`IfMatch::Any`] asks for any. `commit` costs a request more.
+    /// Adds a replacement in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -307,7 +311,8 @@ impl<U: TableEntity> GroupOf<'_, U> {
         self.add_read(entity.to_entity()?, Some(version.into()), Make::Replaced)
     }
 
-    /// Adds what a patch sets, in this version; [`IfMatch::Any`] asks for any. `commit` costs a request more.
+    /// Adds a merge of a patch, in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request
+    /// more.
     ///
     /// # Errors
     /// As [`insert`](Self::insert); the patch sets nothing.
@@ -320,17 +325,18 @@ impl<U: TableEntity> GroupOf<'_, U> {
         self.add_read(patch.to_entity(key.into_key())?, Some(version.into()), Make::Merged)
     }
 
-    /// Adds a removal in this version; [`IfMatch::Any`] asks for any. `commit` costs a request more.
+    /// Adds a removal in this version; [`IfMatch::Any`] accepts any version. `commit` costs 1 request more.
     ///
     /// # Errors
-    /// See above.
+    /// The entity is in another partition.
     pub fn delete(&mut self, key: impl KeyOf<U>, version: impl Into<IfMatch>) -> Result<&mut Self> {
         let key = key.into_key();
         self.check(&key)?;
         Ok(self.add(Step::Read(key, Some(version.into()), Make::Removed)))
     }
 
-    /// Adds the replacement of an entity that was read, in that version: by its own handle, or by [`IndexedTable::get_plain`].
+    /// Adds the replacement of an entity that was read, in that version: by its own handle, or by
+    /// [`IndexedTable::get_plain`].
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -342,7 +348,7 @@ impl<U: TableEntity> GroupOf<'_, U> {
     /// Adds the removal of an entity that was read, in that version.
     ///
     /// # Errors
-    /// See above.
+    /// The entity is in another partition.
     pub fn delete_stored(&mut self, old: &Stored<U>) -> Result<&mut Self> {
         self.check(old.key())?;
         Ok(self.add(Step::Known(Change::delete(old.entity().clone()))))
@@ -373,17 +379,17 @@ impl<U: TableEntity> GroupOf<'_, U> {
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// An entity of another type of the table, which declares no indexes, as it is stored: what a [group](IndexedGroup::of_plain)
-    /// replaces or removes without reading it again. One request.
+    /// An entity of another type of the table, which declares no indexes, as stored. A
+    /// [group](IndexedGroup::of_plain) replaces or removes it without a further read. 1 request.
     ///
     /// # Errors
-    /// The row is not a `U`; its entities are not stored as one row each; the storage's.
+    /// The row is not a `U`; entities of `U` are not stored as one row each; an error of the store.
     pub async fn get_plain<U: TableEntity>(&self, key: impl KeyOf<U>) -> Result<Option<Stored<U>>> {
         self.table().view::<U>()?;
         self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
     }
 
-    /// The change that a step of a group is, of what is there now.
+    /// The change of a step, relative to the stored entity.
     async fn change_of(&self, step: Step) -> Result<Change> {
         let (key, version, make) = match step {
             Step::Known(change) => return Ok(change),

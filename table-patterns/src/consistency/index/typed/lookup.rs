@@ -16,21 +16,20 @@ use crate::index::lookup::Trust;
 use crate::index::query::IndexQuery;
 use crate::index::stored::Stored;
 
-/// A lookup of entities of `T` by an index, as `R`: made by [`IndexedTable::by`], then run.
-///
-/// What cannot be encoded is reported when the lookup is run. It can be run more than once.
+/// A lookup of entities of `T` by an index, with results of type `R`: created by [`IndexedTable::by`], then
+/// run, as often as needed. Running reports a key part that cannot be encoded.
 ///
 /// # Cost
-/// One request for a page of entries. Where the entries do not hold what `R` needs, one more for each
-/// entity, as many at once as [`IndexOptions::concurrency`](super::super::IndexOptions) says.
+/// 1 request for a page of entries. If the entries lack properties of `R`, 1 more for each entity, with
+/// [`IndexOptions::concurrency`](super::super::IndexOptions) requests in parallel.
 ///
 /// # Consistency
-/// An entry in the entity's own partition is never stale. One elsewhere can be, while the write that
-/// moves it is under way: where the entity is read, it must still have the entry, and is left out
-/// otherwise. What entries hold is taken as it is, unless [`verified`](Self::verified).
+/// A local entry is never stale. A remote entry can be stale while the write that moves it is under way. A
+/// lookup that reads the entity omits an entity that no longer has the entry. A lookup that reads only entries
+/// returns them unverified, unless it is [`verified`](Self::verified).
 #[must_use = "a lookup does nothing until it is run"]
 pub struct Lookup<'a, T, R = T, K = ManyEntries> {
-    /// The entities, where the table is open with indexes.
+    /// The handle with indexes; an error if the table was opened without indexes.
     entities: Result<&'a IndexedEntities>,
     entries: Result<IndexEntries<T>>,
     trust: Trust,
@@ -41,8 +40,8 @@ pub struct Lookup<'a, T, R = T, K = ManyEntries> {
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// Looks entities up by an index: `T::by_…(…)` names the entries, with as many parts of their keys
-    /// as are known. The whole key of a unique index finds one.
+    /// Looks up entities by an index: `T::by_…(…)` names the entries, with as many leading parts of their keys
+    /// as are known. The whole key of a unique index finds at most one entity.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -80,42 +79,42 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         self.entities.clone()
     }
 
-    /// The entries that are looked up.
+    /// The entries to look up.
     pub(crate) fn entries(&self) -> Result<IndexEntries<T>> {
         self.entries.clone()
     }
 }
 
 impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
-    /// Reads every entity, which must still have the entry: one request more for each, never stale.
+    /// Reads every entity, which must still have the entry: 1 request more for each, never stale.
     pub fn verified(mut self) -> Self {
         self.trust = Trust::Entity;
         self
     }
 
-    /// Returns another type: a projection of `T`. Where the entries hold every property of it, or it has
-    /// nothing but parts of the key, no entity is read.
+    /// Returns another type: a projection of `T`. No entity is read if the entries hold every property of the
+    /// projection, or the projection has only parts of the key.
     pub fn project<P: FromEntity>(self) -> Lookup<'a, T, P, K> {
         let Self { entities, entries, trust, limit, page_size, sorts, .. } = self;
         Lookup { entities, entries, trust, limit, page_size, sorts, of: PhantomData }
     }
 
-    /// Returns entities as they are [`Stored`], to be replaced or removed: each is read, and must still have the
-    /// entry. One request more for each, and none more where the entries are references.
+    /// Returns [`Stored`] entities, to replace or remove them. Each entity is read and must still have the
+    /// entry: 1 request more for each, and no more if the entries are references.
     pub fn stored(self) -> Lookup<'a, T, Stored<T>, K> {
         let Self { entities, entries, limit, page_size, sorts, .. } = self;
         Lookup { entities, entries, trust: Trust::Entity, limit, page_size, sorts, of: PhantomData }
     }
 
-    /// Returns at most this many: the first in the order of the entries. Of a list no
-    /// more references are followed. It bounds a [`page`](Self::page), which goes on. A store that does not sort refuses
-    /// it, unless [`sorted_on_client`](Self::sorted_on_client).
+    /// Returns at most this many entities: the first in the order of the entries. References of a list beyond
+    /// the limit are not followed. A limit bounds each [`page`](Self::page), and the next page continues. A
+    /// store that does not sort refuses a limit, unless [`sorted_on_client`](Self::sorted_on_client) is set.
     pub const fn limit(mut self, entities: usize) -> Self {
         self.limit = Some(entities);
         self
     }
 
-    /// Asks for at most this many entries in a page. A list is one, with all of its entities.
+    /// Requests at most this many entries in a page. A list with all of its entities is one entry.
     pub const fn page_size(mut self, entries: usize) -> Self {
         self.page_size = Some(entries);
         self
@@ -123,32 +122,32 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
 
     /// Returns entities in the order of their entries from every store.
     ///
-    /// From a store that does not sort, *everything* that matches is read, its entries are held in memory, and it is
-    /// one page. From any other it changes nothing.
+    /// From a store that does not sort, *all* matching entities are read, their entries are held in memory, and
+    /// the result is one page. No effect on a store that sorts.
     pub const fn sorted_on_client(mut self) -> Self {
         self.sorts = true;
         self
     }
 
-    /// One page, from the start or from where another ended. Entities that no longer have their entry are
-    /// left out, so that a page may be short, and even empty.
+    /// One page, from the start or from the continuation of an earlier page. Entities that no longer have their
+    /// entry are omitted, so a page may be short or even empty.
     ///
-    /// A [`limit`](Self::limit) and [`page_size`](Self::page_size) bound the page; the continuation goes on behind it, also
-    /// within a list. It needs the same lookup, but for the two.
+    /// A [`limit`](Self::limit) and a [`page_size`](Self::page_size) bound the page; the continuation may be
+    /// within a list. It is valid for the same lookup, with any limit and page size.
     ///
     /// # Errors
-    /// A key part cannot be encoded; the index is not readable; the storage's; the continuation is another lookup's. With a
-    /// limit, an answer that comes in one piece was asked for: one that is sorted on the client.
+    /// A key part cannot be encoded; the index is not readable; an error of the store; the continuation is of
+    /// another lookup; the lookup has a limit and is sorted on the client, so its result is one page.
     pub async fn page(&self, from: Option<&Continuation>) -> Result<Page<R>> {
         if self.limit.is_some() && self.sorts && !self.entities()?.is_sorted() {
             return Err(Error::invalid_request(
-                "a page of a lookup that is sorted on the client and has a limit: use `stream`",
+                "a lookup that is sorted on the client and has a limit has no pages: call `stream`",
             ));
         }
         self.page_of(from, self.limit).await
     }
 
-    /// All of them, collected.
+    /// All entities, collected.
     ///
     /// # Errors
     /// As for [`page`](Self::page).
@@ -156,7 +155,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         self.stream().try_collect().await
     }
 
-    /// All of them, a page at a time.
+    /// All entities, one page at a time.
     ///
     /// # Errors
     /// As for [`page`](Self::page), as an item.
@@ -172,11 +171,11 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         pages.try_flatten()
     }
 
-    /// The first in the order of the entries.
+    /// The first entity in the order of the entries.
     ///
     /// # Errors
-    /// As for [`page`](Self::page). Unsupported, before anything is sent: the store does not sort, and
-    /// [`sorted_on_client`](Self::sorted_on_client) is not asked for.
+    /// As for [`page`](Self::page). Unsupported, before any request: the store does not sort, and
+    /// [`sorted_on_client`](Self::sorted_on_client) is not set.
     pub async fn first(&self) -> Result<Option<R>> {
         let mut from = None;
         loop {
@@ -189,8 +188,8 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
         }
     }
 
-    /// How many there are, by their entries alone unless [`verified`](Self::verified). One request a page; lists
-    /// that are not named by their whole key are followed.
+    /// The number of entities, by their entries alone unless the lookup is [`verified`](Self::verified). 1
+    /// request a page; lists that are not named by their whole key are followed.
     ///
     /// # Errors
     /// As for [`page`](Self::page).
@@ -214,7 +213,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
 
     async fn page_of(&self, from: Option<&Continuation>, left: Option<usize>) -> Result<Page<R>> {
         let (entities, entries) = (self.entities()?, self.entries()?);
-        // A list is in the order of its references, whatever the store does.
+        // A list is sorted by its references, in every store.
         if left.is_some() && list_of(&entries)?.is_none() {
             entities.check_order(self.sorts)?;
         }
@@ -224,7 +223,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
             return Ok(Page { items: Vec::new(), continuation: None });
         }
         let mut page = read(entities, &entries, reading, &query, from, limit).await?;
-        // Only what is sorted on the client is more than was asked for, and comes in one piece.
+        // Only a result that is sorted on the client, which is one page, can exceed the limit.
         page.items.truncate(limit);
         page.try_map(|entity| R::decode(Followed(entity)))
     }
@@ -241,7 +240,7 @@ impl<'a, T: IndexedEntity, R: Found, K> Lookup<'a, T, R, K> {
 }
 
 impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
-    /// The entity, or `None`. One request where the entry holds what `R` needs, otherwise two.
+    /// The entity, or `None`. 1 request if the entry holds the properties of `R`, otherwise 2.
     ///
     /// # Errors
     /// As for [`page`](Self::page).
@@ -250,7 +249,7 @@ impl<T: IndexedEntity, R: Found> Lookup<'_, T, R, OneEntry> {
         let row = entries.rows().as_single().unwrap_or_default();
         let key = Key::new(entries.partition().as_str(), row)?;
         let found = match reading::<T, R>(entries.index(), self.trust) {
-            Reading::Held => entities.find_held(entries.index(), &key).await?,
+            Reading::EntryOnly => entities.find_payload(entries.index(), &key).await?,
             Reading::Entry => entities.find(entries.index(), &key, Trust::Entry).await?,
             Reading::Entity => entities.find(entries.index(), &key, Trust::Entity).await?,
         };

@@ -1,4 +1,4 @@
-//! Declared indexes: [`IndexedTable`] and what it is used with.
+//! Typed tables with declared indexes: [`IndexedTable`], its lookups and groups.
 
 mod bulk;
 mod declared;

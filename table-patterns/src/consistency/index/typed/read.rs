@@ -1,4 +1,4 @@
-//! How a lookup reads: what entries hold, or the entities they name.
+//! Decides what a lookup reads: entries alone, or the entities that they refer to.
 
 use table_core::manifest::{Payload, Shape, Text};
 use table_core::model::{Entity, Key};
@@ -14,22 +14,22 @@ use crate::index::query::IndexQuery;
 /// What a lookup reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// Nothing but entries.
-    Held,
+    /// Only entries.
+    EntryOnly,
     /// Entries, and the entities of references.
     Entry,
     /// Every entity.
     Entity,
 }
 
-/// What to read to count: a row for each entity, or lists of them.
+/// What to read for a count: rows alone if each entity has a row, otherwise lists and their entities.
 pub(super) fn counting<T: IndexedEntity>(index: &str, trust: Trust) -> Reading {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
     let rows = schema.is_some_and(|s| s.shape == Shape::Row);
-    if rows && trust == Trust::Entry { Reading::Held } else { Reading::Entity }
+    if rows && trust == Trust::Entry { Reading::EntryOnly } else { Reading::Entity }
 }
 
-/// What to read for an `R`.
+/// What to read for a result of type `R`.
 pub(super) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> Reading {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == index);
     let Some(schema) = schema.filter(|_| trust == Trust::Entry) else { return Reading::Entity };
@@ -37,12 +37,12 @@ pub(super) fn reading<T: IndexedEntity, R: Found>(index: &str, trust: Trust) -> 
         Payload::Full => Reading::Entry,
         Payload::Fields(names) if holds::<T, R>(names) => Reading::Entry,
         Payload::Fields(_) => Reading::Entity,
-        Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => Reading::Held,
+        Payload::Reference if is_of_key::<T, R>() && schema.shape == Shape::Row => Reading::EntryOnly,
         Payload::Reference => Reading::Entry,
     }
 }
 
-/// Whether a projection needs nothing beside these properties.
+/// Whether a projection needs only these properties.
 fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
     let told = |name: &str| T::SCHEMA.discriminator.property() == Some(name);
     let versions = [Schema::VERSION_PROPERTY, Schema::READER_PROPERTY];
@@ -50,12 +50,12 @@ fn holds<T: IndexedEntity, R: Found>(names: &[Text]) -> bool {
     R::needs().is_some_and(|select| select.names().all(known))
 }
 
-/// Whether a projection needs nothing beside the key. A later schema version is told by a property.
+/// Whether a projection needs only the key. A property holds a later schema version.
 fn is_of_key<T: IndexedEntity, R: Found>() -> bool {
     T::SCHEMA.version == 1 && holds::<T, R>(&[])
 }
 
-/// The key of a list, if the entries are one.
+/// The key of a list, if the entries are one list.
 pub(super) fn list_of<T: IndexedEntity>(entries: &IndexEntries<T>) -> Result<Option<Key>> {
     let schema = T::SCHEMA.indexes.iter().find(|i| i.name == entries.index());
     let row = entries.rows().as_single().filter(|_| schema.is_some_and(|s| s.shape != Shape::Row));
@@ -67,7 +67,7 @@ pub(super) fn query<T>(entries: &IndexEntries<T>) -> IndexQuery {
     IndexQuery::partition(entries.partition().as_str()).rows(entries.rows())
 }
 
-/// A page; of lists, references are followed until there are `limit` entities.
+/// A page; references of lists are followed until there are `limit` entities.
 pub(super) async fn read<T: IndexedEntity>(
     entities: &IndexedEntities,
     entries: &IndexEntries<T>,
@@ -84,7 +84,7 @@ pub(super) async fn read<T: IndexedEntity>(
         return entities.page_of_list(index, &list, query, from, limit).await;
     }
     match reading {
-        Reading::Held => entities.page_held(index, query, from).await,
+        Reading::EntryOnly => entities.page_of_payloads(index, query, from).await,
         Reading::Entry => entities.page_within(index, query, from, Trust::Entry, limit).await,
         Reading::Entity => entities.page_within(index, query, from, Trust::Entity, limit).await,
     }

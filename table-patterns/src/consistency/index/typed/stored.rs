@@ -1,4 +1,4 @@
-//! Reads of entities as they are stored, to be replaced.
+//! Reads of entities as [`Stored`], to be replaced or removed.
 
 use std::fmt;
 
@@ -13,30 +13,30 @@ use super::table::IndexedTable;
 use crate::index::stored::Stored;
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// The entity as it is stored, or `None`. One request.
+    /// The entity as stored, or `None`. 1 request.
     ///
     /// # Errors
-    /// The row is not a `T`; the storage's.
+    /// The row is not a `T`; an error of the store.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Stored<T>>> {
         self.entities.read(&key.into_key()).await?.map(Stored::read).transpose()
     }
 
-    /// The entity as it is stored, or an error if there is none. One request.
+    /// The entity as stored. 1 request.
     ///
     /// # Errors
-    /// As for [`get`](Self::get), and entity not found.
+    /// As for [`get`](Self::get); the entity does not exist.
     pub async fn get_existing(&self, key: impl KeyOf<T>) -> Result<Stored<T>> {
         let key = key.into_key();
         self.get(&key).await?.ok_or_else(|| self.missing(&key))
     }
 
-    /// Everything in the table that is a `T`, until it is narrowed down: a query of [`table`](Self::table). For what is to be
-    /// replaced, give it to [`stored`](Self::stored).
+    /// A query of [`table`](Self::table) for all entities of `T`, to be narrowed. Pass it to
+    /// [`stored`](Self::stored) to replace or remove its results.
     pub fn query(&self) -> TableQuery<T> {
         self.table().query()
     }
 
-    /// The entities that a query of this [`table`](Self::table) finds, as they are stored. Its cost is that of the
+    /// The entities that a query of this [`table`](Self::table) finds, as stored. The cost is that of the
     /// query; whole entities are read.
     ///
     /// ```
@@ -69,7 +69,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-/// A query that returns entities as they are stored: made by [`IndexedTable::stored`], then run.
+/// A query that returns entities as stored: created by [`IndexedTable::stored`], then run.
 #[must_use = "a query does nothing until it is run"]
 pub struct StoredQuery<T> {
     query: TableQuery<T, Whole<T>>,
@@ -79,7 +79,7 @@ impl<T: IndexedEntity> StoredQuery<T> {
     /// The results one after another; see [`TableQuery::stream`].
     ///
     /// # Errors
-    /// The storage's, or a row is not a `T`: as an item, the last.
+    /// An error of the store, or a row that is not a `T`: as the last item.
     pub fn stream(&self) -> impl Stream<Item = Result<Stored<T>>> + Send + Unpin + use<T> {
         self.query.stream().map_ok(|whole| whole.0)
     }
@@ -100,7 +100,7 @@ impl<T: IndexedEntity> StoredQuery<T> {
         Ok(self.query.first().await?.map(|whole| whole.0))
     }
 
-    /// How many results there are; see [`TableQuery::count`].
+    /// The number of results; see [`TableQuery::count`].
     ///
     /// # Errors
     /// As for [`stream`](Self::stream).
@@ -124,8 +124,8 @@ impl<T> fmt::Debug for StoredQuery<T> {
     }
 }
 
-/// What a query decodes. It cannot be named outside: whoever can decode an entity of his own making would have a
-/// [`Stored`] that was never read.
+/// The decoded item of the query. The type is private: code that could decode an entity of its own making would
+/// create a [`Stored`] that was never read.
 struct Whole<T>(Stored<T>);
 
 impl<T: IndexedEntity> FromEntity for Whole<T> {

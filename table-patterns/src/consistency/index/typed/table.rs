@@ -13,12 +13,12 @@ use crate::index::options::IndexOptions;
 #[cfg(test)]
 use crate::journal::Rule;
 
-/// A table of entities with declared indexes: every write keeps their entries in step, and every index
-/// can be read by.
+/// A table of entities with declared indexes: every write maintains their entries, and every index can be used
+/// for lookups.
 ///
-/// A write knows the old value, because it is read first or because the caller has it as it is
-/// [`Stored`](crate::index::Stored), which nobody can change, and a patch has no field that an index holds. A plain
-/// [`Table`] of such a type refuses to write. So no write leaves an entry stale.
+/// Every write knows the old value: it reads the old value first, or the caller passes it as
+/// [`Stored`](crate::index::Stored), which cannot be changed. A patch has no field that a declared index holds.
+/// A plain [`Table`] of such a type refuses to write. So no write leaves an entry stale.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -43,7 +43,7 @@ use crate::journal::Rule;
 ///     IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
 /// let (department, last_name) = ("Sales".to_owned(), "Kwok".to_owned());
 /// let ken = Employee { department, id: 1, last_name, email: Some("ken@x".to_owned()) };
-/// employees.insert(&ken).await?; // 1 request in the partition, 4 for the entry elsewhere
+/// employees.insert(&ken).await?; // 1 request for the local entry's group, 4 for the remote entry
 ///
 /// let found = employees.by(Employee::by_email("Sales").email("ken@x")).get().await?; // 1 request
 /// assert_eq!(found, Some(ken));
@@ -54,21 +54,21 @@ use crate::journal::Rule;
 /// ```
 ///
 /// # Cost
-/// Each method says how many requests it adds to those of the [`journal`](crate::journal): a write whose
-/// entries are all in the entity's partition is 1.
+/// Each method says how many requests it adds to those of the [`journal`](crate::journal#cost-in-requests). A
+/// write with only local entries is 1 request.
 pub struct IndexedTable<T> {
     table: Table<T>,
-    /// Whether there are indexes that `T` does not declare: its patch may have fields that they hold.
+    /// Whether the handle has indexes that `T` does not declare: a patch may change fields that these hold.
     pub(super) has_more: bool,
     pub(super) entities: IndexedEntities,
 }
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// Opens a table with the indexes of `T`, and makes the tables that are missing. Requests: one per
-    /// table, and those of [`IndexedEntities::open`].
+    /// Opens a table with the indexes of `T`, and creates missing tables. Requests: 1 per table, and those of
+    /// [`IndexedEntities::open`].
     ///
     /// # Errors
-    /// A type without a place for its indexes: see [`IndexedEntities::open`].
+    /// As for [`IndexedEntities::open`].
     pub async fn open<S, N>(store: S, name: N, options: IndexOptions) -> Result<Self>
     where
         S: TableStore,
@@ -77,8 +77,9 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Self::open_with(store, name, Vec::new(), options).await
     }
 
-    /// The same with more indexes than `T` declares: summaries, copies, and whatever a program makes up. They
-    /// are read through [`entities`](Self::entities). A [`merge`](Self::merge) reads the entity then.
+    /// As [`open`](Self::open), with more indexes than `T` declares: summaries, copies and indexes with Rust
+    /// code. Read them through [`entities`](Self::entities). A [`merge`](Self::merge) reads the entity in such
+    /// a table.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -94,11 +95,12 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Self { table, has_more, entities })
     }
 
-    /// Opens a table to look entities up, by who may not write it, and without making those wait who do; `more` are
-    /// other indexes that are read. Every write is refused. One request: see [`IndexedEntities::open_to_read`].
+    /// Opens the table read-only; does not register in the manifest, so changes of state do not wait for this
+    /// handle. `more` are further indexes to read. Every write is refused. 1 request: see
+    /// [`IndexedEntities::open_to_read`].
     ///
     /// # Errors
-    /// As for [`open`](Self::open); a table is missing.
+    /// As for [`open`](Self::open); a table does not exist.
     pub async fn open_to_read<S, N>(
         store: S,
         name: N,
@@ -117,7 +119,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(Self { table, has_more, entities })
     }
 
-    /// The table, to read by key and to query values that are not to be replaced; it refuses to write.
+    /// The plain table, to read by key and to query values that are not to be replaced; it refuses to write.
     pub const fn table(&self) -> &Table<T> {
         &self.table
     }
@@ -127,7 +129,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         &self.entities
     }
 
-    /// The same, where a rule may be broken.
+    /// For tests: the same handle without one rule of the protocol.
     #[cfg(test)]
     pub(crate) fn breaking(self, rule: Option<Rule>) -> Self {
         let Self { table, has_more, entities } = self;
@@ -135,7 +137,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     }
 }
 
-/// Opens the entities of a type with its indexes, and makes the tables that are missing.
+/// Opens the entities of a type with its indexes, and creates missing tables.
 pub(crate) async fn open_entities<T: IndexedEntity>(
     store: Arc<dyn TableStore>,
     table: TableName,

@@ -1,4 +1,4 @@
-//! Schema versions.
+//! Upgrades of stored entities to the current schema version.
 
 use table_core::model::Entity;
 use table_core::store::Result;
@@ -8,15 +8,19 @@ use super::table::IndexedTable;
 use crate::rows::upgrade::{is_older, upgrade_each, upgrade_one, upgraded};
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// Rewrites every entity of the type that is stored in an older version of its schema, with its entries; how many there
-    /// were. Properties that no version knows stay. Where the conversion gives an entity another entry than what is stored does, that
-    /// is written; the other, if there is one, dangles until a [scrub](crate::index::IndexedEntities::scrub). Otherwise as [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
+    /// Rewrites every entity of the type that is stored in an older schema version, with its entries; returns
+    /// their number. Properties that no version knows stay. If the conversion gives an entity another entry
+    /// than the stored properties do, the new entry is written. The other entry, if it exists, dangles until a
+    /// [scrub](crate::index::IndexedEntities::scrub). In all other respects as
+    /// [`Table::upgrade_all`](table_core::typed::Table::upgrade_all).
     ///
-    /// One request for each page of the type's rows, and those of a write for each older entity, as many at once as
-    /// [`IndexOptions::concurrency`](super::super::IndexOptions) says; two more for each that another writes meanwhile.
+    /// 1 request for each page of the type's rows, and the requests of a write for each older entity, with
+    /// [`IndexOptions::concurrency`](super::super::IndexOptions) in parallel; 2 more for each conflict with
+    /// another writer.
     ///
     /// # Errors
-    /// The store's; a conversion fails or changes a key; a unique value that it gives is taken.
+    /// An error of the store; a conversion fails or changes a key; a unique value of the converted entity is
+    /// taken.
     pub async fn upgrade_all(&self) -> Result<u64> {
         let rows = self.table().query().project::<Entity>().stream();
         upgrade_each(rows, self.entities.at_once(), |row| self.upgrade(row)).await

@@ -1,4 +1,6 @@
-//! Writes.
+//! Writes of typed entities with their entries. Every function here builds a [`Change`] or a closure for
+//! [`modify`](crate::index::IndexedEntities::modify);
+//! [`IndexedEntities::write`](crate::index::IndexedEntities::write) sends it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +13,7 @@ use crate::index::stored::Stored;
 use crate::journal::{Change, Committed, Entries, is_marked};
 
 impl<T: IndexedEntity> IndexedTable<T> {
-    /// The same table with another bound on the requests that one call has in flight; at least 1. See
+    /// Sets the parallel requests of one call; at least 1. See
     /// [`IndexOptions::concurrency`](crate::index::IndexOptions::concurrency).
     #[must_use]
     pub fn with_concurrency(mut self, requests: usize) -> Self {
@@ -19,7 +21,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self
     }
 
-    /// The same table with another bound on the attempts of a write that loses against other writers; at least 1. See
+    /// Sets the attempts of a write that conflicts with other writers; at least 1. See
     /// [`IndexOptions::attempts`](crate::index::IndexOptions::attempts).
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
@@ -27,18 +29,19 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self
     }
 
-    /// Adds an entity.
+    /// Inserts an entity.
     ///
     /// # Errors
-    /// It exists already; a unique value is taken.
+    /// The entity exists already; a unique value is taken.
     pub async fn insert(&self, entity: &T) -> Result<Committed> {
         self.entities.insert(entity.to_entity()?).await
     }
 
-    /// Writes the entity whatever was there: the old value is read first. One request more.
+    /// Inserts or replaces an entity: reads the old value first. 1 request more.
     ///
     /// # Errors
-    /// A unique value is taken; still in conflict after all attempts; the entity is stored in a later version of the schema.
+    /// A unique value is taken; the write conflicts after all attempts; the entity is stored in a later version
+    /// of the schema.
     pub async fn upsert(&self, entity: &T) -> Result<Committed> {
         let entity = entity.to_entity()?;
         let replace = |old: Option<&Entity>| {
@@ -48,21 +51,22 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.modify(entity.key(), replace).await
     }
 
-    /// Replaces the entity in the version it was read in: that of its `#[etag]` field. The answer has the new version.
-    /// The old value is read first: one request more than the write's. [`replace_stored`](Self::replace_stored) knows it.
+    /// Replaces the entity in the version of its `#[etag]` field. The result has the new version. The old value
+    /// is read first: 1 request more than a write; [`replace_stored`](Self::replace_stored) has the old value
+    /// already.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The value carries no ETag. A unique value is taken.
-    /// The entity is stored in a later version of the schema.
+    /// Precondition failed: another writer changed the entity first. Entity not found. The value has no ETag. A
+    /// unique value is taken. The entity is stored in a later version of the schema.
     pub async fn replace(&self, entity: &T) -> Result<Committed> {
         self.replace_if(entity, entity.own_version()?).await
     }
 
-    /// Replaces the entity if it is in this version; [`IfMatch::Any`] asks for any. The old value is read first: one request
-    /// more than the write's.
+    /// Replaces the entity in this version; [`IfMatch::Any`] accepts any version. The old value is read first:
+    /// 1 request more than a write.
     ///
     /// # Errors
-    /// As for [`replace`](Self::replace); still in conflict after all attempts.
+    /// As for [`replace`](Self::replace); the write conflicts after all attempts.
     pub async fn replace_if(&self, entity: &T, version: impl Into<IfMatch>) -> Result<Committed> {
         let (new, version) = (entity.to_entity()?, version.into());
         let key = new.key();
@@ -74,22 +78,22 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .await
     }
 
-    /// Replaces an entity that was read, in that version: the old value decides which entries go. No request more
-    /// than the write's.
+    /// Replaces an entity that was read, in that version: the old value decides which entries to remove. No
+    /// request more than a write.
     ///
     /// # Errors
-    /// It was changed meanwhile; a unique value is taken; the keys differ.
+    /// Another writer changed the entity since the read; a unique value is taken; the keys differ.
     pub async fn replace_stored(&self, old: &Stored<T>, new: &T) -> Result<Committed> {
         let change = Change::replace(old.entity().clone(), new.to_entity()?);
         self.entities.write(&[change]).await
     }
 
-    /// Changes an entity that was read, in that version, and keeps what is stored then: so that one who works with
-    /// an entity for long reads it once. No request more than the write's, and a read where the table has indexes
-    /// that copy into entities.
+    /// Changes an entity that was read, in that version, and updates `stored` to the new version: a task that
+    /// works on an entity for long reads it once. No request more than a write, and 1 read in a table with
+    /// indexes that copy into entities.
     ///
-    /// Where the new version is not known, because the answer was lost, `stored` stays as it was: its next write
-    /// is refused, and it is to be read again.
+    /// If the answer was lost and the new version is unknown, `stored` stays unchanged: its next write is
+    /// refused, and the entity must be read again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -108,7 +112,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
     ///         job.state = state.to_owned();
     ///         Ok(())
     ///     };
-    ///     jobs.update_stored(&mut job, set).await?; // one request
+    ///     jobs.update_stored(&mut job, set).await?; // 1 request
     /// }
     /// assert_eq!(jobs.by(Job::by_state("mail").state("done")).count().await?, 1);
     /// # Ok(())
@@ -116,8 +120,8 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// ```
     ///
     /// # Errors
-    /// What `change` returns; it was changed meanwhile by another; a unique value is taken; the key differs.
-    /// `stored` stays as it was.
+    /// An error of `change`; another writer changed the entity since the read; a unique value is taken; the key
+    /// differs. `stored` stays unchanged.
     pub async fn update_stored(
         &self,
         stored: &mut Stored<T>,
@@ -139,15 +143,16 @@ impl<T: IndexedEntity> IndexedTable<T> {
         Ok(committed)
     }
 
-    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; from the start if another
-    /// writer was faster, as often as the options say. Returns what is stored then. Properties that `T` does not know stay.
+    /// Reads the entity, lets `change` change it, and replaces it in the version that was read; starts again
+    /// after a conflict, up to [`IndexOptions::attempts`](crate::index::IndexOptions::attempts) times. Returns
+    /// the entity as stored. Properties that `T` does not know stay.
     ///
-    /// One request more than the write's, and all of them again for each conflict; one more where the table has indexes
-    /// that copy into entities, and where the answer was lost: what is read then may be of a later write.
+    /// 1 request more than a write, and all of them again for each conflict. 1 more in a table with indexes
+    /// that copy into entities, and 1 more after a lost answer: that read may return a later write.
     ///
     /// # Errors
-    /// Entity not found; an error of `change`; `change` changed the key; a unique value is taken; still in conflict after
-    /// all attempts.
+    /// Entity not found; an error of `change`; `change` changed the key; a unique value is taken; the write
+    /// conflicts after all attempts.
     pub async fn update(
         &self,
         key: impl KeyOf<T>,
@@ -164,7 +169,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
                 if *new.key() != key {
                     let name = T::SCHEMA.rust_name;
                     return Err(Error::invalid_request(format!(
-                        "an update of the {name} {key} would make it {}: insert the new one and delete the old",
+                        "an update of the {name} {key} changed its key to {}: insert an entity with the new key and delete the old entity",
                         new.key()
                     )));
                 }
@@ -185,15 +190,15 @@ impl<T: IndexedEntity> IndexedTable<T> {
         stored.map_err(|error| error.with_outcome(Outcome::Applied))
     }
 
-    /// Writes the fields that the patch sets over those of the entity, if it is in this version;
-    /// [`IfMatch::Any`] asks for any. The patch has no field that a declared index holds, so the entries stay
-    /// as they are. As many requests as [`Table::merge`](table_core::typed::Table::merge).
+    /// Merges the fields of a patch into the entity in this version; [`IfMatch::Any`] accepts any version. The
+    /// patch has no field that a declared index holds, so no entry changes. As many requests as
+    /// [`Table::merge`](table_core::typed::Table::merge).
     ///
-    /// Where entries are in other partitions, a move may be under way: for [`IfMatch::Any`] the entity is read and replaced then,
-    /// and so it is in a version that was read while it was moved.
+    /// In a table with remote entries, the entity may be under a move. With [`IfMatch::Any`], or with a version
+    /// that was read during a move, the entity is therefore read and replaced.
     ///
-    /// Of other indexes ([`open_with`](Self::open_with)) a patch cannot know what they hold: with them the
-    /// entity is read and replaced, and their entries follow. One request more than the write's.
+    /// A patch may change fields that other indexes ([`open_with`](Self::open_with)) hold: with such indexes,
+    /// the entity is read and replaced, and its entries follow. 1 request more than a write.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -212,15 +217,15 @@ impl<T: IndexedEntity> IndexedTable<T> {
     /// # let employees = IndexedTable::<Employee>::open(MemoryStore::new(), "Employees", IndexOptions::local()).await?;
     /// # let ken = Employee { department: "Sales".into(), id: 1, email: "ken@x".into(), age: 41 };
     /// # employees.insert(&ken).await?;
-    /// let older = Employee::patch().age(42); // and no `.email(…)`: an index holds it
+    /// let older = Employee::patch().age(42); // there is no `.email(…)`: an index holds the property
     /// employees.merge(Employee::key("Sales", 1)?, &older, IfMatch::Any).await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. The patch sets nothing. The entity
-    /// is stored in another version of the schema.
+    /// Precondition failed: another writer changed the entity first. Entity not found. The patch sets nothing.
+    /// The entity is stored in another version of the schema.
     pub async fn merge(
         &self,
         key: impl KeyOf<T>,
@@ -228,11 +233,11 @@ impl<T: IndexedEntity> IndexedTable<T> {
         version: impl Into<IfMatch>,
     ) -> Result<Committed> {
         let (key, version) = (key.into_key(), version.into());
-        // Indexes that another version of the program has declared may hold fields of the patch.
+        // Indexes that another program has declared may hold fields of the patch.
         let has_others = || self.has_more || self.entities.set.has_others_of(&T::SCHEMA.entity_type());
         self.entities.prepare().await?;
         self.entities.set.check_type()?;
-        // What is written whatever is there may be an entity that is being moved, and so may what was read as one.
+        // An unconditional write may meet an entity under a move; so does a version that was read during a move.
         let may_be_moved = match &version {
             IfMatch::Any => self.entities.has_entries_elsewhere(),
             IfMatch::Exactly(version) => is_marked(version),
@@ -244,17 +249,18 @@ impl<T: IndexedEntity> IndexedTable<T> {
         let declared = AtomicBool::new(false);
         let check = || {
             declared.store(has_others(), Ordering::Relaxed);
-            let reason = "an index was declared meanwhile";
+            let reason = "an index of the entities was declared during the merge";
             if declared.load(Ordering::Relaxed) { Err(Error::invalid_request(reason)) } else { Ok(()) }
         };
-        let written = self.entities.while_so(check, table.merge(key.clone(), patch, version.clone())).await;
+        let written =
+            self.entities.while_states_valid(check, table.merge(key.clone(), patch, version.clone())).await;
         if declared.load(Ordering::Relaxed) {
             return self.merge_read(patch.to_entity(key)?, &version).await;
         }
         Ok(Committed { written: vec![written?], entries: Entries::Applied })
     }
 
-    /// A merge whose entries may change: the old value decides which.
+    /// A merge that may change entries: it reads the old value, which decides the changes of entries.
     async fn merge_read(&self, patch: Entity, version: &IfMatch) -> Result<Committed> {
         let key = patch.key();
         self.entities
@@ -262,12 +268,13 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .await
     }
 
-    /// Adds the entity, or writes its properties over those of the one that is there. A field that is `None` keeps what is
-    /// stored, and so do properties that `T` does not know. The old value is read first: one request more than the write's.
+    /// Inserts the entity, or merges its properties into the existing entity. A field that is `None` keeps the
+    /// stored value, and so do properties that `T` does not know. The old value is read first: 1 request more
+    /// than a write.
     ///
     /// # Errors
-    /// A unique value is taken; still in conflict after all attempts. The entity that is there is of another type, or stored
-    /// in another version of the schema: [`update`](Self::update) it.
+    /// A unique value is taken; the write conflicts after all attempts. The existing entity has another type,
+    /// or another version of the schema: [`update`](Self::update) it.
     pub async fn insert_or_merge(&self, entity: &T) -> Result<Committed> {
         let entity = entity.to_entity()?;
         let merge = |old: Option<&Entity>| match old {
@@ -277,7 +284,7 @@ impl<T: IndexedEntity> IndexedTable<T> {
         self.entities.modify(entity.key(), merge).await
     }
 
-    /// The entity that was read, if it is there in the version that is asked for.
+    /// The entity that was read, if it exists in the requested version.
     pub(super) fn wanted<'e>(
         &self,
         key: &Key,
@@ -300,45 +307,48 @@ impl<T: IndexedEntity> IndexedTable<T> {
             .into()
     }
 
-    /// Removes the entity if it is in this version, with its entries; [`IfMatch::Any`] asks for any. The old value is read
-    /// first: one request more than the write's. [`delete_stored`](Self::delete_stored) knows it.
+    /// Deletes the entity in this version, with its entries; [`IfMatch::Any`] accepts any version. The old
+    /// value is read first: 1 request more than a write; [`delete_stored`](Self::delete_stored) has the old
+    /// value already.
     ///
     /// # Errors
-    /// Precondition failed: another writer was faster. Entity not found. Still in conflict after all attempts.
+    /// Precondition failed: another writer changed the entity first. Entity not found. The write conflicts
+    /// after all attempts.
     pub async fn delete(&self, key: impl KeyOf<T>, version: impl Into<IfMatch>) -> Result<Committed> {
         let (key, version) = (key.into_key(), version.into());
         self.entities.modify(&key, |old| self.wanted(&key, old, &version).map(|_| None)).await
     }
 
-    /// Removes the entity in any version, if it is there; whether it was. The old value is read first: one request more than
-    /// the write's.
+    /// Deletes the entity in any version; returns whether it existed. The old value is read first: 1 request
+    /// more than a write.
     ///
     /// # Errors
-    /// Still in conflict after all attempts.
+    /// The write conflicts after all attempts.
     pub async fn delete_if_exists(&self, key: impl KeyOf<T>) -> Result<bool> {
         let done = self.entities.modify(&key.into_key(), |_| Ok(None)).await?;
         Ok(!done.written.is_empty())
     }
 
-    /// Removes an entity that was read, in that version. No request more than the write's.
+    /// Deletes an entity that was read, in that version. No request more than a write.
     ///
     /// # Errors
-    /// It was changed meanwhile.
+    /// Another writer changed the entity since the read.
     pub async fn delete_stored(&self, old: &Stored<T>) -> Result<Committed> {
         self.entities.write(&[Change::delete(old.entity().clone())]).await
     }
 
-    /// Adds entities of one partition, in one group transaction with their entries there.
+    /// Inserts entities of one partition, in one group transaction with their local entries. Nothing is written
+    /// after an error.
     ///
     /// # Errors
-    /// As for [`insert`](Self::insert), for any of them; the group is over a limit. Nothing is written.
+    /// As for [`insert`](Self::insert), for any of the entities; the group exceeds a limit.
     pub async fn insert_group(&self, entities: &[T]) -> Result<Committed> {
         let changes = entities.iter().map(|e| e.to_entity().map(Change::insert));
         self.entities.write(&changes.collect::<Result<Vec<_>>>()?).await
     }
 }
 
-/// An entity with the properties of another over its own, if they are of one schema. It stays in the version that it is stored in.
+/// An entity with the properties of another merged in, if both have one schema version.
 pub(super) fn merged(schema: &Schema, old: &Entity, over: &Entity) -> Result<Entity> {
     schema.merged(old, over)
 }

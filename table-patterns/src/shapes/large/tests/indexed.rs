@@ -560,7 +560,7 @@ async fn a_conversion_that_indexes_a_large_value_is_refused() -> Result<()> {
     let second = second.await?;
     let entities = second.entities().expect("indexes");
     let error = entities.build("start")?.run().await.unwrap_err();
-    assert!(error.to_string().contains("by a large value"), "{error}");
+    assert!(error.to_string().contains("from a large value"), "{error}");
 
     // What is in its row is there for the conversion.
     second.delete(Second::key("p", 1u32)?, IfMatch::Any).await.unwrap_err();
