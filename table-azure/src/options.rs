@@ -46,7 +46,7 @@ pub struct AzureTableStoreOptions {
     /// Maximum time that a request waits to be sent; default 20 seconds. After that it fails as *not applied*
     /// and is safe to retry. Keep this below the attempt timeout of a retrying adapter: a write that the
     /// adapter cuts off while it waits is reported as ambiguous although it was never sent.
-    pub place_timeout: Duration,
+    pub permit_timeout: Duration,
     /// Hosts to which requests with a signature (account key or SAS) may go over plain `http`, for example
     /// `azurite` in a container network. Default: none, because anyone on the network can read requests and
     /// reuse signatures. Loopback and the public keys of the emulators need no entry. Tokens are sent over
@@ -68,7 +68,7 @@ impl Default for AzureTableStoreOptions {
             secondary_endpoint: None,
             request_timeout: Duration::from_secs(60),
             max_in_flight: 256,
-            place_timeout: Duration::from_secs(20),
+            permit_timeout: Duration::from_secs(20),
             plain_http_hosts: Vec::new(),
             trace_keys: TraceKeys::Hidden,
         }

@@ -1,17 +1,17 @@
 use std::fmt;
 
-/// How a query finds its entities: the classification of the service's design guide, cheapest first.
+/// How a query finds its entities, as the service's design guide classifies queries. The cheapest path is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessPath {
-    /// One PartitionKey and one RowKey: one entity.
+    /// One PartitionKey and one RowKey: the service reads one entity.
     Point,
-    /// One PartitionKey and a range of RowKeys.
+    /// One PartitionKey and a range of RowKeys: the service reads the entities in the range.
     RowRange,
-    /// One PartitionKey; every entity in the partition is read.
+    /// One PartitionKey: the service reads every entity in the partition.
     PartitionScan,
-    /// A range of PartitionKeys; every entity in these partitions is read.
+    /// A range of PartitionKeys: the service reads every entity in these partitions.
     PartitionRange,
-    /// Every entity of the table is read.
+    /// The service reads every entity of the table.
     TableScan,
 }
 

@@ -1,5 +1,5 @@
-//! Typed entities over partition-key/row-key tables: the model, the queries, the semantics of the
-//! service, one async storage trait, and an in-memory store with the whole of them.
+//! Typed entities in tables with PartitionKey and RowKey: the data model, queries, the semantics of the service, one
+//! async trait for stores, and an in-memory store.
 //!
 //! ```
 //! use table_core::prelude::*;
@@ -24,19 +24,20 @@
 //! # }
 //! ```
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`typed`] | structs as entities: [`Table`](typed::Table) and the derive macros, where every attribute is described |
-//! | [`manifest`] | what a table says of itself, as data: definitions of indexes |
-//! | [`model`] | keys, values, entities, names, limits, key encoding |
+//! | [`model`] | keys, values, entities, names, key encoding |
 //! | [`query`] | filters, access paths, pages and continuations |
-//! | [`store`] | the trait, operations, group transactions, errors, what a service supports |
-//! | [`engine`] | the semantics of the service, shared by the local stores |
-//! | [`memory`] | the store in memory |
+//! | [`store`] | the trait `TableStore`, operations, group transactions, errors, profiles of services |
+//! | [`memory`] | the in-memory store |
 //! | [`adapter`] | retry, meter, limit, scan guard, traces, faults, and a builder that stacks them |
-//! | [`queue`] | the contract of work queues |
+//! | [`queue`] | the trait `WorkQueue` |
+//! | [`limits`] | the limits of the services, with their sources |
+//! | [`manifest`] | the manifest of a table: index definitions and layouts as data |
+//! | [`engine`] | the semantics of the service, shared by the local stores |
 //!
-//! The feature `derive`, on by default, brings the derive macros.
+//! The feature `derive` adds the derive macros. It is on by default.
 
 mod access_path;
 pub mod adapter;

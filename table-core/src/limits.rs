@@ -1,6 +1,4 @@
-//! Every limit of the services, once, with its source.
-//!
-//! "Data model" is
+//! The limits of the services, with their sources. "Data model" is
 //! <https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model>,
 //! "targets" is <https://learn.microsoft.com/azure/storage/tables/scalability-targets>,
 //! "group transactions" is
@@ -12,7 +10,7 @@ pub const KEY_UNITS: usize = 512;
 /// Bytes of UTF-8 in a RowKey on Cosmos DB for Table
 /// (<https://learn.microsoft.com/azure/cosmos-db/table/faq>).
 pub const COSMOS_ROW_KEY_BYTES: usize = 255;
-/// Properties beside PartitionKey, RowKey and Timestamp (data model).
+/// Properties of an entity, without PartitionKey, RowKey and Timestamp (data model).
 pub const CUSTOM_PROPERTIES: usize = 252;
 /// Characters in a property's name (data model, "Property Names").
 pub const PROPERTY_NAME_CHARS: usize = 255;
@@ -33,9 +31,9 @@ pub const GROUP_BYTES: usize = 4 * 1024 * 1024;
 pub const COSMOS_GROUP_BYTES: usize = 2 * 1024 * 1024;
 /// Comparisons in one `$filter` (queries, "Constructing filter strings").
 pub const FILTER_COMPARISONS: usize = 15;
-/// Entities or tables in one answer (queries; `$top` is capped by it).
+/// Entities or tables in one answer (queries). The service returns no more for a larger `$top`.
 pub const PAGE_SIZE: usize = 1000;
-/// Bytes of keys and properties in one page of a local store, about what the services' answers hold.
+/// Bytes of keys and properties in one page of a local store. The services' answers have about this size.
 pub const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// 1601-01-01T00:00:00Z, the earliest `Edm.DateTime` (data model, "Property Types"), in ticks.
 pub const DATETIME_MIN_TICKS: i64 = 504_911_232_000_000_000;

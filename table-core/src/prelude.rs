@@ -1,4 +1,4 @@
-//! What a program with typed entities mostly needs: `use table_core::prelude::*;`
+//! The types that most programs with typed entities need: `use table_core::prelude::*;`
 
 pub use crate::memory::MemoryStore;
 pub use crate::model::{

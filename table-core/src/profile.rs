@@ -2,48 +2,49 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::model::TableName;
 
-/// In which order a service returns the entities of a query.
+/// The order in which a service returns the entities of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyOrder {
     /// By PartitionKey, then RowKey, by UTF-16 code unit.
     Sorted,
-    /// In no order: what relies on order is refused or sorted on the client.
+    /// In no documented order. Operations that need an order are refused, or sort on the client.
     Unsorted,
 }
 
-/// What a service allows and promises. The numbers are those of [`limits`].
+/// What a service can do: its limits, the order of its results, and whether it encrypts. The numbers come from
+/// [`limits`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceProfile {
     /// The name used in errors.
     pub name: &'static str,
-    /// UTF-16 code units in PartitionKey and in RowKey.
+    /// Maximum number of UTF-16 code units in a PartitionKey or RowKey.
     pub key_units: usize,
-    /// UTF-8 bytes in a RowKey, where the service counts them so.
+    /// Maximum number of UTF-8 bytes in a RowKey, if the service has such a limit.
     pub row_key_bytes: Option<usize>,
-    /// Properties beside the system's.
+    /// Maximum number of properties, without PartitionKey, RowKey and Timestamp.
     pub custom_properties: usize,
-    /// Names that properties cannot have, beside `PartitionKey`, `RowKey` and `Timestamp`.
+    /// Names that properties cannot have, in addition to `PartitionKey`, `RowKey` and `Timestamp`.
     pub reserved_properties: &'static [&'static str],
-    /// Bytes of an entity by the documented formula.
+    /// Maximum number of bytes of an entity by the documented formula.
     pub entity_bytes: usize,
-    /// Operations in a group transaction.
+    /// Maximum number of operations in a group transaction.
     pub group_operations: usize,
-    /// Bytes of a group transaction's request.
+    /// Maximum number of bytes of a group transaction's request.
     pub group_bytes: usize,
-    /// Comparisons in a filter; `None` where the service has no such limit.
+    /// Maximum number of comparisons in a filter; `None` if the service has no such limit.
     pub filter_comparisons: Option<usize>,
-    /// Entities in a page.
+    /// Maximum number of entities in a page.
     pub page_size: usize,
     /// The earliest DateTime, in ticks.
     pub datetime_min: i64,
-    /// Whether results are sorted.
+    /// The order of the results of a query.
     pub order: KeyOrder,
-    /// Whether `Orders` and `orders` are two tables.
+    /// Whether `Orders` and `orders` are different tables.
     pub case_sensitive_tables: bool,
-    /// Whether reads may come from a copy that lags behind the writes, such as a secondary.
-    pub reads_lag: bool,
-    /// Whether marked properties are encrypted on the way. A store that answers `false` refuses them.
+    /// Whether a read may miss earlier writes, because it goes to a copy such as the secondary endpoint.
+    pub has_stale_reads: bool,
+    /// Whether the store encrypts marked properties. A store with `false` refuses marked properties.
     pub encrypts: bool,
 }
 
@@ -63,7 +64,7 @@ impl ServiceProfile {
         datetime_min: limits::DATETIME_MIN_TICKS,
         order: KeyOrder::Sorted,
         case_sensitive_tables: false,
-        reads_lag: false,
+        has_stale_reads: false,
         encrypts: false,
     };
 
@@ -79,10 +80,11 @@ impl ServiceProfile {
         ..Self::AZURE_TABLES
     };
 
-    /// The local stores: Azure Table Storage's limits, so that what works here works there.
+    /// The local stores. They have the limits of Azure Table Storage, so that a program that works with a local store
+    /// works with the service.
     pub const LOCAL: Self = Self { name: "local store", ..Self::AZURE_TABLES };
 
-    /// What tells a table from others: its name, in lower case where the service ignores case.
+    /// Returns the text that identifies a table: its name, in lower case if the service ignores case.
     ///
     /// ```
     /// use table_core::model::TableName;
@@ -96,20 +98,21 @@ impl ServiceProfile {
         if self.case_sensitive_tables { table.to_string() } else { table.to_lowercase() }
     }
 
-    /// Refuses what has to see its own writes and those of others, where reads lag behind them.
+    /// Refuses an operation that needs reads to return all earlier writes. `operation` is its name for the error.
     ///
     /// # Errors
-    /// Reads lag: unsupported.
-    pub fn check_reads(&self, what: &str) -> Result<()> {
-        if !self.reads_lag {
+    /// Fails if reads may be stale ([`has_stale_reads`](Self::has_stale_reads)).
+    pub fn check_reads(&self, operation: &str) -> Result<()> {
+        if !self.has_stale_reads {
             return Ok(());
         }
-        let what =
-            format!("{what} on a copy that lags behind the writes; open a store that reads from the primary");
+        let what = format!(
+            "{operation}, because reads may be stale; open a store that reads from the primary endpoint"
+        );
         Err(Error::unsupported(self.name, what))
     }
 
-    /// The same service behind a layer that encrypts marked properties.
+    /// Sets [`encrypts`](Self::encrypts), for a store that encrypts marked properties in front of the service.
     #[must_use]
     pub const fn with_encryption(mut self) -> Self {
         self.encrypts = true;

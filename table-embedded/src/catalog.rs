@@ -3,7 +3,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use table_core::Result;
-use table_core::model::{Heads, TableName};
+use table_core::model::{PropertyDictionary, TableName};
 use table_core::store::ErrorKind;
 
 /// The tables by case-insensitive name, and the property dictionary of their rows. Immutable and shared; a
@@ -11,7 +11,7 @@ use table_core::store::ErrorKind;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tables: BTreeMap<String, Entry>,
-    pub(crate) heads: Arc<Heads>,
+    pub(crate) dictionary: Arc<PropertyDictionary>,
 }
 
 #[derive(Clone, Debug)]

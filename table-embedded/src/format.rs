@@ -2,7 +2,7 @@
 
 use redb::TableDefinition;
 use table_core::engine::Stamp;
-use table_core::model::{Heads, Key, TableName, Unpacked};
+use table_core::model::{Key, PackBuffer, PropertyDictionary, TableName};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Failure;
@@ -14,8 +14,8 @@ pub(crate) const FORMAT: u64 = 2;
 pub(crate) const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 /// Identity of a table (its name in lower case) -> [`catalog_row`].
 pub(crate) const CATALOG: TableDefinition<'static, &str, &[u8]> = TableDefinition::new("catalog");
-/// Number of an entry in the property [dictionary](Heads) -> packed name and type.
-pub(crate) const HEADS: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("heads");
+/// Number of an entry in the property [dictionary](PropertyDictionary) -> packed name and type.
+pub(crate) const DICTIONARY: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("heads");
 /// Ids of dropped tables whose rows are not removed yet.
 pub(crate) const DROPPED: TableDefinition<'static, u64, ()> = TableDefinition::new("dropped");
 /// Numbers that concern the whole store. The table's name identifies the file as a table store.
@@ -64,16 +64,16 @@ pub(crate) fn open_row<'v>(key: &[u8], value: &'v [u8]) -> Result<&'v [u8], Fail
 /// # Errors
 /// Fails if the row is damaged.
 pub(crate) fn unpack_row(
-    heads: &Heads,
+    dictionary: &PropertyDictionary,
     key: &[u8],
     value: &[u8],
-    record: &mut Unpacked,
+    record: &mut PackBuffer,
 ) -> Result<(), Failure> {
     record.clear();
     let row = open_row(key, value)?.split_first_chunk::<{ Stamp::BYTES }>();
     let unpacked = row.and_then(|(stamp, properties)| {
         record.push(stamp);
-        heads.unpack(properties, record)
+        dictionary.unpack(properties, record)
     });
     unpacked.ok_or_else(|| damaged(key))
 }

@@ -3,7 +3,7 @@ use std::ops::Bound;
 use redb::ReadableTable;
 use table_core::Result;
 use table_core::engine::{Scan, ScanStep, read_entity};
-use table_core::model::{Entity, Key, TableName, Unpacked};
+use table_core::model::{Entity, Key, PackBuffer, TableName};
 use table_core::query::{Continuation, Page, Query, Select};
 use table_core::store::ServiceProfile;
 
@@ -21,8 +21,8 @@ impl Snapshot {
         let stored = format::row_key(self.catalog.id(table)?, key);
         let row = self.rows.get(stored.as_slice()).map_err(Failure::read)?;
         let Some(row) = row else { return Ok(None) };
-        let mut record = Unpacked::default();
-        format::unpack_row(&self.catalog.heads, &stored, row.value(), &mut record)?;
+        let mut record = PackBuffer::default();
+        format::unpack_row(&self.catalog.dictionary, &stored, row.value(), &mut record)?;
         read_entity(key.clone(), record.as_bytes(), select).map(Some)
     }
 
@@ -38,7 +38,7 @@ impl Snapshot {
         let Some((from, to)) = scan.range().map(|range| stored_range(id, range)) else {
             return Ok(scan.finish());
         };
-        let heads = &self.catalog.heads;
+        let dictionary = &self.catalog.dictionary;
         let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
         // Each page was checked by itself; this checks the order across pages.
         let mut before: Vec<u8> = Vec::new();
@@ -50,7 +50,7 @@ impl Snapshot {
             }
             before.clear();
             before.extend_from_slice(key.value());
-            if scan.offer_numbered(format::sortable(key.value()), record, heads)? == ScanStep::Done {
+            if scan.offer_numbered(format::sortable(key.value()), record, dictionary)? == ScanStep::Done {
                 break;
             }
         }

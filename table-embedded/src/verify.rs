@@ -44,7 +44,7 @@ pub struct Damage {
     /// Offset of the page in `tables.redb`, in bytes.
     pub offset: u64,
     /// Description of the damage, with the row's key if it is known.
-    pub what: String,
+    pub description: String,
 }
 
 impl Verification {
@@ -53,8 +53,8 @@ impl Verification {
         self.damaged == 0
     }
 
-    fn add(&mut self, page: &PageRef, what: String) {
-        let damage = Damage { offset: page.at, what };
+    fn add(&mut self, page: &PageRef, description: String) {
+        let damage = Damage { offset: page.at, description };
         // Pages that refer to others are read again for each snapshot.
         if self.damages.contains(&damage) {
             return;

@@ -73,7 +73,7 @@ impl TestServer {
     ///
     /// # Panics
     /// Panics if this machine has no free port or thread.
-    pub fn start_aside() -> Self {
+    pub fn start_on_thread() -> Self {
         let store: Arc<dyn TableStore> = Arc::new(MemoryStore::new());
         let (served, (started, starts)) = (Arc::clone(&store), mpsc::channel());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -34,7 +34,7 @@ pub(crate) struct Client {
     pub(crate) timeout: Duration,
     pub(crate) in_flight: Semaphore,
     /// Maximum time that a request waits for a permit.
-    pub(crate) place_timeout: Duration,
+    pub(crate) permit_timeout: Duration,
     pub(crate) traced: bool,
 }
 
@@ -116,9 +116,9 @@ impl Client {
         if let Ok(place) = self.in_flight.try_acquire() {
             return Ok(place);
         }
-        match tokio::time::timeout(self.place_timeout, self.in_flight.acquire()).await {
+        match tokio::time::timeout(self.permit_timeout, self.in_flight.acquire()).await {
             Ok(place) => place.map_err(|_| Error::invalid_request("the store is closed")),
-            Err(_) => Err(timed_out(self.place_timeout, false)),
+            Err(_) => Err(timed_out(self.permit_timeout, false)),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::SharedKey;
 
 /// A shared access signature for the tables of an account, and optionally for its queues.
 ///
-/// Valid over https only, unless [`over`](Self::over) changes it.
+/// Valid over https only, unless [`with_protocol`](Self::with_protocol) changes it.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/create-account-sas>
 ///
@@ -36,7 +36,7 @@ impl AccountSas {
 
     /// Sets the services that the signature is for. Default: tables only.
     #[must_use]
-    pub const fn of(mut self, services: AccountServices) -> Self {
+    pub const fn with_services(mut self, services: AccountServices) -> Self {
         self.services = services;
         self
     }

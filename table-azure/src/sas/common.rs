@@ -55,7 +55,7 @@ macro_rules! limit_setters {
     () => {
         /// Sets the start of validity. For "now", leave it unset: clocks differ.
         #[must_use]
-        pub const fn starting(mut self, start: DateTime<Utc>) -> Self {
+        pub const fn with_start(mut self, start: DateTime<Utc>) -> Self {
             self.limits.start = Some(start);
             self
         }
@@ -69,7 +69,7 @@ macro_rules! limit_setters {
 
         /// Sets the protocols that the signature is valid for.
         #[must_use]
-        pub const fn over(mut self, protocol: SasProtocol) -> Self {
+        pub const fn with_protocol(mut self, protocol: SasProtocol) -> Self {
             self.limits.protocol = protocol;
             self
         }

@@ -10,7 +10,7 @@ use crate::SharedKey;
 
 /// A shared access signature for the entities of a table, or for a range of them.
 ///
-/// Valid over https only, unless [`over`](Self::over) changes it.
+/// Valid over https only, unless [`with_protocol`](Self::with_protocol) changes it.
 ///
 /// <https://learn.microsoft.com/rest/api/storageservices/create-service-sas>
 ///
@@ -43,8 +43,8 @@ impl TableSas {
 
     /// Uses an access policy that is stored with the table, where it can be changed and revoked.
     ///
-    /// Set the values that the policy omits by [`permitting`](Self::permitting), `starting` and
-    /// [`expiring`](Self::expiring). The service refuses a value that both the policy and the signature set.
+    /// Set the values that the policy omits by [`with_permissions`](Self::with_permissions), `with_start` and
+    /// [`with_expiry`](Self::with_expiry). The service refuses a value that both the policy and the signature set.
     pub fn by_policy(table: &TableName, policy: &str) -> Self {
         Self { policy: policy.to_owned(), ..Self::bare(table, Limits::default()) }
     }
@@ -56,14 +56,14 @@ impl TableSas {
 
     /// Sets the expiry time, in whole seconds.
     #[must_use]
-    pub const fn expiring(mut self, expires: DateTime<Utc>) -> Self {
+    pub const fn with_expiry(mut self, expires: DateTime<Utc>) -> Self {
         self.limits.expiry = Some(expires);
         self
     }
 
     /// Sets the permissions.
     #[must_use]
-    pub const fn permitting(mut self, permissions: TablePermissions) -> Self {
+    pub const fn with_permissions(mut self, permissions: TablePermissions) -> Self {
         self.permissions = permissions;
         self
     }

@@ -23,7 +23,7 @@ fn table() -> TableName {
 fn a_table_sas_signs_the_documented_text() {
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
     let sas = TableSas::new(&table(), TablePermissions::ALL, time("2013-08-17T00:00:00Z"))
-        .starting(time("2013-08-16T00:00:00Z"))
+        .with_start(time("2013-08-16T00:00:00Z"))
         .from_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
         .within(range);
     let text = "raud\n2013-08-16T00:00:00Z\n2013-08-17T00:00:00Z\n/table/myaccount/mytable\n\n\
@@ -52,7 +52,7 @@ fn a_table_sas_signs_the_documented_text() {
 fn an_account_sas_signs_the_documented_text() {
     let permissions = AccountPermissions::LIST | AccountPermissions::READ;
     let sas = AccountSas::new(permissions, AccountResources::ALL, time("2013-08-17T00:00:00Z"))
-        .over(SasProtocol::HttpsAndHttp);
+        .with_protocol(SasProtocol::HttpsAndHttp);
     let text = "myaccount\nrl\nt\nsco\n\n2013-08-17T00:00:00Z\n\nhttps,http\n2019-02-02\n";
     assert_eq!(sas.string_to_sign("myaccount"), text);
     assert!(sas.sign(&key()).as_str().starts_with("sv=2019%2D02%2D02&ss=t&srt=sco&sp=rl&se="));
@@ -66,11 +66,12 @@ fn signatures_equal_those_of_the_python_client() {
     let (start, expiry) = (time("2013-08-16T00:00:00Z"), time("2013-08-17T00:00:00Z"));
     let range = SasRange::entities(&Key::new("a", "1").unwrap(), &Key::new("b", "2").unwrap());
     let ranged = TableSas::new(&table(), TablePermissions::ALL, expiry)
-        .starting(start)
+        .with_start(start)
         .from_ip(IpRange { first: [168, 1, 5, 60].into(), last: [168, 1, 5, 70].into() })
         .within(range);
     let account = AccountPermissions::LIST | AccountPermissions::READ;
-    let account = AccountSas::new(account, AccountResources::ALL, expiry).over(SasProtocol::HttpsAndHttp);
+    let account =
+        AccountSas::new(account, AccountResources::ALL, expiry).with_protocol(SasProtocol::HttpsAndHttp);
     for (token, signature) in [
         (ranged.sign(&key()).unwrap(), "U/b+7otnFuQkTAyrwsDvTX24jcMCL0Marnjhx0j0Qb8="),
         (
@@ -94,9 +95,9 @@ fn a_policy_replaces_permissions_and_times() {
 #[test]
 fn a_signature_sets_the_values_that_its_policy_omits() {
     let sas = TableSas::by_policy(&table(), "readers")
-        .permitting(TablePermissions::READ)
-        .starting(time("2013-08-16T00:00:00Z"))
-        .expiring(time("2013-08-17T00:00:00Z"));
+        .with_permissions(TablePermissions::READ)
+        .with_start(time("2013-08-16T00:00:00Z"))
+        .with_expiry(time("2013-08-17T00:00:00Z"));
     assert!(sas.sign(&key()).unwrap().as_str().starts_with(
         "sv=2019%2D02%2D02&tn=mytable&sp=r&st=2013%2D08%2D16T00%3A00%3A00Z&se=2013%2D08%2D17T00%3A00%3A00Z\
         &si=readers&spr=https&sig="

@@ -144,7 +144,7 @@ impl AzureTableStore {
         let endpoint = endpoint.of(options.service);
         let mut profile =
             if endpoint.cosmos { ServiceProfile::COSMOS_TABLE } else { ServiceProfile::AZURE_TABLES };
-        profile.reads_lag = options.read_from == ReadFrom::Secondary;
+        profile.has_stale_reads = options.read_from == ReadFrom::Secondary;
         let mut client_options = options.client_options;
         client_options.retry = RetryOptions::none();
         quiet(&mut client_options.instrumentation, options.trace_keys);
@@ -167,7 +167,7 @@ impl AzureTableStore {
             profile,
             timeout: options.request_timeout,
             in_flight: Semaphore::new(options.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)),
-            place_timeout: options.place_timeout,
+            permit_timeout: options.permit_timeout,
             traced,
         };
         let manifests = Arc::new(ManifestCache::new(&client.profile));

@@ -62,24 +62,24 @@ impl EntityEncoder {
     /// Writes the bytes before a value.
     #[inline]
     fn push_name(&mut self, place: usize, part: &PackedPart<'_>, out: &mut Vec<u8>) {
-        if let Some((head, before)) = self.known.get(place)
-            && self.texts[head.clone()] == *part.head
+        if let Some((prefix, before)) = self.known.get(place)
+            && self.texts[prefix.clone()] == *part.prefix
         {
             return out.extend_from_slice(&self.texts[before.clone()]);
         }
         let from = out.len();
         push_name_and_type(out, part);
-        self.keep(place, part.head, &out[from..]);
+        self.keep(place, part.prefix, &out[from..]);
     }
 
-    fn keep(&mut self, place: usize, head: &[u8], before: &[u8]) {
+    fn keep(&mut self, place: usize, prefix: &[u8], before: &[u8]) {
         if self.texts.len() > KEPT {
             self.known.clear();
             self.texts.clear();
         }
         let start = self.texts.len();
-        let middle = start + head.len();
-        self.texts.extend_from_slice(head);
+        let middle = start + prefix.len();
+        self.texts.extend_from_slice(prefix);
         self.texts.extend_from_slice(before);
         let known = (start..middle, middle..self.texts.len());
         if place < self.known.len() {

@@ -139,7 +139,7 @@ async fn only_reads_go_to_the_secondary() {
     }
     assert_eq!(secondary.asked().len(), OPERATIONS.iter().filter(|kind| kind.is_read()).count());
     assert_eq!(primary.asked().len() + secondary.asked().len(), OPERATIONS.len());
-    assert!(store.profile().reads_lag);
+    assert!(store.profile().has_stale_reads);
 }
 
 /// A stale read proves nothing about a write.

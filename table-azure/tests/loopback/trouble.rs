@@ -147,7 +147,7 @@ async fn a_request_without_a_permit_was_not_sent() {
     for kind in OPERATIONS {
         let server = Server::start([Answer::Silence]).await;
         let mut options = AzureTableStoreOptions::default();
-        (options.max_in_flight, options.place_timeout) = (1, Duration::from_millis(20));
+        (options.max_in_flight, options.permit_timeout) = (1, Duration::from_millis(20));
         let store = store_with(&server, options);
         let first = start_request(&store, &server).await;
         let error = run(&store, kind).await.unwrap_err();

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{RecordRef, Stamp};
-use crate::model::{Chunks, ETag, Entity, Heads, Raw, Span, System, Texts, Ticks, key_order};
+use crate::model::{Chunks, ETag, Entity, PropertyDictionary, Raw, Span, System, Texts, Ticks, key_order};
 use crate::query::Select;
 
 /// The rows of a page, in chunks that their entities share.
@@ -86,10 +86,10 @@ impl PageRows {
         &mut self,
         key: PendingKey,
         record: RecordRef<'_>,
-        heads: &Arc<Heads>,
+        dictionary: &Arc<PropertyDictionary>,
         packed: usize,
     ) {
-        self.rows.number(heads);
+        self.rows.number(dictionary);
         let row = &mut self.rows.current_mut().properties;
         let from = row.len();
         row.extend_from_slice(record.packed());

@@ -5,7 +5,7 @@ use super::page_rows::{PageRows, PendingKey};
 use super::{RecordRef, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
-use crate::model::{Entity, Heads, Key, TableName, Unpacked, key_order};
+use crate::model::{Entity, Key, PackBuffer, PropertyDictionary, TableName, key_order};
 use crate::profile::ServiceProfile;
 use crate::query::{Continuation, Filter, KeyBounds, Page, Position, Query, Range, RowRef, Select};
 
@@ -32,7 +32,7 @@ pub struct Scan<'a> {
     rows: PageRows,
     next: Option<Key>,
     /// Buffer for one row at a time, if the query needs its properties.
-    unpacked: Unpacked,
+    unpacked: PackBuffer,
 }
 
 /// A range of keys as sortable bytes.
@@ -70,7 +70,7 @@ impl<'a> Scan<'a> {
         let filter = rest.unwrap_or_default();
         let limit = query.top.unwrap_or(profile.page_size).min(profile.page_size);
         let (visited, visited_bytes, next) = (0, 0, None);
-        let (rows, unpacked) = (PageRows::new(limit), Unpacked::default());
+        let (rows, unpacked) = (PageRows::new(limit), PackBuffer::default());
         Ok(Self {
             profile,
             table,
@@ -121,36 +121,41 @@ impl<'a> Scan<'a> {
     ///
     /// # Errors
     /// Fails if the key or the row is damaged.
-    pub fn offer_numbered(&mut self, key: &[u8], record: &[u8], heads: &Arc<Heads>) -> Result<ScanStep> {
+    pub fn offer_numbered(
+        &mut self,
+        key: &[u8],
+        record: &[u8],
+        dictionary: &Arc<PropertyDictionary>,
+    ) -> Result<ScanStep> {
         let row = RecordRef::parse(record)?;
-        let packed = heads.unpacked_len(row.packed()).ok_or_else(|| damaged_row(key))?;
+        let packed = dictionary.unpacked_len(row.packed()).ok_or_else(|| damaged_row(key))?;
         let bytes = key.len() + record.len() - row.packed().len() + packed;
         if self.is_full(bytes) {
             return self.stop_before(key);
         }
         if self.query.select.is_none() && self.filter.is_none() {
             let key = self.visit(key, bytes)?;
-            self.rows.push_numbered(key, row, heads, packed);
+            self.rows.push_numbered(key, row, dictionary, packed);
             return Ok(ScanStep::Continue);
         }
-        self.offer_unpacked(key, row, heads, packed)
+        self.offer_unpacked(key, row, dictionary, packed)
     }
 
     fn offer_unpacked(
         &mut self,
         key: &[u8],
         row: RecordRef<'_>,
-        heads: &Arc<Heads>,
+        dictionary: &Arc<PropertyDictionary>,
         packed: usize,
     ) -> Result<ScanStep> {
         let mut unpacked = std::mem::take(&mut self.unpacked);
         unpacked.clear();
-        heads.unpack(row.packed(), &mut unpacked).ok_or_else(|| damaged_row(key))?;
+        dictionary.unpack(row.packed(), &mut unpacked).ok_or_else(|| damaged_row(key))?;
         let bytes = key.len() + Stamp::BYTES + packed;
         let (key, record) = (self.visit(key, bytes)?, row.with_packed(unpacked.as_bytes()));
         match self.query.select.as_ref() {
             _ if !self.matches(key, record) => self.rows.drop_key(key),
-            None => self.rows.push_numbered(key, row, heads, packed),
+            None => self.rows.push_numbered(key, row, dictionary, packed),
             select => self.rows.push(key, record, select),
         }
         self.unpacked = unpacked;

@@ -2,7 +2,8 @@ use std::fmt;
 
 use super::{Error, Outcome};
 
-/// The meaning, then whether it took effect where that is in doubt. The cause is `source()`.
+/// Shows the kind, the outcome unless nothing was applied, and the answer of the service. The cause is not shown:
+/// `source()` returns it.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0.kind, f)?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::Error;
 use crate::access_path::AccessPath;
 
-/// Why an operation failed: the meaning, whatever the backend.
+/// Why an operation failed. All backends use the same kinds.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -21,8 +21,8 @@ pub enum ErrorKind {
         table: String,
     },
     /// The table was deleted and its name cannot be used yet: on Azure Table Storage for at least 40 seconds
-    /// (<https://learn.microsoft.com/rest/api/storageservices/delete-table#remarks>). Transient, but for longer than
-    /// the few seconds in which a default [`RetryPolicy`](crate::adapter::RetryPolicy) tries again.
+    /// (<https://learn.microsoft.com/rest/api/storageservices/delete-table#remarks>). The error is transient, but a
+    /// default [`RetryPolicy`](crate::adapter::RetryPolicy) gives up after a few seconds.
     #[error(
         "the table '{table}' is being deleted; its name can be used again later, in Azure after 40 seconds or more"
     )]
@@ -57,11 +57,11 @@ pub enum ErrorKind {
     /// Something is larger than the service allows.
     #[error("{what}: at most {allowed} allowed, got {actual}")]
     LimitExceeded {
-        /// What is too large, or too many.
+        /// The quantity with its unit, such as `bytes in the RowKey`.
         what: String,
         /// The limit.
         allowed: usize,
-        /// The value.
+        /// The actual number.
         actual: usize,
     },
     /// A key that the service does not allow.
@@ -71,17 +71,17 @@ pub enum ErrorKind {
         which: &'static str,
         /// The text.
         text: String,
-        /// What is wrong with it, and what to do.
+        /// The rule that the key breaks, and how to mend the key.
         reason: String,
     },
     /// A name of a table or property that the service does not allow.
     #[error("invalid {which} {text:?}: {reason}")]
     InvalidName {
-        /// What kind of name.
+        /// The kind of name, such as `table name`.
         which: &'static str,
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The rule that the name breaks.
         reason: String,
     },
     /// A property value that the service does not allow.
@@ -89,65 +89,67 @@ pub enum ErrorKind {
     InvalidValue {
         /// The property.
         property: String,
-        /// What is wrong with it.
+        /// The rule that the value breaks.
         reason: String,
     },
     /// A filter that cannot be parsed or evaluated.
     #[error("invalid filter at character {position}: {reason}")]
     InvalidFilter {
-        /// The character, from 0, where it goes wrong.
+        /// The position of the error in characters, from 0.
         position: usize,
-        /// What is wrong, and what was expected.
+        /// The error, and the expected text.
         reason: String,
     },
-    /// A query, group or call that makes no sense.
+    /// A query, group transaction or call that contradicts itself or the state of its handle.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// A continuation of another query, another store, or not one at all.
+    /// A continuation of another query or another store, or text that is no continuation.
     #[error("invalid continuation: {0}")]
     InvalidContinuation(String),
-    /// Another entity holds the value of a unique index.
-    #[error("the unique index '{index}' holds {entry} for another entity, {owner}, and not for {wanted_by}")]
+    /// Another entity has the value in a unique index.
+    #[error(
+        "the value at {entry} of the unique index '{index}' belongs to another entity, {owner}; it was not given to {wanted_by}"
+    )]
     UniqueViolation {
         /// The index.
         index: String,
         /// The entry's key.
         entry: String,
-        /// The key of the entity that holds it.
+        /// The key of the entity that has the value.
         owner: String,
-        /// The key of the entity that was to have it; that has the value all the same, if the outcome is that the
-        /// operation was applied.
+        /// The key of the entity that was to get the value. If the outcome is [`Applied`](super::Outcome::Applied), the
+        /// entity was written with the value, but the index does not contain its entry.
         wanted_by: String,
     },
-    /// Entities share values of a unique index that is to be built.
+    /// A unique index cannot be built, because several entities have the same value.
     #[error(
-        "the unique index '{index}' cannot be built, since entities share values of it: {}",
+        "the unique index '{index}' cannot be built, because entities have the same value: {}; change or delete one entity of each pair and build again",
         Listed(duplicates)
     )]
     DuplicateValues {
         /// The index.
         index: String,
-        /// Every entity whose value another has, in the order in which they were met.
+        /// Every duplicate value, in the order in which the build found them.
         duplicates: Vec<Duplicate>,
     },
     /// Another entity has an entry with the same key in an index that is not unique.
     #[error(
-        "the index '{index}' holds {entry} for another entity, {owner}: add the entity's key to the key of the index, or declare it unique"
+        "the entry {entry} of the index '{index}' belongs to another entity, {owner}: add the entity's key to the key template of the index, or declare the index unique"
     )]
     KeyCollision {
         /// The index.
         index: String,
         /// The entry's key.
         entry: String,
-        /// The key of the entity that holds it.
+        /// The key of the entity that has the entry.
         owner: String,
     },
-    /// An operation of a group transaction failed; none was applied.
+    /// An operation of a group transaction failed. No operation was applied.
     #[error("operation {index} of the group transaction failed, nothing was applied: {error}")]
     TransactionFailed {
-        /// The operation, from 0.
+        /// The index of the operation, from 0.
         index: usize,
-        /// Its error.
+        /// The error of the operation.
         error: Box<Error>,
     },
     /// The service is busy.
@@ -156,30 +158,30 @@ pub enum ErrorKind {
         /// How long to wait, if the service said so.
         retry_after: Option<Duration>,
     },
-    /// No answer within the time allowed.
+    /// The service did not answer in the time allowed.
     #[error("no answer within {}", Seconds(*after))]
     Timeout {
         /// The time allowed.
         after: Duration,
     },
-    /// A stored entity does not fit the type it is read as.
+    /// A stored entity does not fit the Rust type.
     #[error(transparent)]
     Decode(DecodeError),
-    /// An encrypted property could not be read, or a marked one not be written.
+    /// An encrypted property could not be decrypted, or a marked property could not be encrypted.
     #[error("encryption: {0}")]
     Encryption(String),
     /// The credential was not accepted.
     #[error("the credential was not accepted: {0}")]
     Unauthorized(String),
-    /// The credential does not allow this.
+    /// The credential does not allow the operation.
     #[error("not allowed: {0}")]
     Forbidden(String),
-    /// The service or store does not offer this.
+    /// The service or store does not have a feature.
     #[error("{service} does not support {what}")]
     Unsupported {
         /// The service.
         service: &'static str,
-        /// What was asked for, and what to do instead.
+        /// The feature, and what to do instead.
         what: String,
     },
     /// A guard refused a costly query.
@@ -189,32 +191,32 @@ pub enum ErrorKind {
         path: AccessPath,
         /// The table.
         table: String,
-        /// A cheaper plan.
+        /// How to make the query cheaper.
         advice: String,
     },
-    /// The connection or the exchange failed.
+    /// The connection failed, or the exchange of request and answer.
     #[error("transport: {0}")]
     Transport(String),
-    /// The local file or stored data is damaged, foreign or unusable.
+    /// The local file or stored data is damaged, comes from another program, or cannot be used.
     #[error("storage: {0}")]
     Storage(String),
-    /// There is no room on the disk, or a quota is used up. What was to be written was not applied, unless the error's
+    /// The disk is full, or a quota is used up. The write was not applied, unless the error's
     /// [`Outcome`](super::Outcome) says otherwise.
     #[error("no room: {0}")]
     StorageFull(String),
-    /// The service answered something that is not in its protocol.
+    /// The service's answer breaks its protocol.
     #[error("the service answered: {0}")]
     Service(String),
 }
 
-/// An entity whose value of a unique index another entity has.
+/// Two entities with the same value of a unique index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicate {
-    /// The key of the entry that there can be only once.
+    /// The key of the index entry that both entities need.
     pub entry: String,
-    /// The key of the entity that has it.
+    /// The key of the entity that has the entry.
     pub owner: String,
-    /// The key of the entity that has the same value.
+    /// The key of the other entity with the value.
     pub other: String,
 }
 
@@ -224,7 +226,7 @@ impl fmt::Display for Duplicate {
     }
 }
 
-/// The first 20, and how many more there are.
+/// Shows the first 20 duplicates and the number of the others.
 struct Listed<'a>(&'a [Duplicate]);
 
 impl fmt::Display for Listed<'_> {
@@ -240,19 +242,19 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-/// What did not fit when an entity was decoded.
+/// A property of a stored entity that does not fit the Rust type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {entity} {key}: property '{property}': expected {expected}, found {found}")]
 pub struct DecodeError {
-    /// The Rust type that was read.
+    /// The Rust type.
     pub entity: &'static str,
     /// The entity's key.
     pub key: String,
     /// The property.
     pub property: String,
-    /// What the type expects.
+    /// The EDM type or value that the Rust type needs.
     pub expected: String,
-    /// What is stored: a type or a description, never a marked value.
+    /// The stored EDM type or a description. Marked values are not shown.
     pub found: String,
 }
 

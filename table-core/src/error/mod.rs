@@ -9,18 +9,18 @@ pub use kind::{DecodeError, Duplicate, ErrorKind};
 /// The result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is known about an operation that failed.
+/// Whether an operation that failed took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing was changed: refused, not sent, or rolled back.
+    /// Nothing was changed: the request was refused, not sent, or rolled back.
     NotApplied,
-    /// The change was made; the failure came after it.
+    /// The change was made. A later step failed.
     Applied,
-    /// It was sent and no answer came: it may have been applied, or may still be.
+    /// The request was sent and its answer was lost. The change may have been made, or may still be made.
     Ambiguous,
 }
 
-/// What a remote service said.
+/// The status, error code and request id in the answer of a remote service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceAnswer {
     /// The HTTP status.
@@ -33,7 +33,7 @@ pub struct ServiceAnswer {
 
 /// A failed operation: its meaning, whether it took effect, and its cause.
 ///
-/// It can be cloned, for the many who wait on one request.
+/// Errors can be cloned, so that all callers that wait for one request get its error.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -46,53 +46,54 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of an operation that changed nothing.
+    /// Creates the error of an operation that changed nothing ([`Outcome::NotApplied`]).
     pub fn new(kind: ErrorKind) -> Self {
         Self(Box::new(Inner { kind, outcome: Outcome::NotApplied, answer: None, source: None }))
     }
 
-    /// The same error with another outcome.
+    /// Sets the outcome.
     #[must_use]
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {
         self.0.outcome = outcome;
         self
     }
 
-    /// The same error with its cause.
+    /// Sets the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into().into());
         self
     }
 
-    /// The same error with what the service said.
+    /// Sets the answer of the remote service.
     #[must_use]
     pub fn with_answer(mut self, answer: ServiceAnswer) -> Self {
         self.0.answer = Some(answer);
         self
     }
 
-    /// What it means.
+    /// Returns why the operation failed.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// What it means, taken out.
+    /// Converts the error to its kind.
     pub fn into_kind(self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the operation took effect.
+    /// Returns whether the operation took effect.
     pub fn outcome(&self) -> Outcome {
         self.0.outcome
     }
 
-    /// Status, code and request id of a remote service.
+    /// Returns status, code and request id, if a remote service answered.
     pub fn answer(&self) -> Option<&ServiceAnswer> {
         self.0.answer.as_ref()
     }
 
-    /// The operation's own error: inside a [`ErrorKind::TransactionFailed`], the one that failed it.
+    /// Returns the error of the operation itself: for [`ErrorKind::TransactionFailed`], the error of the operation
+    /// that made the group fail.
     pub fn root(&self) -> &Self {
         match self.kind() {
             ErrorKind::TransactionFailed { error, .. } => error.root(),
@@ -100,7 +101,7 @@ impl Error {
         }
     }
 
-    /// The operation of a group transaction that failed.
+    /// Returns the index, from 0, of the operation that made its group transaction fail.
     pub fn failed_index(&self) -> Option<usize> {
         match self.kind() {
             ErrorKind::TransactionFailed { index, .. } => Some(*index),
@@ -108,22 +109,22 @@ impl Error {
         }
     }
 
-    /// A table or an entity is missing.
+    /// Whether a table or an entity is missing.
     pub fn is_not_found(&self) -> bool {
         self.is_entity_not_found() || self.is_table_not_found()
     }
 
-    /// An entity is missing.
+    /// Whether an entity is missing.
     pub fn is_entity_not_found(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::EntityNotFound { .. })
     }
 
-    /// A table is missing.
+    /// Whether a table is missing.
     pub fn is_table_not_found(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::TableNotFound { .. })
     }
 
-    /// An entity or a table exists already.
+    /// Whether an entity or a table exists already.
     pub fn is_already_exists(&self) -> bool {
         matches!(
             self.root().kind(),
@@ -131,37 +132,37 @@ impl Error {
         )
     }
 
-    /// Another entity holds the value of a unique index.
+    /// Whether another entity has the value in a unique index.
     pub fn is_unique_violation(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::UniqueViolation { .. })
     }
 
-    /// Another entity has an entry with the same key in an index that is not unique.
+    /// Whether another entity has an entry with the same key in an index that is not unique.
     pub fn is_key_collision(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::KeyCollision { .. })
     }
 
-    /// Another writer changed the entity.
+    /// Whether the entity is not in the version that the condition names, because another writer changed it.
     pub fn is_precondition_failed(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::PreconditionFailed { .. })
     }
 
-    /// A limit was exceeded.
+    /// Whether a limit was exceeded.
     pub fn is_limit_exceeded(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::LimitExceeded { .. })
     }
 
-    /// The disk is full, or a quota is used up.
+    /// Whether the disk is full or a quota is used up.
     pub fn is_storage_full(&self) -> bool {
         matches!(self.root().kind(), ErrorKind::StorageFull(_))
     }
 
-    /// The operation may or may not have taken effect.
+    /// Whether the operation may or may not have taken effect ([`Outcome::Ambiguous`]).
     pub fn is_ambiguous(&self) -> bool {
         self.outcome() == Outcome::Ambiguous
     }
 
-    /// Trying the same request again later may succeed, if its outcome allows repeating it.
+    /// Whether the same request may succeed later. The [outcome](Self::outcome) says whether it is safe to repeat.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.root().kind(),

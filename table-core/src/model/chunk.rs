@@ -2,7 +2,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use super::{Heads, Unpacked};
+use super::{PackBuffer, PropertyDictionary};
 
 /// The concatenated texts of keys and ETags of several rows of a page.
 pub(crate) type Texts = Arc<String>;
@@ -20,26 +20,26 @@ pub(crate) struct Chunk {
 /// Decoding a derived struct does not need them.
 #[derive(Debug)]
 pub(crate) struct Numbered {
-    heads: Arc<Heads>,
+    dictionary: Arc<PropertyDictionary>,
     unpacked: OnceLock<Vec<u8>>,
 }
 
 impl Numbered {
-    pub(crate) const fn new(heads: Arc<Heads>) -> Self {
-        Self { heads, unpacked: OnceLock::new() }
+    pub(crate) const fn new(dictionary: Arc<PropertyDictionary>) -> Self {
+        Self { dictionary, unpacked: OnceLock::new() }
     }
 
-    pub(crate) const fn heads(&self) -> &Arc<Heads> {
-        &self.heads
+    pub(crate) const fn dictionary(&self) -> &Arc<PropertyDictionary> {
+        &self.dictionary
     }
 
     /// Returns the packed properties of all rows. The length of every row was computed when it was added, so
     /// every row is valid.
     #[cold]
     fn unpack(&self, rows: &[u8]) -> Vec<u8> {
-        let mut unpacked = Unpacked::with_room(self.heads.unpacked_len(rows).unwrap_or_default());
-        let sound = self.heads.unpack(rows, &mut unpacked);
-        debug_assert!(sound.is_some(), "the length of a row was not computed");
+        let mut unpacked = PackBuffer::with_capacity(self.dictionary.unpacked_len(rows).unwrap_or_default());
+        let unpacks = self.dictionary.unpack(rows, &mut unpacked);
+        debug_assert!(unpacks.is_some(), "a row was added without its length");
         unpacked.into_vec()
     }
 }
@@ -143,11 +143,11 @@ pub(crate) enum ChunkBytes {
 impl ChunkBytes {
     /// Returns the properties without conversion: packed, or numbered together with their dictionary.
     #[inline]
-    pub(crate) fn at_hand(&self) -> (&[u8], Option<&Heads>) {
+    pub(crate) fn raw_or_numbered(&self) -> (&[u8], Option<&PropertyDictionary>) {
         match self {
             Self::Own(bytes) => (bytes, None),
             Self::Shared { chunk, row, .. } => {
-                (&chunk.properties[row.range()], chunk.numbered.as_ref().map(|n| &**n.heads()))
+                (&chunk.properties[row.range()], chunk.numbered.as_ref().map(|n| &**n.dictionary()))
             }
         }
     }

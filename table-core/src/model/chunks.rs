@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::chunk::{Chunk, Numbered, Span, Texts};
-use super::{ETag, Entity, Heads, Key, Properties, Ticks};
+use super::{ETag, Entity, Key, Properties, PropertyDictionary, Ticks};
 
 /// Bytes of packed properties in a chunk. The first chunk of a page is smaller, because most pages of a
 /// lookup hold few rows.
@@ -34,7 +34,7 @@ pub(crate) struct ChunkBuilder {
     /// The concatenated texts.
     pub(crate) keys: Vec<u8>,
     pub(crate) properties: Vec<u8>,
-    heads: Option<Arc<Heads>>,
+    dictionary: Option<Arc<PropertyDictionary>>,
 }
 
 /// The position of a row in its chunk.
@@ -75,9 +75,9 @@ impl<S: System> Chunks<S> {
 
     /// Sets the dictionary of numbered rows. Either all rows of a page are numbered or none.
     #[inline]
-    pub(crate) fn number(&mut self, heads: &Arc<Heads>) {
-        if self.current.heads.is_none() {
-            self.current.heads = Some(Arc::clone(heads));
+    pub(crate) fn number(&mut self, dictionary: &Arc<PropertyDictionary>) {
+        if self.current.dictionary.is_none() {
+            self.current.dictionary = Some(Arc::clone(dictionary));
         }
     }
 
@@ -101,7 +101,7 @@ impl<S: System> Chunks<S> {
         if self.entities.is_empty() {
             self.entities.reserve_exact(self.most);
         }
-        let next = ChunkBuilder::new(CHUNK, self.current.heads.clone());
+        let next = ChunkBuilder::new(CHUNK, self.current.dictionary.clone());
         let ended = std::mem::replace(&mut self.current, next);
         (self.packed, self.room) = (0, CHUNK);
         self.take_rows(ended);
@@ -136,15 +136,15 @@ impl Place {
 impl ChunkBuilder {
     /// Reserves `bytes` for packed properties and an eighth of that for keys. Numbered properties need less
     /// than half of the packed size.
-    fn new(bytes: usize, heads: Option<Arc<Heads>>) -> Self {
-        let properties = if heads.is_some() { bytes / 2 } else { bytes };
-        Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), heads }
+    fn new(bytes: usize, dictionary: Option<Arc<PropertyDictionary>>) -> Self {
+        let properties = if dictionary.is_some() { bytes / 2 } else { bytes };
+        Self { keys: Vec::with_capacity(bytes / 8), properties: Vec::with_capacity(properties), dictionary }
     }
 
     fn end(self) -> (Texts, Arc<Chunk>) {
         // Each text was valid UTF-8 when it was added, so the concatenation is valid too.
         let texts = String::from_utf8(self.keys).unwrap_or_default();
-        let chunk = Chunk { properties: self.properties, numbered: self.heads.map(Numbered::new) };
+        let chunk = Chunk { properties: self.properties, numbered: self.dictionary.map(Numbered::new) };
         (Arc::new(texts), Arc::new(chunk))
     }
 }

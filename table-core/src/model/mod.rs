@@ -4,13 +4,13 @@ mod chunk;
 mod chunks;
 mod entity;
 mod etag;
-mod heads;
 mod key;
 pub mod key_order;
 mod key_part;
 mod page_entities;
 mod properties;
 pub(crate) mod property;
+mod property_dictionary;
 mod shards;
 mod system;
 mod table_name;
@@ -25,8 +25,6 @@ pub(crate) use chunk::{Span, Texts};
 pub(crate) use chunks::{Chunks, System};
 pub use entity::Entity;
 pub use etag::{ETag, IfMatch};
-pub(crate) use heads::split_row_value;
-pub use heads::{Heads, Unpacked};
 pub use key::{Key, PartitionKey, RowKey};
 pub use key_part::{
     Hour, KeyBuilder, KeyParser, KeyPart, KeyPartType, KeyText, KeyWriter, PartFormat, Reverse,
@@ -36,6 +34,8 @@ pub use page_entities::PageEntities;
 pub use properties::{PackedPart, Properties, PropertiesIter, PropertyRef};
 pub(crate) use properties::{Raw, find, split_value, tag};
 pub use property::{Property, PropertySink, Text};
+pub(crate) use property_dictionary::split_row_value;
+pub use property_dictionary::{PackBuffer, PropertyDictionary};
 pub use shards::Shards;
 pub use system::{
     ENCRYPTION_HEADERS, INDEX_NAME, INDEX_TABLE, MANIFEST_PARTITION, SYSTEM_PREFIX, WRITE_ID_PROPERTY,

@@ -23,22 +23,22 @@ pub fn check_operation(profile: &ServiceProfile, operation: &Operation) -> Resul
     check_tally(profile, entity.key(), &tally)
 }
 
-/// Names that were checked, by their position. The entities of a group mostly have the same names.
+/// Type, mark and name of properties that were checked, by their position. The entities of a group mostly have the same names.
 #[derive(Default)]
 struct Names<'a>(Vec<&'a [u8]>);
 
 impl<'a> Names<'a> {
     #[inline]
     fn is_ordinary(&mut self, profile: &ServiceProfile, place: usize, raw: &Raw<'a>) -> bool {
-        let head = raw.head();
-        if self.0.get(place) == Some(&head) {
+        let prefix = raw.prefix();
+        if self.0.get(place) == Some(&prefix) {
             return true;
         }
         let ordinary = is_ordinary_name(profile, raw);
         if ordinary {
             self.0.truncate(place);
             if place == self.0.len() {
-                self.0.push(head);
+                self.0.push(prefix);
             }
         }
         ordinary

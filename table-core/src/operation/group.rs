@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::model::{Key, PartitionKey};
 use crate::profile::ServiceProfile;
 
-/// An entity group transaction: operations on one partition that all happen or none does.
+/// An entity group transaction: operations on one partition that take effect together or not at all.
 ///
-/// Checked while it is built: every key is in the partition, no entity comes twice, and the
-/// number of operations and a lower bound of the request's bytes stay within the profile. The
-/// backend checks the exact bytes before it sends anything.
+/// [`push`](Self::push) checks that every key is in the partition, that no entity occurs twice, and that the number of
+/// operations and a lower bound of the request's bytes are within the limits of the profile. The backend checks
+/// the exact number of bytes before it sends the request.
 ///
 /// Cost: one request.
 ///
@@ -27,19 +27,19 @@ use crate::profile::ServiceProfile;
 pub struct GroupTransaction {
     partition: PartitionKey,
     operations: Vec<Operation>,
-    /// Hashes of the keys, so that most are known to be new without a look at the others.
+    /// Hashes of the keys. A key with a new hash is not compared with the other keys.
     hashes: Vec<u64>,
     tallies: Vec<Tally>,
     hasher: RandomState,
-    /// Whether operations may have changed since they were pushed.
-    touched: bool,
+    /// Whether operations may have changed after `push`. The hashes and tallies are then outdated.
+    may_have_changed: bool,
     bytes: usize,
     max_operations: usize,
     max_bytes: usize,
 }
 
 impl GroupTransaction {
-    /// An empty transaction on one partition, bounded by a store's profile.
+    /// Creates an empty transaction on one partition, with the limits of a store's profile.
     pub fn new(partition: PartitionKey, profile: &ServiceProfile) -> Self {
         Self {
             partition,
@@ -47,7 +47,7 @@ impl GroupTransaction {
             hashes: Vec::new(),
             tallies: Vec::new(),
             hasher: RandomState::new(),
-            touched: false,
+            may_have_changed: false,
             bytes: 0,
             max_operations: profile.group_operations,
             max_bytes: profile.group_bytes,
@@ -57,8 +57,8 @@ impl GroupTransaction {
     /// Adds an operation.
     ///
     /// # Errors
-    /// Another partition, an entity that is already in the group, or a limit; the group is then
-    /// as it was.
+    /// Fails if the key is in another partition, if the entity is already in the group, or if a limit is exceeded. The
+    /// group is then unchanged.
     pub fn push(&mut self, operation: Operation) -> Result<()> {
         let key = operation.key();
         if key.partition() != self.partition.as_str() {
@@ -70,7 +70,7 @@ impl GroupTransaction {
         let hash = self.hasher.hash_one(key);
         if self.hashes.contains(&hash) && self.writes(key) {
             return Err(Error::invalid_group(format!(
-                "{key} occurs twice: an entity can be written once in a group"
+                "{key} occurs twice: a group transaction can write an entity once"
             )));
         }
         if self.operations.len() == self.max_operations {
@@ -96,44 +96,45 @@ impl GroupTransaction {
         self.operations.iter().any(|operation| operation.key() == key)
     }
 
-    /// Whether another operation of this kind would fit the count and the bytes.
+    /// Whether the group stays within the limits of operations and bytes if this operation is added.
     pub fn fits(&self, operation: &Operation) -> bool {
         self.operations.len() < self.max_operations && self.bytes + least_payload(operation) <= self.max_bytes
     }
 
-    /// The partition.
+    /// Returns the partition.
     pub const fn partition(&self) -> &PartitionKey {
         &self.partition
     }
 
-    /// What was counted of an operation when it was pushed and its key checked, if it is still that one.
+    /// Returns the sizes that `push` computed for an operation, unless the operation may have changed since. `push` has
+    /// also checked its key.
     pub(crate) fn tally_as_pushed(&self, index: usize) -> Option<Tally> {
-        self.tallies.get(index).filter(|_| !self.touched).copied()
+        self.tallies.get(index).filter(|_| !self.may_have_changed).copied()
     }
 
-    /// The operations, in order.
+    /// Returns the operations in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// The operations, to change what they carry (an adapter adds a property, encrypts one). Keys
-    /// must stay; backends check.
+    /// Returns the operations for modification. For example, an adapter adds or encrypts properties. Keys must not
+    /// change; backends check them.
     pub fn operations_mut(&mut self) -> &mut [Operation] {
-        self.touched = true;
+        self.may_have_changed = true;
         &mut self.operations
     }
 
-    /// The operations.
+    /// Converts the transaction to its operations.
     pub fn into_operations(self) -> Vec<Operation> {
         self.operations
     }
 
-    /// How many operations there are.
+    /// Returns the number of operations.
     pub const fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no operations.
     pub const fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }

@@ -1,4 +1,5 @@
-//! What is written: operations, entity group transactions, their sizes, and the checks that refuse what a service would refuse.
+//! Writes: operations, entity group transactions, their sizes, and checks that refuse requests which the service
+//! would refuse.
 
 mod check;
 mod group;

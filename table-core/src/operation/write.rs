@@ -7,20 +7,21 @@ use crate::model::{ETag, Entity, IfMatch, Key};
 pub enum Operation {
     /// Adds an entity that must not exist.
     Insert(Entity),
-    /// Replaces all properties of an entity that must exist in the wanted version.
+    /// Replaces all properties of an entity that must exist in the required version.
     Replace(Entity, IfMatch),
-    /// Overwrites and adds properties of an entity that must exist in the wanted version.
+    /// Overwrites and adds properties of an entity that must exist in the required version.
     Merge(Entity, IfMatch),
-    /// Writes the entity, whatever was there: the last writer wins.
+    /// Inserts the entity or replaces the existing entity, without a condition: the last writer wins.
     InsertOrReplace(Entity),
-    /// Adds the entity or merges into what is there: the last writer of each property wins.
+    /// Inserts the entity or merges its properties into the existing entity, without a condition: the last writer of
+    /// each property wins.
     InsertOrMerge(Entity),
-    /// Removes an entity that must exist in the wanted version.
+    /// Deletes an entity that must exist in the required version.
     Delete(Key, IfMatch),
 }
 
 impl Operation {
-    /// Which operation this is.
+    /// Returns the kind of this operation.
     pub const fn kind(&self) -> OperationKind {
         match self {
             Self::Insert(_) => OperationKind::Insert,
@@ -32,7 +33,7 @@ impl Operation {
         }
     }
 
-    /// The key it writes.
+    /// Returns the key of the entity that the operation writes.
     pub const fn key(&self) -> &Key {
         match self {
             Self::Delete(key, _) => key,
@@ -41,7 +42,7 @@ impl Operation {
         }
     }
 
-    /// The entity it carries; a delete carries none.
+    /// Returns the entity of the operation; `None` for a delete.
     pub const fn entity(&self) -> Option<&Entity> {
         match self {
             Self::Delete(..) => None,
@@ -50,7 +51,7 @@ impl Operation {
         }
     }
 
-    /// The entity it carries, to change (an adapter adds a property, encrypts one).
+    /// Returns the entity for modification; `None` for a delete. For example, an adapter adds or encrypts properties.
     pub const fn entity_mut(&mut self) -> Option<&mut Entity> {
         match self {
             Self::Delete(..) => None,
@@ -59,7 +60,7 @@ impl Operation {
         }
     }
 
-    /// Its condition; inserts and upserts have none.
+    /// Returns the condition; `None` for inserts and upserts.
     pub const fn if_match(&self) -> Option<&IfMatch> {
         match self {
             Self::Replace(_, m) | Self::Merge(_, m) | Self::Delete(_, m) => Some(m),
@@ -67,7 +68,7 @@ impl Operation {
         }
     }
 
-    /// Its condition, to change.
+    /// Returns the condition for modification; `None` for inserts and upserts.
     pub const fn if_match_mut(&mut self) -> Option<&mut IfMatch> {
         match self {
             Self::Replace(_, m) | Self::Merge(_, m) | Self::Delete(_, m) => Some(m),
@@ -79,7 +80,7 @@ impl Operation {
 /// The kind of a request, for meters, guards and traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "named as the operations are")]
+#[expect(missing_docs, reason = "the names are those of the operations")]
 pub enum OperationKind {
     CreateTable,
     DeleteTable,
@@ -101,7 +102,7 @@ impl OperationKind {
         matches!(self, Self::ListTables | Self::Get | Self::Query)
     }
 
-    /// The name in snake case, as in traces.
+    /// Returns the name in snake case, as traces show it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CreateTable => "create_table",
@@ -126,22 +127,22 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// What a store answers to an operation that it applied.
+/// The answer of a store to an operation that it applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The entity's new version. `None` after a delete, and for an entity of a group transaction whose
-    /// answer was lost and that another writer has changed since: read it again.
+    /// The entity's new version. `None` after a delete. Also `None` if the answer of a group transaction was lost
+    /// and another writer has changed the entity since; read the entity to get its version.
     pub etag: Option<ETag>,
 }
 
 impl Written {
-    /// A new version.
+    /// Creates the answer to a write that gave the entity this version.
     pub const fn version(etag: ETag) -> Self {
         Self { etag: Some(etag) }
     }
 
-    /// A removal.
+    /// Creates the answer to a delete.
     pub const fn deleted() -> Self {
         Self { etag: None }
     }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::TryStreamExt;
 
-use super::{Error, ErrorKind, Pages, Progress, Rest, Result, TableStore};
+use super::{Error, ErrorKind, Pages, Progress, QueryCursor, Result, TableStore};
 use crate::model::{Entity, Key, TableName};
 use crate::query::{Page, Query};
 
@@ -115,7 +115,7 @@ pub trait TableStoreExt: TableStore {
         table: TableName,
         query: Query,
     ) -> impl Stream<Item = Result<Entity>> + Send + Unpin {
-        Pages::new(self, table, Rest::of(query, None)).entities(false)
+        Pages::new(self, table, QueryCursor::of(query, None)).entities(false)
     }
 
     /// The pages of a query as a stream. One request a page; `top` bounds the stream as a whole.
@@ -124,7 +124,7 @@ pub trait TableStoreExt: TableStore {
         table: TableName,
         query: Query,
     ) -> impl Stream<Item = Result<Page<Entity>>> + Send + Unpin {
-        Pages::new(self, table, Rest::of(query, None))
+        Pages::new(self, table, QueryCursor::of(query, None))
     }
 
     /// The store for several owners. One that is shared already stays as it is: wrapped again, each of its futures would

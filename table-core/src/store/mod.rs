@@ -15,7 +15,7 @@ pub use encrypted::{EncryptedNames, RowRule};
 pub use ext::TableStoreExt;
 pub use local::{LocalChange, LocalPermit, LocalWork, LocalWriters};
 pub use manifests::{ManifestCache, ManifestChange, NewTable, PlainWrite};
-pub(crate) use pages::{Entities, Handle, Hidden, Pages, Rest, Step, Stepped};
+pub(crate) use pages::{Entities, Handle, Hidden, Pages, QueryCursor, Step, Stepped};
 
 pub use crate::error::{DecodeError, Duplicate, Error, ErrorKind, Outcome, Result, ServiceAnswer};
 pub use crate::limits;

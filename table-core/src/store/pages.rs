@@ -29,7 +29,7 @@ impl<H: Deref<Target: TableStore> + Clone + Send + Sync + Unpin> Handle for H {}
 
 /// What is left to read of a query.
 #[derive(Clone, Debug)]
-pub(crate) struct Rest {
+pub(crate) struct QueryCursor {
     query: Query,
     from: Option<Continuation>,
     left: Option<usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Rest {
     progress: Progress,
 }
 
-impl Rest {
+impl QueryCursor {
     /// A query from its start; its `top` bounds the whole. `None` if nothing is asked for.
     pub(crate) fn of(mut query: Query, page_size: Option<usize>) -> Option<Self> {
         let left = query.top.take();
@@ -74,7 +74,7 @@ impl Rest {
     }
 }
 
-impl Step for Rest {
+impl Step for QueryCursor {
     async fn step<H: Handle>(mut self, store: H, table: TableName) -> Stepped<Self> {
         // Where rows are left out, more are asked for than are wanted: else a few wanted ones behind many others would cost a
         // request for each of those.

@@ -2,11 +2,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Database, ReadTransaction, ReadableTable, TableError};
-use table_core::model::Heads;
+use table_core::model::PropertyDictionary;
 
 use crate::catalog::Catalog;
 use crate::error::Failure;
-use crate::format::{self, CATALOG, DROPPED, FORMAT, HEADS, META, ROWS};
+use crate::format::{self, CATALOG, DICTIONARY, DROPPED, FORMAT, META, ROWS};
 
 /// The metadata of a file: everything but its rows.
 #[derive(Clone, Debug)]
@@ -57,9 +57,9 @@ impl Contents {
                 let row = format::catalog_row(id, name);
                 catalog.insert(name.to_lowercase().as_str(), row.as_slice()).map_err(Failure::write)?;
             }
-            let mut heads = transaction.open_table(HEADS).map_err(Failure::write)?;
-            for (number, head) in self.catalog.heads.iter() {
-                heads.insert(number, head).map_err(Failure::write)?;
+            let mut dictionary = transaction.open_table(DICTIONARY).map_err(Failure::write)?;
+            for (number, entry) in self.catalog.dictionary.iter() {
+                dictionary.insert(number, entry).map_err(Failure::write)?;
             }
             transaction.open_table(ROWS).map_err(Failure::write)?;
             let mut dropped = transaction.open_table(DROPPED).map_err(Failure::write)?;
@@ -88,7 +88,7 @@ pub(super) fn check_format(path: &Path, transaction: &ReadTransaction) -> Result
 
 fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, Failure> {
     let mut catalog = Catalog::default();
-    catalog.heads = Arc::new(read_heads(transaction)?);
+    catalog.dictionary = Arc::new(read_dictionary(transaction)?);
     for row in transaction.open_table(CATALOG).map_err(Failure::read)?.iter().map_err(Failure::read)? {
         let (_, row) = row.map_err(Failure::read)?;
         let parsed = format::parse_catalog_row(row.value());
@@ -98,16 +98,16 @@ fn read_catalog(transaction: &ReadTransaction) -> Result<Catalog, Failure> {
     Ok(catalog)
 }
 
-fn read_heads(transaction: &ReadTransaction) -> Result<Heads, Failure> {
-    let mut heads = Heads::default();
-    for row in transaction.open_table(HEADS).map_err(Failure::read)?.iter().map_err(Failure::read)? {
-        let (number, head) = row.map_err(Failure::read)?;
-        let added = heads.add(head.value()).map(u64::from);
+fn read_dictionary(transaction: &ReadTransaction) -> Result<PropertyDictionary, Failure> {
+    let mut dictionary = PropertyDictionary::default();
+    for row in transaction.open_table(DICTIONARY).map_err(Failure::read)?.iter().map_err(Failure::read)? {
+        let (number, entry) = row.map_err(Failure::read)?;
+        let added = dictionary.add(entry.value()).map(u64::from);
         if added != Some(number.value()) {
             return Err(corrupted("an entry of the property dictionary cannot be read"));
         }
     }
-    Ok(heads)
+    Ok(dictionary)
 }
 
 fn read_dropped(transaction: &ReadTransaction) -> Result<Vec<u64>, Failure> {

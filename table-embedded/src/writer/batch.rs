@@ -64,7 +64,7 @@ impl<'t> Batch<'t> {
             catalog: transaction.open_table(CATALOG)?,
             dropped: transaction.open_table(DROPPED)?,
             meta: transaction.open_table(META)?,
-            packer: Packer::new(transaction, Arc::clone(&ledger.catalog.heads)),
+            packer: Packer::new(transaction, Arc::clone(&ledger.catalog.dictionary)),
             changes,
             ledger,
             changed: false,
@@ -92,8 +92,8 @@ impl<'t> Batch<'t> {
             return Ok(None);
         }
         let reserved = versions.reserve(&mut self.meta)?;
-        if let Some(heads) = self.packer.into_new_heads() {
-            Arc::make_mut(&mut self.ledger.catalog).heads = heads;
+        if let Some(dictionary) = self.packer.into_new_dictionary() {
+            Arc::make_mut(&mut self.ledger.catalog).dictionary = dictionary;
         }
         Ok(Some((self.ledger, reserved || self.tables_changed)))
     }
@@ -113,7 +113,7 @@ impl<'t> Batch<'t> {
         if let Some(written) = self.insert_new(id, work.operations(), &mut stamp)? {
             return Ok(Ok(written));
         }
-        let rows = TableRows::new(id, &self.rows, self.packer.heads());
+        let rows = TableRows::new(id, &self.rows, self.packer.dictionary());
         let decided = match work {
             Work::One(operation) => {
                 apply_to(&rows, &PROFILE, table, operation, stamp()).map(|change| vec![change])

@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use redb::{StorageError, TableError, WriteTransaction};
 use table_core::engine::Stamp;
-use table_core::model::{Heads, Properties};
+use table_core::model::{Properties, PropertyDictionary};
 
-use crate::format::{self, HEADS};
+use crate::format::{self, DICTIONARY};
 
 /// Builds the stored values of rows. New dictionary entries get their numbers in the same transaction.
 pub(super) struct Packer<'t> {
     transaction: &'t WriteTransaction,
-    heads: Arc<Heads>,
+    dictionary: Arc<PropertyDictionary>,
     /// For each dictionary number, the number that followed it last. Rows are alike, so this predicts the
     /// next number.
     next: Vec<u16>,
@@ -17,17 +17,17 @@ pub(super) struct Packer<'t> {
 }
 
 impl<'t> Packer<'t> {
-    pub(super) const fn new(transaction: &'t WriteTransaction, heads: Arc<Heads>) -> Self {
-        Self { transaction, heads, next: Vec::new(), grown: false }
+    pub(super) const fn new(transaction: &'t WriteTransaction, dictionary: Arc<PropertyDictionary>) -> Self {
+        Self { transaction, dictionary, next: Vec::new(), grown: false }
     }
 
-    pub(super) fn heads(&self) -> &Heads {
-        &self.heads
+    pub(super) fn dictionary(&self) -> &PropertyDictionary {
+        &self.dictionary
     }
 
     /// Returns the dictionary if it has new entries.
-    pub(super) fn into_new_heads(self) -> Option<Arc<Heads>> {
-        self.grown.then_some(self.heads)
+    pub(super) fn into_new_dictionary(self) -> Option<Arc<PropertyDictionary>> {
+        self.grown.then_some(self.dictionary)
     }
 
     /// Appends the stored value of a row.
@@ -40,8 +40,8 @@ impl<'t> Packer<'t> {
     ) -> Result<(), StorageError> {
         stamp.push_bytes(out);
         let mut last = 0;
-        Heads::pack(properties, out, |head| {
-            let number = self.number(last, head)?;
+        PropertyDictionary::pack(properties, out, |entry| {
+            let number = self.number(last, entry)?;
             last = number.unwrap_or(last);
             Ok::<_, StorageError>(number)
         })?;
@@ -50,13 +50,15 @@ impl<'t> Packer<'t> {
     }
 
     /// Returns the number of a dictionary entry that follows the entry `last`.
-    fn number(&mut self, last: u16, head: &[u8]) -> Result<Option<u16>, StorageError> {
+    fn number(&mut self, last: u16, entry: &[u8]) -> Result<Option<u16>, StorageError> {
         let last = usize::from(last);
-        if let Some(guess) = self.next.get(last).copied().filter(|guess| self.heads.is(*guess, head)) {
+        if let Some(guess) =
+            self.next.get(last).copied().filter(|guess| self.dictionary.has_entry(*guess, entry))
+        {
             return Ok(Some(guess));
         }
-        let number = match self.heads.number(head) {
-            None => self.add(head)?,
+        let number = match self.dictionary.number(entry) {
+            None => self.add(entry)?,
             known => known,
         };
         if let Some(number) = number {
@@ -67,12 +69,13 @@ impl<'t> Packer<'t> {
     }
 
     #[cold]
-    fn add(&mut self, head: &[u8]) -> Result<Option<u16>, StorageError> {
+    fn add(&mut self, entry: &[u8]) -> Result<Option<u16>, StorageError> {
         // Readers share this dictionary, so a change copies it.
-        let number = (!self.heads.is_full()).then(|| Arc::make_mut(&mut self.heads).add(head)).flatten();
+        let number =
+            (!self.dictionary.is_full()).then(|| Arc::make_mut(&mut self.dictionary).add(entry)).flatten();
         let Some(number) = number else { return Ok(None) };
-        let mut table = self.transaction.open_table(HEADS).map_err(storage)?;
-        table.insert(u64::from(number), head)?;
+        let mut table = self.transaction.open_table(DICTIONARY).map_err(storage)?;
+        table.insert(u64::from(number), entry)?;
         self.grown = true;
         Ok(Some(number))
     }

@@ -72,16 +72,16 @@ async fn another_format_is_refused_with_its_number() {
     }
 }
 
-const HEADS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("heads");
+const DICTIONARY: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("heads");
 
 #[tokio::test]
 async fn an_unreadable_dictionary_entry_is_damage() {
-    for head in [&b""[..], b"\x07\x02\0a", b"\x09\x01\0a", b"\x07\x01\0\xFF"] {
+    for entry in [&b""[..], b"\x07\x02\0a", b"\x09\x01\0a", b"\x07\x01\0\xFF"] {
         let place = sound().await;
         change(&place, |transaction| {
-            transaction.open_table(HEADS).unwrap().insert(1, head).unwrap();
+            transaction.open_table(DICTIONARY).unwrap().insert(1, entry).unwrap();
         });
-        assert!(refused(&place).await.to_string().contains("is damaged"), "{head:?}");
+        assert!(refused(&place).await.to_string().contains("is damaged"), "{entry:?}");
     }
 }
 
@@ -89,7 +89,7 @@ async fn an_unreadable_dictionary_entry_is_damage() {
 async fn rows_without_their_dictionary_entries_are_damaged() {
     let place = sound().await;
     change(&place, |transaction| {
-        transaction.open_table(HEADS).unwrap().retain(|_, _| false).unwrap();
+        transaction.open_table(DICTIONARY).unwrap().retain(|_, _| false).unwrap();
     });
     let store = place.open().await;
     let error = store.get(&name("Things"), &key("p", "0000007"), None).await.unwrap_err();

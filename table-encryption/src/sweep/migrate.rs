@@ -37,7 +37,7 @@ impl<'a, S: TableStore> Sweep<'a, S, Migration<'a, S>> {
     /// Also encrypts v2 entities again, with new data keys. Use this after an old key-encryption key has
     /// leaked. It does not cover the blobs of large fields; `LargeTable::rewrite` of `table-patterns` does.
     #[must_use]
-    pub fn encrypting_again(mut self) -> Self {
+    pub fn with_reencryption(mut self) -> Self {
         self.job_mut().again = true;
         self
     }

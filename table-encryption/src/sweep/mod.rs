@@ -125,7 +125,7 @@ impl<'a, S: TableStore, J: Job> Sweep<'a, S, J> {
         let seen = page.items.len() as u64;
         let changes = stream::iter(page.items).map(|entity| self.change(entity));
         let found: Vec<_> = changes.buffer_unordered(self.concurrency).try_collect().await?;
-        self.progress.seen += seen;
+        self.progress.read += seen;
         self.progress.index_tables.extend(tables.into_iter().filter(|table| *table != self.table));
         found.into_iter().for_each(|found| self.progress.add(found));
         self.done = page.continuation.is_none();

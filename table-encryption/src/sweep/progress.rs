@@ -14,7 +14,7 @@ const LISTED: usize = 100;
 #[non_exhaustive]
 pub struct SweepProgress {
     /// Number of entities read.
-    pub seen: u64,
+    pub read: u64,
     /// Number of entities written.
     pub changed: u64,
     /// Number of encrypted entities by the id of their current key-encryption key. Only rotations count them,

@@ -68,7 +68,7 @@ async fn assert_reads(store: &Store, people_of: impl Iterator<Item = i32>) {
 /// Forty entities with four data keys: four unwraps, four wraps, no ciphertext changed. Afterwards the former
 /// key is not needed.
 #[tokio::test]
-async fn rotation_rewraps_keys_without_encrypting_again() {
+async fn rotation_rewraps_keys_without_reencryption() {
     let raw = table().await;
     let bounds = DataKeyBounds { max_writes: 10, ..DataKeyBounds::default() };
     fill(&open(&raw, key(1), |b| encrypting(b).with_data_key_bounds(bounds)), 0..40).await;
@@ -77,7 +77,7 @@ async fn rotation_rewraps_keys_without_encrypting_again() {
     let keys = Keys::new(Arc::clone(&new) as Arc<dyn KeyWrap>).with_key(Arc::clone(&old) as Arc<dyn KeyWrap>);
     let store = open(&raw, keys, encrypting);
     let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!(done.seen, 40);
+    assert_eq!(done.read, 40);
     assert_eq!(done.changed, 40);
     assert_eq!(done.skipped, 0);
     assert_eq!(done.keys, BTreeMap::from([("kek2".to_owned(), 40)]));
@@ -103,7 +103,7 @@ async fn a_sweep_resumes_at_its_cursor() {
             Some(text) => sweep.resumed_at(text.parse::<Continuation>().unwrap()),
         };
         let more = sweep.step().await.unwrap();
-        seen += sweep.progress().seen;
+        seen += sweep.progress().read;
         cursor = sweep.cursor().map(ToString::to_string);
         if !more {
             break;
@@ -165,17 +165,17 @@ async fn invalid_rows_are_skipped_and_listed() {
     fill(&raw, 30..33).await;
     let mut rotation = store.rotation(&people()).with_page_size(5);
     let done = rotation.run().await.unwrap();
-    assert_eq!(done.seen, 37);
+    assert_eq!(done.read, 37);
     assert_eq!(done.changed, 30);
     assert_eq!(done.skipped, 4);
     let keys: Vec<_> = done.unreadable.iter().map(|skipped| skipped.key.row()).collect();
     assert_eq!(keys, ["garbage0", "garbage1", "garbage2", "garbage3"]);
     let mut migration = store.migration(&people());
     let done = migration.run().await.unwrap();
-    assert_eq!(done.seen, 37);
+    assert_eq!(done.read, 37);
     assert_eq!(done.changed, 3);
     assert_eq!(done.skipped, 4);
-    let done = store.migration(&people()).encrypting_again().run().await.unwrap();
+    let done = store.migration(&people()).with_reencryption().run().await.unwrap();
     assert_eq!(done.changed, 33);
     assert_eq!(done.skipped, 4);
     let strict = open(&raw, key(2), encrypting);
@@ -195,7 +195,7 @@ async fn a_table_of_invalid_rows_is_counted() {
     }
     let store = open(&raw, key(1), encrypting);
     let done = store.rotation(&people()).run().await.unwrap();
-    assert_eq!(done.seen, 150);
+    assert_eq!(done.read, 150);
     assert_eq!(done.skipped, 150);
     assert_eq!(done.unreadable.len(), 100);
 }
@@ -295,7 +295,7 @@ async fn plaintext_is_migrated() {
     fill(&store, 30..32).await;
     assert_reads(&store, 0..32).await;
     let done = store.migration(&people()).run().await.unwrap();
-    assert_eq!(done.seen, 32);
+    assert_eq!(done.read, 32);
     assert_eq!(done.changed, 30);
     assert_eq!(done.skipped, 0);
     assert_reads(&strict, 0..32).await;
@@ -325,13 +325,13 @@ async fn migrated_legacy_data_does_not_need_the_legacy_key() {
 }
 
 #[tokio::test]
-async fn encrypting_again_uses_new_data_keys() {
+async fn with_reencryption_uses_new_data_keys() {
     let raw = table().await;
     fill(&open(&raw, key(1), encrypting), 0..5).await;
     let before = raw_value(&raw, 2, "NationalId").await;
     let store = open(&raw, key(1), encrypting);
     assert_eq!(store.migration(&people()).run().await.unwrap().changed, 0);
-    assert_eq!(store.migration(&people()).encrypting_again().run().await.unwrap().changed, 5);
+    assert_eq!(store.migration(&people()).with_reencryption().run().await.unwrap().changed, 5);
     assert_ne!(raw_value(&raw, 2, "NationalId").await, before);
     assert_reads(&store, 0..5).await;
 }

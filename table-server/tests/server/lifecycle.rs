@@ -126,7 +126,7 @@ async fn store_faults_are_reported_as_in_the_service() {
 
 #[test]
 fn a_test_server_runs_without_a_runtime() {
-    let server = TestServer::start_aside();
+    let server = TestServer::start_on_thread();
     let address = server.endpoint().split('/').nth(2).unwrap().to_owned();
     assert!(std::net::TcpStream::connect(&address).is_ok());
     drop(server);

@@ -55,7 +55,7 @@ fn on_emulator(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
 }
 
 fn on_server(runtime: &Runtime, directory: &Path) -> Result<Report, Failure> {
-    let server = TestServer::start_aside();
+    let server = TestServer::start_on_thread();
     let service = Service {
         endpoint: server.endpoint().to_owned(),
         connection_string: server.connection_string(),

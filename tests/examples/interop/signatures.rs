@@ -32,10 +32,12 @@ pub(crate) fn given(
 
 fn ours(store: &AzureTableStore, table: &TableName) -> Result<[SasToken; 3]> {
     let expires = Utc::now() + TimeDelta::hours(1);
-    let whole = TableSas::new(table, TablePermissions::READ, expires).over(SasProtocol::HttpsAndHttp);
+    let whole =
+        TableSas::new(table, TablePermissions::READ, expires).with_protocol(SasProtocol::HttpsAndHttp);
     let range = SasRange::partitions(&PartitionKey::new(FIRST)?, &PartitionKey::new(LAST)?);
     let rights = AccountPermissions::LIST | AccountPermissions::READ;
-    let account = AccountSas::new(rights, AccountResources::ALL, expires).over(SasProtocol::HttpsAndHttp);
+    let account =
+        AccountSas::new(rights, AccountResources::ALL, expires).with_protocol(SasProtocol::HttpsAndHttp);
     Ok([store.sign(&whole)?, store.sign(&whole.within(range))?, store.sign_account(&account)?])
 }
 

@@ -140,7 +140,7 @@ pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
     let both = TableViews::over(old.raw.clone(), Keys::new(kek(2)).with_key(kek(1)), |b, _| b);
     both.store.query(name, &Query::new(), None).await.expect_err("garbage in the page");
     let done = both.store.rotation(name).with_page_size(7).run().await.expect("a rotation");
-    assert_eq!(done.seen, 35);
+    assert_eq!(done.read, 35);
     assert_eq!(done.changed, 30);
     assert_eq!(done.skipped, 5);
     let mut listed: Vec<_> = done.unreadable.iter().map(|skipped| skipped.key.row()).collect();
@@ -150,7 +150,7 @@ pub(crate) async fn garbage_blocks_nothing(harness: &Harness) {
     let page = new.store.query_readable(name, &Query::new(), None).await.expect("a page");
     assert_eq!(page.page.items.len(), 30);
     assert_eq!(page.unreadable.len(), 5);
-    let again = new.store.migration(name).encrypting_again().run().await.expect("a migration");
+    let again = new.store.migration(name).with_reencryption().run().await.expect("a migration");
     assert_eq!(again.changed, 30);
     assert_eq!(again.skipped, 5);
     let counted = new.store.rotation(name).counting().run().await.expect("a count");

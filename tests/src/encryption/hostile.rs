@@ -145,7 +145,7 @@ pub(crate) async fn sweeps_are_not_misled(harness: &Harness) {
     scene.table.clear.put(Operation::InsertOrReplace(account("alice", "CH-alice"))).await;
     scene.hostile.answer_with(WrongAnswer::Stale(stale, bob));
     let error =
-        scene.store.migration(scene.name()).encrypting_again().run().await.expect_err("another entity");
+        scene.store.migration(scene.name()).with_reencryption().run().await.expect_err("another entity");
     assert!(matches!(error.kind(), ErrorKind::Service(_)), "{error}");
     scene.assert_untouched().await;
 }

@@ -63,7 +63,7 @@ pub(crate) async fn plaintext_is_migrated_while_writers_go_on(harness: &Harness)
     let done = table.store.migration(table.raw.name()).with_page_size(7).run().await.expect("a migration");
     stop.store(true, SeqCst);
     let visits = writers.await.expect("visits");
-    assert_eq!(done.seen, PEOPLE as u64);
+    assert_eq!(done.read, PEOPLE as u64);
     let strict = TableViews::over(table.raw.clone(), keys(), |b, t| {
         b.encrypt(t, ["NationalId"]).require_encryption(t)
     });
@@ -83,7 +83,7 @@ pub(crate) async fn keys_are_rotated_while_writers_go_on(harness: &Harness) {
     let done = both.store.rotation(both.raw.name()).with_page_size(7).run().await.expect("a rotation");
     stop.store(true, SeqCst);
     let visits = writers.await.expect("visits");
-    assert_eq!(done.seen, PEOPLE as u64);
+    assert_eq!(done.read, PEOPLE as u64);
     let new = TableViews::over(old.raw.clone(), Keys::new(kek(2)), |b, t| b.encrypt(t, ["NationalId"]));
     assert_whole(&new, visits).await;
 }
@@ -104,7 +104,7 @@ pub(crate) async fn legacy_data_becomes_v2(harness: &Harness) {
     });
     assert_whole(&both, 0).await;
     let done = both.store.migration(both.raw.name()).run().await.expect("a migration");
-    assert_eq!(done.seen, 20);
+    assert_eq!(done.read, 20);
     assert_eq!(done.changed, 20);
     let new =
         TableViews::over(old.raw.clone(), keys(), |b, t| b.encrypt(t, ["NationalId"]).require_encryption(t));

@@ -503,7 +503,7 @@ async fn rotation<H: Handle>(backends: Backends) {
     };
     reads(&own).await;
     let again = new.encrypted.clone().unwrap();
-    let again = again.migration(&table).encrypting_again().run().await.unwrap();
+    let again = again.migration(&table).with_reencryption().run().await.unwrap();
     assert!(again.skipped == 0 && again.changed >= 2, "{again:?}");
     reads(&own).await;
     new.check("a rotation").await;

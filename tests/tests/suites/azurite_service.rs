@@ -45,7 +45,8 @@ fn key() -> Key {
 }
 
 fn sas(table: &TableName, permissions: TablePermissions) -> TableSas {
-    TableSas::new(table, permissions, Utc::now() + TimeDelta::hours(1)).over(SasProtocol::HttpsAndHttp)
+    TableSas::new(table, permissions, Utc::now() + TimeDelta::hours(1))
+        .with_protocol(SasProtocol::HttpsAndHttp)
 }
 
 fn is_forbidden<T>(result: table_core::Result<T>) -> bool {
@@ -72,9 +73,9 @@ async fn a_signature_is_for_its_table_its_time_and_its_addresses() {
     let reader = guest(&store.sign(&sas(&table, TablePermissions::ALL)).unwrap());
     assert!(is_forbidden(reader.get(&other, &key(), None).await));
     let expired = TableSas::new(&table, TablePermissions::ALL, Utc::now() - TimeDelta::minutes(1));
-    let expired = guest(&store.sign(&expired.over(SasProtocol::HttpsAndHttp)).unwrap());
+    let expired = guest(&store.sign(&expired.with_protocol(SasProtocol::HttpsAndHttp)).unwrap());
     assert!(is_forbidden(expired.get(&table, &key(), None).await));
-    let early = sas(&table, TablePermissions::ALL).starting(Utc::now() + TimeDelta::minutes(5));
+    let early = sas(&table, TablePermissions::ALL).with_start(Utc::now() + TimeDelta::minutes(5));
     assert!(is_forbidden(guest(&store.sign(&early).unwrap()).get(&table, &key(), None).await));
     let elsewhere = sas(&table, TablePermissions::ALL).from_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
     // Azurite does not look at the address, but at the signature over it.
@@ -141,14 +142,14 @@ async fn an_accounts_signature_allows_what_it_says() {
     let (store, table) = owner().await;
     let expires = Utc::now() + TimeDelta::hours(1);
     let lists = AccountPermissions::LIST | AccountPermissions::READ;
-    let sas = AccountSas::new(lists, AccountResources::ALL, expires).over(SasProtocol::HttpsAndHttp);
+    let sas = AccountSas::new(lists, AccountResources::ALL, expires).with_protocol(SasProtocol::HttpsAndHttp);
     let reader = guest(&store.sign_account(&sas).unwrap());
     assert!(!reader.list_tables(Some(table.as_str()), None).await.unwrap().items.is_empty());
     assert!(reader.get(&table, &key(), None).await.unwrap().is_some());
     assert!(is_forbidden(reader.write(&table, insert("x")).await));
     assert!(is_forbidden(reader.delete_table(&table).await));
     let entities = AccountSas::new(AccountPermissions::ALL, AccountResources::ENTITY, expires);
-    let writer = guest(&store.sign_account(&entities.over(SasProtocol::HttpsAndHttp)).unwrap());
+    let writer = guest(&store.sign_account(&entities.with_protocol(SasProtocol::HttpsAndHttp)).unwrap());
     writer.write(&table, insert("x")).await.unwrap();
     assert!(is_forbidden(writer.delete_table(&table).await));
 }
@@ -165,7 +166,7 @@ async fn a_stored_policy_gives_rights_until_it_is_removed() {
     };
     store.set_stored_policies(&table, std::slice::from_ref(&policy)).await.unwrap();
     assert_eq!(store.stored_policies(&table).await.unwrap(), [policy]);
-    let sas = TableSas::by_policy(&table, "readers").over(SasProtocol::HttpsAndHttp);
+    let sas = TableSas::by_policy(&table, "readers").with_protocol(SasProtocol::HttpsAndHttp);
     let reader = guest(&store.sign(&sas).unwrap());
     assert!(reader.get(&table, &key(), None).await.unwrap().is_some());
     assert!(is_forbidden(reader.write(&table, insert("x")).await));

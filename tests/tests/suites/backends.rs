@@ -111,7 +111,7 @@ impl Backend for Emulated {
 /// This library's server, in memory, on a thread of its own that ends with the process.
 pub(crate) fn server() -> &'static TestServer {
     static SERVER: OnceLock<TestServer> = OnceLock::new();
-    SERVER.get_or_init(TestServer::start_aside)
+    SERVER.get_or_init(TestServer::start_on_thread)
 }
 
 /// The server through our client, with no known deviation.

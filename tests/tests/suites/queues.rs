@@ -109,8 +109,8 @@ mod azurite {
         let (account, key) = Azurite::shared().account();
         let expires = Utc::now() + TimeDelta::hours(1);
         let sas = AccountSas::new(rights, on, expires)
-            .of(AccountServices::QUEUE)
-            .over(SasProtocol::HttpsAndHttp)
+            .with_services(AccountServices::QUEUE)
+            .with_protocol(SasProtocol::HttpsAndHttp)
             .sign(&SharedKey::new(account, key).unwrap());
         let endpoint = Azurite::shared().queues();
         let text = format!("QueueEndpoint={endpoint};SharedAccessSignature={}", sas.as_str());

@@ -42,7 +42,8 @@ fn key(partition: &str, row: &str) -> Key {
 }
 
 fn sas(table: &TableName, permissions: TablePermissions) -> TableSas {
-    TableSas::new(table, permissions, Utc::now() + TimeDelta::hours(1)).over(SasProtocol::HttpsAndHttp)
+    TableSas::new(table, permissions, Utc::now() + TimeDelta::hours(1))
+        .with_protocol(SasProtocol::HttpsAndHttp)
 }
 
 fn is_forbidden<T>(result: table_core::Result<T>) -> bool {
@@ -128,15 +129,15 @@ async fn a_signature_is_for_its_table_its_time_its_addresses_and_its_protocol() 
     assert!(is_forbidden(signed(all()).get(&other, &key, None).await));
     assert!(is_forbidden(signed(all()).delete_table(&table).await));
     assert!(is_forbidden(signed(all()).list_tables(None, None).await));
-    let expired = all().expiring(Utc::now() - TimeDelta::minutes(1));
+    let expired = all().with_expiry(Utc::now() - TimeDelta::minutes(1));
     assert!(is_forbidden(signed(expired).get(&table, &key, None).await));
-    let early = all().starting(Utc::now() + TimeDelta::minutes(5));
+    let early = all().with_start(Utc::now() + TimeDelta::minutes(5));
     assert!(is_forbidden(signed(early).get(&table, &key, None).await));
     let elsewhere = all().from_ip(IpRange::from(Ipv4Addr::new(10, 1, 2, 3)));
     assert!(is_forbidden(signed(elsewhere).get(&table, &key, None).await));
     let here = all().from_ip(IpRange::from(Ipv4Addr::LOCALHOST));
     assert!(signed(here).get(&table, &key, None).await.is_ok());
-    assert!(is_forbidden(signed(all().over(SasProtocol::HttpsOnly)).get(&table, &key, None).await));
+    assert!(is_forbidden(signed(all().with_protocol(SasProtocol::HttpsOnly)).get(&table, &key, None).await));
 }
 
 #[derive(TableEntity)]
@@ -175,14 +176,14 @@ async fn an_accounts_signature_allows_what_it_says() {
     let (store, table) = owner(&[("p", "r")]).await;
     let expires = Utc::now() + TimeDelta::hours(1);
     let lists = AccountPermissions::LIST | AccountPermissions::READ;
-    let sas = AccountSas::new(lists, AccountResources::ALL, expires).over(SasProtocol::HttpsAndHttp);
+    let sas = AccountSas::new(lists, AccountResources::ALL, expires).with_protocol(SasProtocol::HttpsAndHttp);
     let reader = guest(&store.sign_account(&sas).unwrap());
     assert!(!reader.list_tables(Some(table.as_str()), None).await.unwrap().items.is_empty());
     assert!(reader.get(&table, &key("p", "r"), None).await.unwrap().is_some());
     assert!(is_forbidden(reader.write(&table, insert("p", "x")).await));
     assert!(is_forbidden(reader.delete_table(&table).await));
     let entities = AccountSas::new(AccountPermissions::ALL, AccountResources::ENTITY, expires);
-    let writer = guest(&store.sign_account(&entities.over(SasProtocol::HttpsAndHttp)).unwrap());
+    let writer = guest(&store.sign_account(&entities.with_protocol(SasProtocol::HttpsAndHttp)).unwrap());
     writer.write(&table, insert("p", "x")).await.unwrap();
     assert!(is_forbidden(writer.delete_table(&table).await));
 }
@@ -194,16 +195,16 @@ async fn what_a_policy_leaves_out_the_signature_says() {
     let key = key("p", "r");
     let (start, expiry) = (Utc::now() - TimeDelta::hours(1), Utc::now() + TimeDelta::hours(1));
     let policy = |start, expiry, permissions| StoredPolicy { id: "x".to_owned(), start, expiry, permissions };
-    let by_policy = || TableSas::by_policy(&table, "x").over(SasProtocol::HttpsAndHttp);
+    let by_policy = || TableSas::by_policy(&table, "x").with_protocol(SasProtocol::HttpsAndHttp);
     let rights = TablePermissions::READ;
     for (policy, sas) in [
         (policy(Some(start), Some(expiry), rights), by_policy()),
         (policy(None, Some(expiry), rights), by_policy()),
-        (policy(None, Some(expiry), TablePermissions::NONE), by_policy().permitting(rights)),
-        (policy(None, None, rights), by_policy().expiring(expiry)),
+        (policy(None, Some(expiry), TablePermissions::NONE), by_policy().with_permissions(rights)),
+        (policy(None, None, rights), by_policy().with_expiry(expiry)),
         (
             policy(None, None, TablePermissions::NONE),
-            by_policy().permitting(rights).expiring(expiry).starting(start),
+            by_policy().with_permissions(rights).with_expiry(expiry).with_start(start),
         ),
     ] {
         store.set_stored_policies(&table, std::slice::from_ref(&policy)).await.unwrap();
@@ -214,7 +215,7 @@ async fn what_a_policy_leaves_out_the_signature_says() {
         assert!(is_forbidden(reader.get(&table, &key, None).await), "{policy:?}");
     }
     store.set_stored_policies(&table, &[policy(None, Some(expiry), rights)]).await.unwrap();
-    for said_twice in [by_policy().permitting(rights), by_policy().expiring(expiry)] {
+    for said_twice in [by_policy().with_permissions(rights), by_policy().with_expiry(expiry)] {
         assert!(is_forbidden(guest(&store.sign(&said_twice).unwrap()).get(&table, &key, None).await));
     }
     let missing = TableName::new("Missing").unwrap();

@@ -43,7 +43,7 @@ use crate::store::{
 /// | another id and ETag, or no entity where one existed | ambiguous: our write may have been overwritten |
 /// | for an upsert or a write to any version, another id | repeated |
 ///
-/// Writes are refused on stores whose reads may be stale ([`ServiceProfile::reads_lag`]), because a stale
+/// Writes are refused on stores whose reads may be stale ([`ServiceProfile::has_stale_reads`]), because a stale
 /// read proves nothing. Equal content is no proof either, because two writers can store the same. A delete
 /// leaves nothing to find: it is repeated, and is ambiguous if the entity does not exist then.
 ///

@@ -12,19 +12,19 @@ use crate::query::tests::arbitrary::{entity, key_filter, value};
 /// Rows by key, packed and numbered.
 struct Stored {
     rows: BTreeMap<Vec<u8>, (Vec<u8>, Vec<u8>)>,
-    heads: Arc<Heads>,
+    dictionary: Arc<PropertyDictionary>,
 }
 
 /// Gives a number to every dictionary entry except the second, which is written into the rows.
 fn stored(entities: &[Entity]) -> Stored {
-    let mut heads = Heads::default();
+    let mut dictionary = PropertyDictionary::default();
     let mut second = None;
-    let mut number = |head: &[u8]| {
-        if heads.iter().count() == 1 && heads.number(head).is_none() {
-            second.get_or_insert_with(|| head.to_vec());
+    let mut number = |entry: &[u8]| {
+        if dictionary.iter().count() == 1 && dictionary.number(entry).is_none() {
+            second.get_or_insert_with(|| entry.to_vec());
         }
-        let number =
-            (second.as_deref() != Some(head)).then(|| heads.number(head).or_else(|| heads.add(head)));
+        let number = (second.as_deref() != Some(entry))
+            .then(|| dictionary.number(entry).or_else(|| dictionary.add(entry)));
         Ok::<_, Infallible>(number.flatten())
     };
     let mut row = |entity: &Entity| {
@@ -32,11 +32,11 @@ fn stored(entities: &[Entity]) -> Stored {
         let stamp = Stamp { version: 1, time: Ticks::MIN };
         let mut numbered = Vec::new();
         stamp.push_bytes(&mut numbered);
-        Heads::pack(&properties, &mut numbered, &mut number).unwrap();
+        PropertyDictionary::pack(&properties, &mut numbered, &mut number).unwrap();
         (key.to_sortable(), (Record { stamp, properties }.to_bytes(), numbered))
     };
     let rows = entities.iter().map(&mut row).collect();
-    Stored { rows, heads: Arc::new(heads) }
+    Stored { rows, dictionary: Arc::new(dictionary) }
 }
 
 /// Returns the entities of all pages.
@@ -50,7 +50,7 @@ fn found(stored: &Stored, query: &Query, numbered: bool) -> Vec<Entity> {
         for (key, (record, row)) in range.into_iter().flat_map(|range| stored.rows.range(range)) {
             let step = match numbered {
                 false => scan.offer(key, record),
-                true => scan.offer_numbered(key, row, &stored.heads),
+                true => scan.offer_numbered(key, row, &stored.dictionary),
             };
             if step.unwrap() == ScanStep::Done {
                 break;
@@ -140,7 +140,7 @@ fn large_entities_make_short_pages() {
         let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
         let offered = rows.rows.iter().map(|(key, (record, row))| match numbered {
             false => scan.offer(key, record).unwrap(),
-            true => scan.offer_numbered(key, row, &rows.heads).unwrap(),
+            true => scan.offer_numbered(key, row, &rows.dictionary).unwrap(),
         });
         let taken = offered.take_while(|step| *step == ScanStep::Continue).count();
         assert_eq!(taken, limits::PAGE_BYTES / (60_000 + 4 + 2 * 8));

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::chunk::{Chunk, ChunkBytes, Span};
-use super::{EdmValue, Heads, ValueRef};
+use super::{EdmValue, PropertyDictionary, ValueRef};
 use crate::error::{Error, Result};
 
 pub use packed::PackedPart;
@@ -80,7 +80,7 @@ impl Properties {
     #[inline]
     pub(crate) fn in_chunk(chunk: Arc<Chunk>, packed: Span, row: Span) -> Self {
         let packed = ChunkBytes::Shared { chunk, packed, row };
-        if let (bytes, None) = packed.at_hand() {
+        if let (bytes, None) = packed.raw_or_numbered() {
             Self::assert_sound(bytes);
         }
         Self { packed }
@@ -88,8 +88,8 @@ impl Properties {
 
     /// Returns the properties without conversion: packed, or numbered together with their dictionary.
     #[inline]
-    pub(crate) fn at_hand(&self) -> (&[u8], Option<&Heads>) {
-        self.packed.at_hand()
+    pub(crate) fn raw_or_numbered(&self) -> (&[u8], Option<&PropertyDictionary>) {
+        self.packed.raw_or_numbered()
     }
 
     fn assert_sound(packed: &[u8]) {
@@ -141,10 +141,10 @@ impl Properties {
     }
 
     /// Returns the text of a property if it is a String. Numbered properties are not converted.
-    pub(crate) fn text_at_hand(&self, name: &str) -> Option<&str> {
-        let value = match self.at_hand() {
+    pub(crate) fn text_of(&self, name: &str) -> Option<&str> {
+        let value = match self.raw_or_numbered() {
             (packed, None) => find(packed, name)?.value(),
-            (row, Some(heads)) => heads.value_of(row, name),
+            (row, Some(dictionary)) => dictionary.value_of(row, name),
         };
         match value {
             Some(ValueRef::String(text)) => Some(text),

@@ -127,7 +127,7 @@ pub(crate) fn read(edm_type: EdmType, v: &[u8]) -> Option<ValueRef<'_>> {
 #[derive(Clone, Copy)]
 pub struct PackedPart<'a> {
     /// The bytes before the value: tag, length of the name, name.
-    pub head: &'a [u8],
+    pub prefix: &'a [u8],
     /// The name, UTF-8.
     pub name: &'a [u8],
     /// The type of the value.
@@ -180,13 +180,13 @@ impl<'a> Raw<'a> {
 
     /// Returns tag, length of the name, and name.
     #[inline]
-    pub(crate) fn head(&self) -> &'a [u8] {
+    pub(crate) fn prefix(&self) -> &'a [u8] {
         &self.whole[..3 + self.name.len()]
     }
 
     #[inline]
     pub(super) fn part(&self) -> PackedPart<'a> {
-        PackedPart { head: self.head(), name: self.name, edm_type: self.edm_type, value: self.bytes }
+        PackedPart { prefix: self.prefix(), name: self.name, edm_type: self.edm_type, value: self.bytes }
     }
 
     pub(crate) fn parse(self) -> Option<PropertyRef<'a>> {

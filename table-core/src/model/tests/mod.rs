@@ -2,5 +2,6 @@ mod etag;
 mod key;
 mod key_order;
 mod properties;
+mod property_dictionary;
 mod table_name;
 mod ticks;

@@ -1,9 +1,10 @@
 use crate::model::{
-    EdmType, Entity, Heads, Raw, Unpacked, ValueError, ValueRef, split_row_value, split_value, tag,
+    EdmType, Entity, PackBuffer, PropertyDictionary, Raw, ValueError, ValueRef, split_row_value, split_value,
+    tag,
 };
 
 /// Decodes properties that stand in the order in which a type writes them, which is the usual case: each is
-/// found by one comparison, its name and type being known when this is compiled. Rows with numbers in place of heads
+/// found by one comparison, its name and type being known when this is compiled. Rows with numbers in place of dictionary
 /// are decoded as they are.
 ///
 /// Gives up, by `None`, on whatever else it meets. [`Slots`](super::Slots) then decodes the entity or
@@ -12,15 +13,15 @@ use crate::model::{
 pub struct InOrder<'a> {
     rest: &'a [u8],
     /// What the numbers in the rest stand for, if there are numbers.
-    heads: Option<&'a Heads>,
+    dictionary: Option<&'a PropertyDictionary>,
 }
 
 impl<'a> InOrder<'a> {
     /// Starts at the first property.
     #[inline]
     pub fn new(entity: &'a Entity) -> Self {
-        let (rest, heads) = entity.properties().at_hand();
-        Self { rest, heads }
+        let (rest, dictionary) = entity.properties().raw_or_numbered();
+        Self { rest, dictionary }
     }
 
     /// Reads the next property if it has this name, which is preceded by its length; otherwise it is absent.
@@ -32,15 +33,15 @@ impl<'a> InOrder<'a> {
         read: impl FnOnce(ValueRef<'a>) -> Result<T, ValueError>,
         missing: impl FnOnce() -> Option<T>,
     ) -> Option<T> {
-        let value = match self.heads {
+        let value = match self.dictionary {
             None => named(self.rest, name),
-            Some(heads) => heads.named(self.rest, name),
+            Some(dictionary) => dictionary.named(self.rest, name),
         };
         let Some((found, value)) = value else { return missing() };
         if found != tag(edm_type, ENCRYPT) {
             return None;
         }
-        let (value, rest) = match self.heads {
+        let (value, rest) = match self.dictionary {
             None => split_value(edm_type, value)?,
             Some(_) => split_row_value(edm_type, value)?,
         };
@@ -65,10 +66,10 @@ impl<'a> InOrder<'a> {
     /// Ends. What is left must be none of the type's properties: one of them would stand out of order.
     #[inline]
     pub fn finish(self, names: &[&str]) -> Option<()> {
-        match self.heads {
+        match self.dictionary {
             _ if self.rest.is_empty() => Some(()),
             None => only_others(self.rest, names),
-            Some(heads) => only_others_numbered(self.rest, heads, names),
+            Some(dictionary) => only_others_numbered(self.rest, dictionary, names),
         }
     }
 }
@@ -92,8 +93,8 @@ fn only_others(mut rest: &[u8], names: &[&str]) -> Option<()> {
 }
 
 #[cold]
-fn only_others_numbered(rest: &[u8], heads: &Heads, names: &[&str]) -> Option<()> {
-    let mut unpacked = Unpacked::default();
-    heads.unpack(rest, &mut unpacked)?;
+fn only_others_numbered(rest: &[u8], dictionary: &PropertyDictionary, names: &[&str]) -> Option<()> {
+    let mut unpacked = PackBuffer::default();
+    dictionary.unpack(rest, &mut unpacked)?;
     only_others(unpacked.as_bytes(), names)
 }

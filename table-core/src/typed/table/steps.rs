@@ -4,7 +4,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::model::{Entity, Key, TableName};
 use crate::query::{AccessPath, Page, Plan, Query, Select};
-use crate::store::{Handle, Hidden, Rest, Result, Step, Stepped, TableStore};
+use crate::store::{Handle, Hidden, QueryCursor, Result, Step, Stepped, TableStore};
 
 /// How a typed query is read.
 pub(super) enum Steps {
@@ -26,7 +26,7 @@ pub(super) enum Reads {
 type Left = Option<usize>;
 
 pub(super) struct Queries {
-    current: Rest,
+    current: QueryCursor,
     next: vec::IntoIter<Query>,
     page_size: Option<usize>,
     left: Left,
@@ -119,7 +119,13 @@ impl Queries {
         hidden: Hidden,
     ) -> Option<Self> {
         let query = Query { top: left, ..next.next()? };
-        Some(Self { current: Rest::of(query, page_size)?.without(hidden), next, page_size, left, hidden })
+        Some(Self {
+            current: QueryCursor::of(query, page_size)?.without(hidden),
+            next,
+            page_size,
+            left,
+            hidden,
+        })
     }
 }
 
@@ -160,7 +166,7 @@ impl Point {
         match self {
             Self::Key(key) => store.get(table, &key, select).await,
             Self::Query(query) => {
-                let rest = Rest::of(query.with_top(1), None);
+                let rest = QueryCursor::of(query.with_top(1), None);
                 Ok(drain(rest, store, table).await?.pop())
             }
         }

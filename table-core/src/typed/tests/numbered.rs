@@ -1,9 +1,9 @@
-//! Rows with numbers in place of heads are decoded as others are.
+//! Numbered rows, which a store with a property dictionary returns, are decoded like packed rows.
 
 use std::sync::Arc;
 
 use crate::engine::{Scan, Stamp};
-use crate::model::{Entity, Heads, TableName, Ticks};
+use crate::model::{Entity, PropertyDictionary, TableName, Ticks};
 use crate::query::Query;
 use crate::store::ServiceProfile;
 use crate::typed::{FromEntity, TableEntity};
@@ -35,24 +35,25 @@ fn reading() -> Entity {
         .with_encrypted("Remark", "x".repeat(200).as_str())
 }
 
-/// As a store that numbers heads answers it; the first ones have numbers of two bytes, or none, if so many came before.
+/// Returns the entity as a numbered row of a page. With `before` earlier dictionary entries, its numbers take two bytes,
+/// or some properties get no number because the dictionary is full.
 fn numbered(entity: &Entity, before: usize) -> Entity {
-    let mut heads = Heads::default();
+    let mut dictionary = PropertyDictionary::default();
     for n in 0..before {
-        heads.add(format!("\x05\x04\0{n:04}").as_bytes()).unwrap();
+        dictionary.add(format!("\x05\x04\0{n:04}").as_bytes()).unwrap();
     }
     let (stamp, mut row) = (Stamp { version: 1, time: Ticks::MIN }, Vec::new());
     stamp.push_bytes(&mut row);
-    let number = |head: &[u8]| Ok::<_, ()>(heads.number(head).or_else(|| heads.add(head)));
-    Heads::pack(entity.properties(), &mut row, number).unwrap();
+    let number = |entry: &[u8]| Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)));
+    PropertyDictionary::pack(entity.properties(), &mut row, number).unwrap();
     let (table, query) = (TableName::new("Readings").unwrap(), Query::new());
     let mut scan = Scan::new(&ServiceProfile::LOCAL, &table, &query, None).unwrap();
-    scan.offer_numbered(&entity.key().to_sortable(), &row, &Arc::new(heads)).unwrap();
+    scan.offer_numbered(&entity.key().to_sortable(), &row, &Arc::new(dictionary)).unwrap();
     scan.finish().items.remove(0)
 }
 
 #[test]
-fn they_are_decoded_as_others_are() {
+fn numbered_rows_are_decoded_like_packed_rows() {
     let mut without = reading();
     without.properties_mut().remove("Humidity");
     let mut later = reading();
@@ -70,9 +71,9 @@ fn they_are_decoded_as_others_are() {
     ];
     for case in cases {
         let plain = Reading::from_entity(case.clone()).map_err(|e| e.to_string());
-        for before in [0, 126, Heads::MOST - 2, Heads::MOST] {
+        for before in [0, 126, PropertyDictionary::MAX_ENTRIES - 2, PropertyDictionary::MAX_ENTRIES] {
             let read = Reading::from_entity(numbered(&case, before)).map_err(|e| e.to_string());
-            assert_eq!(read, plain, "{before} heads before");
+            assert_eq!(read, plain, "{before} earlier dictionary entries");
         }
     }
     assert_eq!(Reading::from_entity(numbered(&reading(), 0)).unwrap().humidity, Some(40));

@@ -3,7 +3,7 @@ use std::cell::Cell;
 use redb::{ReadableTable, StorageError, Table};
 use table_core::Result;
 use table_core::engine;
-use table_core::model::{Heads, Key, Unpacked};
+use table_core::model::{Key, PackBuffer, PropertyDictionary};
 
 use crate::error::Failure;
 use crate::format;
@@ -12,7 +12,7 @@ use crate::format;
 pub(super) struct TableRows<'a, 't> {
     id: u64,
     rows: &'a Table<'t, &'static [u8], &'static [u8]>,
-    heads: &'a Heads,
+    dictionary: &'a PropertyDictionary,
     failure: Cell<Option<StorageError>>,
 }
 
@@ -20,9 +20,9 @@ impl<'a, 't> TableRows<'a, 't> {
     pub(super) const fn new(
         id: u64,
         rows: &'a Table<'t, &'static [u8], &'static [u8]>,
-        heads: &'a Heads,
+        dictionary: &'a PropertyDictionary,
     ) -> Self {
-        Self { id, rows, heads, failure: Cell::new(None) }
+        Self { id, rows, dictionary, failure: Cell::new(None) }
     }
 
     /// Returns the error of reading the file, if there was one.
@@ -40,8 +40,8 @@ impl engine::Rows for TableRows<'_, '_> {
         match self.rows.get(key) {
             Ok(None) => look(None),
             Ok(Some(row)) => {
-                let mut record = Unpacked::default();
-                format::unpack_row(self.heads, key, row.value(), &mut record)?;
+                let mut record = PackBuffer::default();
+                format::unpack_row(self.dictionary, key, row.value(), &mut record)?;
                 look(Some(record.as_bytes()))
             }
             Err(failure) => {

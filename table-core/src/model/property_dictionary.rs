@@ -1,0 +1,476 @@
+//! The property dictionary: rows contain numbers instead of property names. Names are most of an entity's
+//! bytes and are the same in all entities of a type.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::properties::{MARK, read};
+use super::{EdmType, PackedPart, Properties, ValueRef};
+
+/// Bytes of a packed property before the name: tag and length of the name.
+const BEFORE_NAME: usize = 3;
+/// Dictionary entries up to this length are copied and compared as one block.
+const BLOCK: usize = 32;
+/// Values up to this length are copied as one block.
+const VALUE: usize = 16;
+/// A block may be longer than the appended length by this many bytes.
+const SLACK: usize = 32;
+
+/// A dictionary of property names with type and mark, for stores that keep it in addition to their rows. Rows
+/// refer to its entries by number. `docs/embedded-format.md` describes the bytes.
+///
+/// A number is never reassigned, because readers of earlier snapshots share the dictionary.
+///
+/// ```
+/// use table_core::model::{PackBuffer, Properties, PropertyDictionary};
+/// let mut properties = Properties::new();
+/// properties.set("Dest", "IAH");
+/// let mut dictionary = PropertyDictionary::default();
+/// let mut row = Vec::new();
+/// PropertyDictionary::pack(&properties, &mut row, |entry| {
+///     Ok::<_, ()>(dictionary.number(entry).or_else(|| dictionary.add(entry)))
+/// }).unwrap();
+/// // Entry 1, the length of the text, the text.
+/// assert_eq!(row, b"\x01\x03IAH");
+/// let mut unpacked = PackBuffer::default();
+/// dictionary.unpack(&row, &mut unpacked).unwrap();
+/// assert_eq!(unpacked.as_bytes(), properties.as_packed());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PropertyDictionary {
+    entries: Vec<DictionaryEntry>,
+    /// For each number, the bytes of a property without its value. [`unpacked_len`](Self::unpacked_len) needs
+    /// only these.
+    sizes: Vec<Size>,
+    numbers: HashMap<Arc<[u8]>, u16>,
+}
+
+impl PropertyDictionary {
+    /// Maximum number of entries. Later names are written into each row.
+    pub const MAX_ENTRIES: usize = 4096;
+    /// In a row: the entry itself follows.
+    const INLINE: u16 = 0;
+
+    /// Returns the number of an entry, if it is in the dictionary.
+    pub fn number(&self, packed: &[u8]) -> Option<u16> {
+        self.numbers.get(packed).copied()
+    }
+
+    /// Whether the entry with this number has these bytes.
+    #[inline]
+    pub fn has_entry(&self, number: u16, packed: &[u8]) -> bool {
+        self.get(number).is_some_and(|entry| entry.packed() == packed)
+    }
+
+    /// Whether the dictionary is full.
+    pub fn is_full(&self) -> bool {
+        self.entries.len() == Self::MAX_ENTRIES
+    }
+
+    /// Adds a new entry with the next number, from 1 on. Returns `None` if the bytes are not an entry or the
+    /// dictionary is full.
+    pub fn add(&mut self, packed: &[u8]) -> Option<u16> {
+        if self.is_full() {
+            return None;
+        }
+        let entry = DictionaryEntry::new(packed)?;
+        let number = u16::try_from(self.entries.len() + 1).ok()?;
+        self.numbers.insert(entry.shared(), number);
+        self.sizes.resize(usize::from(number), Size::UNKNOWN);
+        self.sizes.push(Size { entry: entry.packed().len(), value: entry.width() });
+        self.entries.push(entry);
+        Some(number)
+    }
+
+    /// Iterates over numbers and entries in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (1..).zip(self.entries.iter().map(DictionaryEntry::packed))
+    }
+
+    #[inline]
+    fn get(&self, number: u16) -> Option<&DictionaryEntry> {
+        self.entries.get(usize::from(number).checked_sub(1)?)
+    }
+
+    /// Appends properties in the form of a row. `number` returns the number of an entry, if it has one.
+    ///
+    /// # Errors
+    /// Returns the errors of `number`.
+    pub fn pack<E>(
+        properties: &Properties,
+        out: &mut Vec<u8>,
+        mut number: impl FnMut(&[u8]) -> Result<Option<u16>, E>,
+    ) -> Result<(), E> {
+        for PackedPart { prefix: entry, edm_type, value, .. } in properties.packed_parts() {
+            match number(entry)? {
+                Some(number @ 0x80..) => {
+                    out.extend_from_slice(&[number as u8 | 0x80, (number >> 7) as u8]);
+                }
+                Some(number) => out.push(number as u8),
+                None => {
+                    out.push(Self::INLINE as u8);
+                    out.extend_from_slice(entry);
+                }
+            }
+            if edm_type.packed_bytes().is_none() {
+                push_length(value.len() as u32, out);
+            }
+            out.extend_from_slice(value);
+        }
+        Ok(())
+    }
+}
+
+impl PropertyDictionary {
+    /// Converts a row to packed properties and appends them. Returns `None` if the row is damaged.
+    #[inline]
+    pub fn unpack(&self, mut row: &[u8], out: &mut PackBuffer) -> Option<()> {
+        while !row.is_empty() {
+            let width = match self.next_entry(&mut row)? {
+                NextEntry::Known(entry) => {
+                    entry.push(out);
+                    entry.width()
+                }
+                NextEntry::Inline(entry) => {
+                    out.push(entry);
+                    width(entry)?
+                }
+            };
+            let length = match width {
+                Some(width) => width,
+                None => {
+                    let length = take_length(&mut row)?;
+                    out.push_block(&length.to_le_bytes(), size_of::<u32>());
+                    length as usize
+                }
+            };
+            out.push_start::<VALUE>(row, length)?;
+            row = &row[length..];
+        }
+        Some(())
+    }
+
+    /// Returns the number of bytes that [`unpack`](Self::unpack) appends; `None` if the row is damaged.
+    #[inline]
+    pub fn unpacked_len(&self, row: &[u8]) -> Option<usize> {
+        let (mut bytes, mut at) = (0, 0);
+        while let Some(number) = row.get(at) {
+            let size = self.sizes.get(usize::from(*number)).filter(|size| size.entry > 0);
+            let Some(size) = size.filter(|_| *number < 0x80) else {
+                return Some(bytes + self.unpacked_len_of_any(&row[at..])?);
+            };
+            let (prefix, length, value) = match size.value {
+                Some(width) => (0, 1, width),
+                None => match row.get(at + 1) {
+                    Some(short @ ..0x80) => (size_of::<u32>(), 2, usize::from(*short)),
+                    _ => return Some(bytes + self.unpacked_len_of_any(&row[at..])?),
+                },
+            };
+            bytes += size.entry + prefix + value;
+            at += length + value;
+        }
+        (at == row.len()).then_some(bytes)
+    }
+
+    /// Like [`unpacked_len`](Self::unpacked_len), for rows with multi-byte numbers or lengths, or with
+    /// entries without a number.
+    fn unpacked_len_of_any(&self, mut row: &[u8]) -> Option<usize> {
+        let mut bytes = 0;
+        while !row.is_empty() {
+            let (entry, width) = match self.next_entry(&mut row)? {
+                NextEntry::Known(entry) => (entry.packed(), entry.width()),
+                NextEntry::Inline(entry) => (entry, width(entry)?),
+            };
+            let length = match width {
+                Some(width) => width,
+                None => {
+                    bytes += size_of::<u32>();
+                    take_length(&mut row)? as usize
+                }
+            };
+            row = row.get(length..)?;
+            bytes += entry.len() + length;
+        }
+        Some(bytes)
+    }
+
+    /// Returns the value of the first property with this name, and skips the others.
+    pub(crate) fn value_of<'r>(&self, mut row: &'r [u8], name: &str) -> Option<ValueRef<'r>> {
+        while !row.is_empty() {
+            let entry = match self.next_entry(&mut row)? {
+                NextEntry::Known(entry) => entry.packed(),
+                NextEntry::Inline(entry) => entry,
+            };
+            if DictionaryEntry::name_in(entry) == name.as_bytes() {
+                return Some(split_row_value(EdmType::from_tag(entry.first()? & !MARK)?, row)?.0);
+            }
+            let length = match width(entry)? {
+                Some(width) => width,
+                None => take_length(&mut row)? as usize,
+            };
+            row = row.get(length..)?;
+        }
+        None
+    }
+
+    /// If the next property has this name, given with its length in front, returns its tag and the row from
+    /// the value on.
+    #[inline(always)]
+    pub(crate) fn named<'r, const N: usize>(&self, row: &'r [u8], name: &[u8; N]) -> Option<(u8, &'r [u8])> {
+        let (first, rest) = row.split_first()?;
+        let (number, value) = match first {
+            0x80.. => two_bytes(*first, rest)?,
+            _ => (u16::from(*first), rest),
+        };
+        match self.get(number) {
+            Some(entry) => entry.is_named(name).then_some((entry.tag(), value)),
+            None => named_inline(value, name),
+        }
+    }
+
+    #[inline]
+    fn next_entry<'a, 'r: 'a>(&'a self, row: &mut &'r [u8]) -> Option<NextEntry<'a>> {
+        let (first, rest) = row.split_first()?;
+        let number;
+        (number, *row) = match first {
+            0x80.. => two_bytes(*first, rest)?,
+            _ => (u16::from(*first), rest),
+        };
+        match self.get(number) {
+            Some(entry) => Some(NextEntry::Known(entry)),
+            None if number == Self::INLINE => next_inline(row),
+            None => None,
+        }
+    }
+}
+
+/// The dictionary entry before a value.
+enum NextEntry<'a> {
+    Known(&'a DictionaryEntry),
+    /// The entry is in the row itself, after the number 0.
+    Inline(&'a [u8]),
+}
+
+#[cold]
+fn next_inline<'r>(row: &mut &'r [u8]) -> Option<NextEntry<'r>> {
+    let (entry, rest) = DictionaryEntry::split(row)?;
+    *row = rest;
+    Some(NextEntry::Inline(entry))
+}
+
+#[cold]
+fn named_inline<'r>(row: &'r [u8], name: &[u8]) -> Option<(u8, &'r [u8])> {
+    let (tag, rest) = row.split_first()?;
+    Some((*tag, rest.strip_prefix(name)?))
+}
+
+/// Splits a value of a known type off the start of a row; `None` if the row is damaged.
+#[inline(always)]
+pub(crate) fn split_row_value(edm_type: EdmType, mut row: &[u8]) -> Option<(ValueRef<'_>, &[u8])> {
+    let length = match edm_type.packed_bytes() {
+        Some(width) => width,
+        None => take_length(&mut row)? as usize,
+    };
+    let (value, rest) = row.split_at_checked(length)?;
+    Some((read(edm_type, value)?, rest))
+}
+
+#[inline]
+fn two_bytes(low: u8, rest: &[u8]) -> Option<(u16, &[u8])> {
+    let (high, rest) = rest.split_first()?;
+    Some((u16::from(low & 0x7F) | u16::from(*high) << 7, rest))
+}
+
+#[inline]
+fn take_length(row: &mut &[u8]) -> Option<u32> {
+    let (first, rest) = row.split_first()?;
+    if *first < 0x80 {
+        *row = rest;
+        return Some((*first).into());
+    }
+    take_long_length(row)
+}
+
+fn take_long_length(row: &mut &[u8]) -> Option<u32> {
+    let mut length = 0;
+    for shift in (0..u32::BITS).step_by(7) {
+        let (byte, rest) = row.split_first()?;
+        *row = rest;
+        length |= u32::from(byte & 0x7F).checked_shl(shift)?;
+        if *byte < 0x80 {
+            return Some(length);
+        }
+    }
+    None
+}
+
+/// Appends a length: seven bits per byte, lowest first. All bytes but the last have the high bit set.
+fn push_length(mut length: u32, out: &mut Vec<u8>) {
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
+/// A dictionary entry: type, mark and name of a property.
+#[derive(Clone, Debug)]
+struct DictionaryEntry {
+    packed: Arc<[u8]>,
+    block: [u8; BLOCK],
+    /// Bytes of a value, if all values of the type have the same length.
+    width: Option<usize>,
+}
+
+/// Bytes of a dictionary entry, and of its values if all have the same length.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    entry: usize,
+    value: Option<usize>,
+}
+
+impl Size {
+    /// The size of a number without an entry.
+    const UNKNOWN: Self = Self { entry: 0, value: None };
+}
+
+impl DictionaryEntry {
+    /// Returns `None` if the bytes are not exactly one dictionary entry.
+    fn new(packed: &[u8]) -> Option<Self> {
+        let (entry, rest) = Self::split(packed)?;
+        let mut block = [0; BLOCK];
+        block.iter_mut().zip(entry).for_each(|(to, from)| *to = *from);
+        rest.is_empty().then_some(Self { packed: entry.into(), block, width: width(entry)? })
+    }
+
+    /// Splits a dictionary entry off the start of the bytes.
+    fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let [_, low, high] = *bytes.first_chunk::<BEFORE_NAME>()?;
+        let (entry, rest) =
+            bytes.split_at_checked(BEFORE_NAME + usize::from(u16::from_le_bytes([low, high])))?;
+        std::str::from_utf8(&entry[BEFORE_NAME..]).ok()?;
+        Some((entry, rest))
+    }
+
+    /// Returns the name in the bytes of an entry.
+    fn name_in(packed: &[u8]) -> &[u8] {
+        packed.get(BEFORE_NAME..).unwrap_or_default()
+    }
+
+    #[inline]
+    fn packed(&self) -> &[u8] {
+        &self.packed
+    }
+
+    fn shared(&self) -> Arc<[u8]> {
+        Arc::clone(&self.packed)
+    }
+
+    /// Bytes of a value, if all values of the type have the same length.
+    #[inline]
+    const fn width(&self) -> Option<usize> {
+        self.width
+    }
+
+    #[inline]
+    const fn tag(&self) -> u8 {
+        self.block[0]
+    }
+
+    /// Whether the entry has this name, given with its length in front.
+    #[inline(always)]
+    fn is_named<const N: usize>(&self, name: &[u8; N]) -> bool {
+        // A longer name would have a different length in front.
+        if N < BLOCK { self.block[1..].first_chunk() == Some(name) } else { self.packed[1..] == *name }
+    }
+
+    #[inline]
+    fn push(&self, out: &mut PackBuffer) {
+        if self.packed.len() <= BLOCK {
+            out.push_block(&self.block, self.packed.len());
+        } else {
+            out.push(&self.packed);
+        }
+    }
+}
+
+/// Bytes of the values of an entry, if all have the same length. `None` if its type is unknown.
+fn width(packed: &[u8]) -> Option<Option<usize>> {
+    Some(EdmType::from_tag(packed.first()? & !MARK)?.packed_bytes())
+}
+
+/// A buffer for the packed properties of rows. Most writes are a few bytes. They are copied in blocks of a
+/// fixed size, which is several times faster than copying exact lengths.
+#[derive(Default)]
+pub struct PackBuffer {
+    /// Bytes past the end are ignored.
+    bytes: Vec<u8>,
+    end: usize,
+}
+
+impl PackBuffer {
+    /// Reserves this many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: vec![0; bytes + SLACK], end: 0 }
+    }
+
+    /// Returns the appended bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.end]
+    }
+
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
+        self.bytes.truncate(self.end);
+        self.bytes
+    }
+
+    /// Removes all bytes and keeps the memory.
+    pub const fn clear(&mut self) {
+        self.end = 0;
+    }
+
+    /// Appends bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let end = self.end + bytes.len();
+        if self.bytes.len() < end {
+            self.grow(end);
+        }
+        self.bytes[self.end..end].copy_from_slice(bytes);
+        self.end = end;
+    }
+
+    /// Appends the first bytes of a block.
+    #[inline(always)]
+    fn push_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
+        let room = self.bytes.get_mut(self.end..).and_then(|room| room.first_chunk_mut());
+        match room {
+            Some(room) => {
+                *room = *block;
+                self.end += length;
+            }
+            None => self.push(&block[..length]),
+        }
+    }
+
+    /// Appends the first bytes of a row; `None` if the row is shorter.
+    #[inline(always)]
+    fn push_start<const N: usize>(&mut self, row: &[u8], length: usize) -> Option<()> {
+        match row.first_chunk::<N>() {
+            Some(block) if length <= N => self.push_block(block, length),
+            _ => self.push(row.get(..length)?),
+        }
+        Some(())
+    }
+
+    #[cold]
+    fn grow(&mut self, end: usize) {
+        self.bytes.resize((end + (1 << 10)).next_power_of_two(), 0);
+    }
+}
+
+/// Does not show the values, which may be secret.
+impl std::fmt::Debug for PackBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackBuffer").field("len", &self.end).finish_non_exhaustive()
+    }
+}
