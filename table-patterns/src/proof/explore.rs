@@ -50,34 +50,38 @@ impl Explored {
         sum
     }
 
-    /// Asserts that nothing went wrong, in at least as many schedules as the document says. Where `PROOF_ROWS`
-    /// names a file, what the document may say is added to that instead.
+    /// Asserts that no schedule ended wrong, and that there are at least as many schedules as
+    /// `docs/proof-schedules.tsv` says. If `PROOF_ROWS` names a file, the row for that document is appended to the
+    /// file instead of the comparison.
     #[track_caller]
     pub(super) fn assert_right(&self, scene: &str) {
         if let Some((what, steps)) = &self.wrong {
             panic!("{scene}: {what}, after\n{}", steps.join("\n"));
         }
-        let row = format!("| {scene} | {} | {} |\n", self.orders, self.schedules);
+        let row = format!("{scene}\t{}\t{}\n", self.orders, self.schedules);
         let Some(file) = env::var_os("PROOF_ROWS") else {
             let least = self.documented(scene);
-            assert!(least.is_some_and(|least| self.schedules >= least), "docs/proof.md does not say\n{row}");
+            assert!(
+                least.is_some_and(|least| self.schedules >= least),
+                "docs/proof-schedules.tsv has {least:?} for this scene, and the exploration had\n{row}"
+            );
             return;
         };
         let mut rows = File::options().create(true).append(true).open(file).unwrap();
         rows.write_all(row.as_bytes()).unwrap();
     }
 
-    /// How many schedules the document says that there are, at least.
+    /// The number of schedules that the document has for a scene.
     fn documented(&self, scene: &str) -> Option<usize> {
-        let beginning = format!("| {scene} | {} | ", self.orders);
+        let beginning = format!("{scene}\t{}\t", self.orders);
         let mut rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix(beginning.as_str()));
-        rows.next()?.strip_suffix(" |")?.parse().ok()
+        rows.next()?.parse().ok()
     }
 }
 
-/// Where the number of schedules of every scene is written down.
+/// The document with the number of schedules of every scene.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/proof.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/proof-schedules.tsv");
     fs::read_to_string(path).expect("the document is in the repository")
 });
 
