@@ -15,7 +15,7 @@ use table_core::prelude::*;
 use table_core::store::TableStore;
 use table_embedded::EmbeddedStore;
 use table_patterns::eventual::{
-    Coordinator, EventualTransaction, Place, Progress, Resources, TransactionStatus,
+    Coordinator, EventualTransaction, Place, Resources, TransactionProgress, TransactionStatus,
 };
 use table_patterns::journal::{Acknowledge, Timing};
 use table_patterns::queue::TableQueue;
@@ -75,7 +75,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = process(current.clone(), archive.clone(), photos.clone()).await?;
     let transaction = archiving(&ken.entity_key()?.into())?;
     let submitted = client.submit(&transaction, Acknowledge::Committed).await?;
-    assert_eq!(submitted.progress, Progress::Pending);
+    assert_eq!(submitted.progress, TransactionProgress::Pending);
 
     // A worker crashes after it wrote the archive and before it removed the original.
     let faults = FaultInjector::new(0);

@@ -8,7 +8,7 @@ use table_core::adapter::{Metered, RequestMeter};
 use table_core::memory::MemoryStore;
 use table_core::prelude::*;
 use table_patterns::bulk::BulkWriter;
-use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Progress, Resources};
+use table_patterns::eventual::{Coordinator, EventualTransaction, Place, Resources, TransactionProgress};
 use table_patterns::journal::Acknowledge;
 use table_patterns::queue::TableQueue;
 
@@ -66,7 +66,7 @@ async fn moved(coordinator: &Coordinator, table: &TableName, keys: &[Key]) -> Re
     });
     let submitted = coordinator.submit(&transaction, Acknowledge::Applied).await?;
     match submitted.progress {
-        Progress::Applied => Ok(()),
+        TransactionProgress::Applied => Ok(()),
         other => Err(format!("a transaction is {other:?}").into()),
     }
 }

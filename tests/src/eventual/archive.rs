@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use table_core::model::ValueRef;
 use table_core::store::{Operation, TableStore};
-use table_patterns::eventual::{Progress, TransactionStatus};
+use table_patterns::eventual::{TransactionProgress, TransactionStatus};
 use table_patterns::journal::Acknowledge;
 
 use super::{World, employee, finish, properties};
@@ -16,7 +16,7 @@ pub(crate) async fn is_filled_by_a_worker(world: World) {
     let transaction = world.archiving("456");
     let submitted = client.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
     assert_eq!(submitted.id, transaction.id());
-    assert_eq!(submitted.progress, Progress::Pending);
+    assert_eq!(submitted.progress, TransactionProgress::Pending);
     assert_eq!(finish(&worker, submitted.id).await, TransactionStatus::Applied);
     assert_eq!(properties(world.archived("456").await), *ken.properties());
     assert!(world.current("456").await.is_none());
@@ -28,7 +28,7 @@ pub(crate) async fn is_filled_by_the_submitter(world: World) {
     let client = world.process().await;
     let ken = world.hire("456").await;
     let submitted = client.submit(&world.archiving("456"), Acknowledge::Applied).await.expect("a legal plan");
-    assert_eq!(submitted.progress, Progress::Applied);
+    assert_eq!(submitted.progress, TransactionProgress::Applied);
     assert_eq!(client.status(submitted.id).await.expect("the table"), TransactionStatus::Applied);
     assert_eq!(properties(world.archived("456").await), *ken.properties());
     assert!(world.current("456").await.is_none());

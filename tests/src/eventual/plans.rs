@@ -2,7 +2,9 @@
 
 use table_core::model::Key;
 use table_core::queue::MESSAGE_BYTES;
-use table_patterns::eventual::{EventualTransaction, Place, Progress, TransactionId, TransactionStatus};
+use table_patterns::eventual::{
+    EventualTransaction, Place, TransactionId, TransactionProgress, TransactionStatus,
+};
 use table_patterns::journal::Acknowledge;
 use uuid::Uuid;
 
@@ -23,7 +25,7 @@ pub(crate) async fn larger_than_a_message_are_stored_until_done(world: World) {
     let process = world.process().await;
     let transaction = large(&world);
     let submitted = process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
-    assert_eq!(submitted.progress, Progress::Pending);
+    assert_eq!(submitted.progress, TransactionProgress::Pending);
     assert!(world.pieces().await > 1);
     let pending = TransactionStatus::Pending { step: 0, steps: 2, error: None };
     assert_eq!(process.status(transaction.id()).await.expect("the table"), pending);
@@ -36,7 +38,7 @@ pub(crate) async fn larger_than_a_message_are_stored_until_done(world: World) {
 pub(crate) async fn larger_than_a_message_are_done_by_the_submitter(world: World) {
     let process = world.process().await;
     let submitted = process.submit(&large(&world), Acknowledge::Applied).await.expect("a legal plan");
-    assert_eq!(submitted.progress, Progress::Applied);
+    assert_eq!(submitted.progress, TransactionProgress::Applied);
     assert_eq!(world.pieces().await, 0);
     assert_eq!(process.run_once(9).await.expect("the queue"), 0);
 }
@@ -93,7 +95,7 @@ pub(crate) async fn submitted_twice_are_done_once(world: World) {
     let transaction = EventualTransaction::with_id(id).handle("recorder", *b"once");
     for _ in 0..2 {
         let submitted = process.submit(&transaction, Acknowledge::Applied).await.expect("a legal plan");
-        assert_eq!(submitted.progress, Progress::Applied);
+        assert_eq!(submitted.progress, TransactionProgress::Applied);
     }
     process.submit(&transaction, Acknowledge::Committed).await.expect("a legal plan");
     process.run_once(9).await.expect("the queue");

@@ -3,14 +3,14 @@
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use table_core::model::ValueRef;
-use table_patterns::eventual::{EventualTransaction, Progress, StepId};
+use table_patterns::eventual::{EventualTransaction, StepId, TransactionProgress};
 use table_patterns::journal::Acknowledge;
 
 use super::{World, employee, properties};
 
 async fn apply(world: &World, transaction: &EventualTransaction) {
     let submitted = world.process().await.submit(transaction, Acknowledge::Applied).await;
-    assert_eq!(submitted.expect("a legal plan").progress, Progress::Applied);
+    assert_eq!(submitted.expect("a legal plan").progress, TransactionProgress::Applied);
 }
 
 /// The last step has the last word.

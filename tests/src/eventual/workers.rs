@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use table_patterns::eventual::{EventualTransaction, TransactionStatus, What};
+use table_patterns::eventual::{EventualTransaction, TransactionEventKind, TransactionStatus};
 use table_patterns::journal::Acknowledge;
 use tokio::sync::oneshot;
 
@@ -72,12 +72,12 @@ pub(crate) async fn tell_what_they_do(world: World) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let listener = told.clone();
     let process = world.process().await.on_event(move |event| {
-        let line = match &event.what {
-            What::Committed => "committed".to_owned(),
-            What::Claimed { step } => format!("claimed at {step}"),
-            What::Done { step, steps } => format!("done {step} of {steps}"),
-            What::Failed { step, .. } => format!("failed {step}"),
-            What::Applied => "applied".to_owned(),
+        let line = match &event.kind {
+            TransactionEventKind::Committed => "committed".to_owned(),
+            TransactionEventKind::Claimed { step } => format!("claimed at {step}"),
+            TransactionEventKind::Done { step, steps } => format!("done {step} of {steps}"),
+            TransactionEventKind::Failed { step, .. } => format!("failed {step}"),
+            TransactionEventKind::Applied => "applied".to_owned(),
             other => format!("{other:?}"),
         };
         listener.lock().expect("a listener").push(line);

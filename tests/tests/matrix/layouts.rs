@@ -15,7 +15,7 @@ use table_patterns::bulk::{
     BulkOptions, BulkSummary, BulkWriter, CopyJob, Unchanged, delete_partition, delete_where, operations,
 };
 use table_patterns::eventual::{
-    Coordinator, EventualTransaction, Mover, Moves as _, Place, Progress, Resources,
+    Coordinator, EventualTransaction, Mover, Moves as _, Place, Resources, TransactionProgress,
 };
 use table_patterns::index::{IndexOptions, IndexedTable};
 use table_patterns::journal::Acknowledge;
@@ -58,7 +58,7 @@ struct Row {
     move_within: Cell,
     move_across: Cell,
     /// How far a transaction comes whose step moves by the layout's own table: one that is refused stays pending, and moves nothing.
-    move_by: Progress,
+    move_by: TransactionProgress,
 }
 
 const INDEXES: Cell = Refused("index");
@@ -77,7 +77,7 @@ const PLAIN: Row = Row {
     upgrade: Right,
     move_within: Right,
     move_across: Right,
-    move_by: Progress::Applied,
+    move_by: TransactionProgress::Applied,
 };
 
 const INDEXED: Row = Row {
@@ -100,7 +100,7 @@ const DECLARED: Row = Row {
     layout: "plain, with an index of another program",
     move_within: INDEXES,
     move_across: INDEXES,
-    move_by: Progress::Pending,
+    move_by: TransactionProgress::Pending,
     // The version of its program is the one of the rows: nothing is written.
     upgrade: Right,
     ..INDEXED
@@ -374,7 +374,7 @@ async fn eventual<H: Handle>(backends: Backends, sealed: bool, row: &Row) {
         let submitted = process.submit(&plan, Acknowledge::Applied).await.unwrap();
         assert_eq!(submitted.progress, row.move_by, "{layout}: move_by");
     }
-    let moved = row.move_by == Progress::Applied;
+    let moved = row.move_by == TransactionProgress::Applied;
     assert_eq!(own.read(&key).await.unwrap(), (!moved).then(|| one.clone()), "{layout}: move_by");
     assert_eq!(other.read(&key).await.unwrap(), moved.then(|| one.clone()), "{layout}: move_by");
     world.check(layout).await;

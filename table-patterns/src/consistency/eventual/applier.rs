@@ -1,92 +1,147 @@
-//! Doing the steps of a claimed transaction.
+//! Applying a claimed transaction: its steps in order, the renewal of the claim, and failures of steps.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use table_core::store::{Error, Result};
+use object_store::{ObjectStore, ObjectStoreExt as _, PutPayload};
+use table_core::manifest::Touched;
+use table_core::store::{Error, ErrorKind, Operation, Outcome, Result};
 use tokio::time::timeout;
 
 use super::coordinator::Coordinator;
-use super::event::What;
-use super::head::{Head, State};
 use super::plan::EventualTransaction;
+use super::record::{State, TransactionRecord};
 use super::resources::StepId;
-use super::stopped::{Recorded, Stopped};
-use super::submit::Progress;
+use super::status::TransactionEventKind;
+use super::step::{Place, Step, blob_path};
+use super::submit::TransactionProgress;
+use super::table_checks::check_movable;
+use crate::blobs::blob_error;
+use crate::consistency::work::is_of_the_storage;
 use crate::journal::Lease;
 
-/// The right to apply one transaction.
+/// Attempts of a move whose entity is changed by other writers.
+const MOVE_ATTEMPTS: usize = 16;
+
+/// The reason why a transaction is not finished yet.
+#[derive(Debug)]
+pub(super) struct WorkFailure {
+    pub(super) error: Error,
+    /// Whether the failure counts towards poison. False for errors that waiting repairs.
+    pub(super) counts: bool,
+    /// The state that the record has after the failure; `None` if the record does not mention the failure.
+    pub(super) recorded: Option<Recorded>,
+}
+
+/// A failure of a step, as the record has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recorded {
+    /// Workers try the step again; the value is the number of its failures.
+    Failed(u32),
+    /// No worker tries the step again.
+    Poisoned,
+}
+
+impl WorkFailure {
+    /// The failure of a step. The kind of a handler's error says whether the step only has to wait.
+    pub(super) fn at(step: &Step, error: Error) -> Self {
+        match step {
+            Step::Handle { .. } => {
+                Self { counts: !(error.is_transient() || error.is_ambiguous()), error, recorded: None }
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+impl From<Error> for WorkFailure {
+    fn from(error: Error) -> Self {
+        Self { counts: !is_of_the_storage(&error), error, recorded: None }
+    }
+}
+
+/// The right to apply one transaction: a claimed record and the lease of the claim.
 struct Applier<'a> {
-    of: &'a Coordinator,
-    head: Head,
+    coordinator: &'a Coordinator,
+    record: TransactionRecord,
     lease: Lease,
 }
 
 impl Coordinator {
-    /// Does what is left of a transaction whose head this process has claimed. *Pending* where it lost the
-    /// claim, or an answer is in doubt.
+    /// Does the remaining steps of a transaction whose record this process has claimed. Returns *pending* if
+    /// the claim is lost or the outcome of a request is ambiguous.
     ///
     /// # Errors
-    /// A step failed, and the claim was given back.
+    /// A step failed; the claim is released.
     pub(super) async fn apply(
         &self,
         transaction: &EventualTransaction,
-        head: Head,
+        record: TransactionRecord,
         lease: Lease,
-    ) -> Result<Progress, Stopped> {
-        self.tell(head.id, What::Claimed { step: head.next });
-        Applier { of: self, head, lease }.run(transaction).await
+    ) -> Result<TransactionProgress, WorkFailure> {
+        self.emit(record.id, TransactionEventKind::Claimed { step: record.next });
+        Applier { coordinator: self, record, lease }.run(transaction).await
     }
 
-    /// The failure of a transaction whose claimed plan cannot be read: as of its next step.
-    pub(super) async fn unread(&self, head: Head, lease: Lease, error: Error) -> Stopped {
-        Applier { of: self, head, lease }.failed(error.into()).await
+    /// Records that the plan of a claimed transaction cannot be read, as a failure of the next step.
+    pub(super) async fn record_unreadable_plan(
+        &self,
+        record: TransactionRecord,
+        lease: Lease,
+        error: Error,
+    ) -> WorkFailure {
+        Applier { coordinator: self, record, lease }.record_failure(error.into()).await
     }
 }
 
 impl Applier<'_> {
-    async fn run(mut self, transaction: &EventualTransaction) -> Result<Progress, Stopped> {
-        while let Some(step) = transaction.steps().get(self.head.next) {
-            if let Err(error) = step.check_here(&self.of.resources) {
-                return Err(self.failed(Stopped { error, counts: false, recorded: None }).await);
+    async fn run(mut self, transaction: &EventualTransaction) -> Result<TransactionProgress, WorkFailure> {
+        while let Some(step) = transaction.steps().get(self.record.next) {
+            if let Err(error) = step.check_resources(&self.coordinator.resources) {
+                // Another worker may have the resource: the failure does not count.
+                let failure = WorkFailure { error, counts: false, recorded: None };
+                return Err(self.record_failure(failure).await);
             }
-            let id = StepId { transaction: self.head.id, step: self.head.next };
-            let (of, work) = (self.of, self.of.run_step(id, step));
-            match self.keeping(work).await {
-                None => return Ok(Progress::Pending),
+            let id = StepId { transaction: self.record.id, step: self.record.next };
+            let (coordinator, work) = (self.coordinator, self.coordinator.run_step(id, step));
+            match self.run_while_claimed(work).await {
+                None => return Ok(TransactionProgress::Pending),
                 Some(Ok(())) => {}
-                Some(Err(error)) => return Err(self.failed(Stopped::at(step, error)).await),
+                Some(Err(error)) => return Err(self.record_failure(WorkFailure::at(step, error)).await),
             }
-            let done = What::Done { step: self.head.next, steps: self.head.steps };
+            let done = TransactionEventKind::Done { step: self.record.next, steps: self.record.steps };
             if !self.advance().await? {
-                return Ok(Progress::Pending);
+                return Ok(TransactionProgress::Pending);
             }
-            of.tell(self.head.id, done);
+            coordinator.emit(self.record.id, done);
         }
-        self.of.tell(self.head.id, What::Applied);
-        self.of.ledger.remove_pieces(self.head.plan_of()).await?;
-        Ok(Progress::Applied)
+        self.coordinator.emit(self.record.id, TransactionEventKind::Applied);
+        self.coordinator.transactions.remove_pieces(self.record.plan_ref()).await?;
+        Ok(TransactionProgress::Applied)
     }
 
-    /// Records a step as done; whether the claim still holds.
+    /// Records the next step as done. Returns whether the claim still holds.
     async fn advance(&mut self) -> Result<bool> {
-        let next = self.head.next + 1;
-        let state = if next == self.head.steps { State::Applied } else { State::Running };
-        self.renew(Head { next, state, error: None, failures: 0, ..self.head.clone() }).await
+        let next = self.record.next + 1;
+        let state = if next == self.record.steps { State::Applied } else { State::Running };
+        self.renew(TransactionRecord { next, state, error: None, failures: 0, ..self.record.clone() }).await
     }
 
-    /// Writes the head, which renews the claim; whether it still holds.
-    async fn renew(&mut self, head: Head) -> Result<bool> {
-        let lease = Lease::start(self.of.timing);
-        let Some(head) = self.of.ledger.replace(head).await? else { return Ok(false) };
-        (self.head, self.lease) = (head, lease);
+    /// Replaces the record, which renews the claim. Returns whether the claim still holds.
+    async fn renew(&mut self, record: TransactionRecord) -> Result<bool> {
+        let lease = Lease::start(self.coordinator.timing);
+        let Some(record) = self.coordinator.transactions.replace(record).await? else { return Ok(false) };
+        (self.record, self.lease) = (record, lease);
         Ok(true)
     }
 
-    /// Does work while the claim holds, and renews the claim in time. `None` where it is lost: the work is
-    /// dropped then. It is never polled after the lease: what it sends could take effect too late.
-    async fn keeping<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Runs work while the claim holds and renews the claim in time. Returns `None` if the claim is lost; the
+    /// work is dropped then.
+    ///
+    /// The work is never polled after the lease: a request sent then could take effect after the steps of the
+    /// next applier.
+    async fn run_while_claimed<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
             let lease = self.lease;
@@ -94,44 +149,111 @@ impl Applier<'_> {
                 true => work.as_mut().poll(context).map(Some),
                 false => Poll::Ready(None),
             });
-            if let Ok(done) = timeout(self.of.timing.lease() / 4, guarded).await {
+            if let Ok(done) = timeout(self.coordinator.timing.lease() / 4, guarded).await {
                 return done;
             }
-            if !self.renew(self.head.clone()).await.unwrap_or(false) {
+            if !self.renew(self.record.clone()).await.unwrap_or(false) {
                 return None;
             }
         }
     }
 
-    /// Gives the claim back, so that the step can be tried again at once; not where it may still take
-    /// effect. What waiting does not mend is counted there, and nowhere else: that a message was received often says
-    /// that workers died, or that answers of the queue were lost.
-    async fn failed(mut self, stopped: Stopped) -> Stopped {
-        let Stopped { error, counts, .. } = stopped;
-        let what = What::Failed { step: self.head.next, error: error.clone() };
-        self.of.tell(self.head.id, what);
-        let mut head = self.head.clone();
-        head.blame(&error);
-        head.failures += u32::from(counts);
+    /// Records a failure and releases the claim, so that any worker can try the step again at once.
+    ///
+    /// After an ambiguous error the claim stays: the lost request may still take effect until the lease ends.
+    /// The record alone counts failures. The queue's count of receives is no measure: workers that die and
+    /// lost answers of the queue raise it too.
+    async fn record_failure(mut self, failure: WorkFailure) -> WorkFailure {
+        let WorkFailure { error, counts, .. } = failure;
+        let failed = TransactionEventKind::Failed { step: self.record.next, error: error.clone() };
+        self.coordinator.emit(self.record.id, failed);
+        let mut record = self.record.clone();
+        record.set_last_error(&error);
+        record.failures += u32::from(counts);
         if !error.is_ambiguous() {
-            head.claim = None;
+            record.claim = None;
         }
-        let poisoned = counts && head.failures >= self.of.attempts;
+        let poisoned = counts && record.failures >= self.coordinator.attempts;
         if poisoned {
-            head.state = State::Poisoned;
+            record.state = State::Poisoned;
         }
-        let recorded = match (self.renew(head).await, poisoned) {
+        let recorded = match (self.renew(record).await, poisoned) {
             (Ok(true), true) => {
-                self.of.tell(self.head.id, What::Poisoned { step: self.head.next });
+                let poisoned = TransactionEventKind::Poisoned { step: self.record.next };
+                self.coordinator.emit(self.record.id, poisoned);
                 Some(Recorded::Poisoned)
             }
-            (Ok(true), false) => Some(Recorded::Failed(self.head.failures)),
+            (Ok(true), false) => Some(Recorded::Failed(self.record.failures)),
             (Ok(false), _) => None,
             (Err(unrecorded), _) => {
                 tracing::debug!(error = %unrecorded, "the failure of a step was not recorded");
                 None
             }
         };
-        Stopped { error, counts, recorded }
+        WorkFailure { error, counts, recorded }
     }
+}
+
+impl Coordinator {
+    async fn run_step(&self, id: StepId, step: &Step) -> Result<()> {
+        if let Some((store, table, operation)) = step.operation() {
+            let _rests_on = self.plain_write(store, table, Touched::by(&operation)).await?;
+            let store = self.resources.store(store)?;
+            return match store.write(table, operation).await {
+                // A delete of a missing entity is done. A replace must not bring a deleted entity back.
+                Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => Ok(()),
+                written => written.map(drop),
+            };
+        }
+        match step {
+            Step::Move { from, to } => self.move_entity(step, from, to).await,
+            Step::PutBlob { blobs, path, bytes } => {
+                let payload = PutPayload::from(bytes.clone());
+                let put = self.resources.blobs(blobs)?.put(&blob_path(path)?, payload).await;
+                put.map(drop).map_err(blob_step_error)
+            }
+            Step::DeleteBlob { blobs, path } => delete_blob(&**self.resources.blobs(blobs)?, path).await,
+            Step::Handle { handler, payload } => self.resources.handler(handler)?.run(id, payload).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the entity, writes it to the target, and deletes the version that was read. Starts over if the
+    /// entity has changed: a concurrent change is moved too, never lost.
+    async fn move_entity(&self, step: &Step, from: &Place, to: &Place) -> Result<()> {
+        let (source, target) = (self.resources.store(&from.store)?, self.resources.store(&to.store)?);
+        for _ in 0..MOVE_ATTEMPTS {
+            let Some(entity) = source.get(&from.table, &from.key, None).await? else {
+                // An earlier run of this step may have moved the entity and died before it recorded that.
+                return self.check_moved(step).await;
+            };
+            let _rests_on = self.move_rests_on(step, &entity).await?;
+            check_movable(&from.table, &entity)?;
+            let Some(etag) = entity.etag().cloned() else { break };
+            let moved = entity.with_system(None, None).with_key(to.key.clone());
+            target.write(&to.table, Operation::InsertOrReplace(moved)).await?;
+            let delete = Operation::Delete(from.key.clone(), etag.into());
+            match source.write(&from.table, delete).await {
+                Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => {}
+                Err(e) if e.is_entity_not_found() && !e.is_ambiguous() => return Ok(()),
+                deleted => return deleted.map(drop),
+            }
+        }
+        let (table, key) = (from.table.to_string(), from.key.to_string());
+        Err(ErrorKind::PreconditionFailed { table, key }.into())
+    }
+}
+
+async fn delete_blob(blobs: &dyn ObjectStore, path: &str) -> Result<()> {
+    match blobs.delete(&blob_path(path)?).await {
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        deleted => deleted.map_err(blob_step_error),
+    }
+}
+
+/// A blob store's error. The blob store does not say whether a failed request took effect, except where it
+/// refused the request: every transient error is ambiguous.
+fn blob_step_error(error: object_store::Error) -> Error {
+    let error = blob_error(error);
+    if error.is_transient() { error.with_outcome(Outcome::Ambiguous) } else { error }
 }

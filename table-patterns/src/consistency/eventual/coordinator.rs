@@ -1,3 +1,7 @@
+//! The coordinator: the handle by which a process submits and applies transactions.
+
+//! The coordinator: the handle by which a process submits and applies transactions.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,22 +10,22 @@ use table_core::model::TableName;
 use table_core::queue::{Receipt, WorkQueue};
 use table_core::store::{Result, TableStore, TableStoreExt as _};
 
-use super::event::{TransactionEvent, What};
-use super::ledger::Ledger;
 use super::plan::TransactionId;
 use super::resources::Resources;
 #[cfg(doc)]
 use super::status::TransactionStatus;
-use super::tables::Manifests;
+use super::status::{TransactionEvent, TransactionEventKind};
+use super::table_checks::Manifests;
+use super::transaction_table::TransactionTable;
 #[cfg(test)]
 use crate::journal::Rule;
 use crate::journal::{Rules, Timing};
 
 type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
 
-/// Commits eventually consistent transactions and applies them. See the [module](super).
+/// Submits eventually consistent transactions and applies them. See the [module](super).
 ///
-/// Every process has one; those of one queue and one table work together, any number of them.
+/// Every process opens its own coordinator. All coordinators over one table and one queue share the work.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -30,7 +34,7 @@ type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
 /// use table_core::model::{Entity, TableName};
 /// use table_core::store::{Operation, TableStore};
 /// use table_patterns::eventual::{
-///     Coordinator, EventualTransaction, Place, Progress, Resources, TransactionStatus,
+///     Coordinator, EventualTransaction, Place, TransactionProgress, Resources, TransactionStatus,
 /// };
 /// use table_patterns::journal::Acknowledge;
 /// use table_patterns::queue::TableQueue;
@@ -51,7 +55,7 @@ type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
 /// let place = |store: &str| Place::new(store, table.clone(), ken.key().clone());
 /// let transaction = EventualTransaction::new().move_entity(place("current"), place("archive"));
 /// let submitted = coordinator.submit(&transaction, Acknowledge::Committed).await?;
-/// assert_eq!(submitted.progress, Progress::Pending);
+/// assert_eq!(submitted.progress, TransactionProgress::Pending);
 ///
 /// coordinator.run_once(16).await?; // a worker, in this process or another
 /// let status = coordinator.wait(transaction.id(), Duration::from_secs(1)).await?;
@@ -63,13 +67,13 @@ type Listener = Arc<dyn Fn(&TransactionEvent) + Send + Sync>;
 /// ```
 #[derive(Clone)]
 pub struct Coordinator {
-    pub(super) ledger: Ledger,
+    pub(super) transactions: TransactionTable,
     pub(super) queue: Arc<dyn WorkQueue>,
     pub(super) resources: Resources,
     pub(super) timing: Timing,
     pub(super) rules: Rules,
     pub(super) manifests: Arc<Manifests>,
-    /// How often a step fails before its transaction is poisoned.
+    /// Failures of a step until its transaction is poisoned.
     pub(super) attempts: u32,
     retry: Duration,
     listener: Option<Listener>,
@@ -78,7 +82,7 @@ pub struct Coordinator {
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
-            .field("table", &self.ledger.table)
+            .field("table", &self.transactions.table)
             .field("queue", &self.queue)
             .field("resources", &self.resources)
             .finish_non_exhaustive()
@@ -86,10 +90,10 @@ impl fmt::Debug for Coordinator {
 }
 
 impl Coordinator {
-    /// Opens the transactions of a table, which is made if it is missing. One request.
+    /// Opens a coordinator over a table of transactions. Creates the table if it is missing. One request.
     ///
     /// # Errors
-    /// The table's name is not legal; the storage's.
+    /// The table's name is not legal, or the store's error.
     pub async fn open(
         store: Arc<dyn TableStore>,
         table: &str,
@@ -99,81 +103,88 @@ impl Coordinator {
         let table = TableName::new(table)?;
         store.profile().check_reads("eventually consistent transactions")?;
         store.create_table_if_missing(&table).await?;
-        let (ledger, timing) = (Ledger { store, table }, Timing::default());
+        let (transactions, timing) = (TransactionTable { store, table }, Timing::default());
         let (rules, retry) = (Rules::default(), Duration::from_secs(5));
         let manifests = Arc::default();
         let (attempts, listener) = (5, None);
-        Ok(Self { ledger, queue, resources, timing, rules, manifests, attempts, retry, listener })
+        Ok(Self { transactions, queue, resources, timing, rules, manifests, attempts, retry, listener })
     }
 
-    /// Sets the durations of claims and requests: the same in every process of these transactions.
+    /// Sets the lease of claims and the time limits of requests. Use the same timing in every process.
     #[must_use]
     pub const fn with_timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Sets after which time a step that failed is tried again: 5 seconds unless set. It doubles each
-    /// time, up to a lease, but not while a storage is out of order.
+    /// Sets the delay before a failed step is tried again: 5 seconds unless set. The delay doubles with each failure
+    /// that counts towards poison, up to a lease.
     #[must_use]
     pub const fn with_retry_delay(mut self, delay: Duration) -> Self {
         self.retry = delay;
         self
     }
 
-    /// Sets how often a step may fail before the transaction is [poisoned](TransactionStatus::Poisoned): 5 times unless
-    /// set, at least once. Only what waiting does not mend counts.
+    /// Sets after how many failures of a step the transaction is [poisoned](TransactionStatus::Poisoned): 5 unless
+    /// set, at least 1. Errors that waiting repairs do not count: an unavailable store, an ambiguous outcome.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
-    /// Calls this with all that happens to transactions in this process.
+    /// Sets a listener for the events of transactions in this process.
     #[must_use]
     pub fn on_event(mut self, listener: impl Fn(&TransactionEvent) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
         self
     }
 
-    /// The same, where a rule may be broken.
+    /// A coordinator that leaves one rule of the protocol out.
     #[cfg(test)]
     pub(crate) const fn breaking(mut self, rule: Option<Rule>) -> Self {
         self.rules = Rules { broken: rule };
         self
     }
 
-    pub(super) fn tell(&self, id: TransactionId, what: What) {
+    pub(super) fn emit(&self, id: TransactionId, kind: TransactionEventKind) {
         if let Some(listener) = &self.listener {
-            listener(&TransactionEvent { id, what });
+            listener(&TransactionEvent { id, kind });
         }
     }
 
-    /// After which time something is tried again that has failed so often.
+    /// The delay before the next attempt after so many failures.
     pub(super) fn delay(&self, failures: u32) -> Duration {
         let doubled = self.retry.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
         doubled.min(self.timing.lease())
     }
 
-    /// Waits for work while its message stays hidden from others.
-    pub(super) async fn holding<T>(&self, receipt: &mut Receipt, work: impl Future<Output = T> + Send) -> T {
+    /// Runs work, and renews the visibility of its message meanwhile, so that other workers do not receive it.
+    pub(super) async fn run_while_hidden<T>(
+        &self,
+        receipt: &mut Receipt,
+        work: impl Future<Output = T> + Send,
+    ) -> T {
         let mut work = std::pin::pin!(work);
         loop {
             match tokio::time::timeout(self.timing.lease() / 3, work.as_mut()).await {
                 Ok(done) => return done,
-                // A void receipt: someone else has the message too, and the claim keeps them apart.
+                // After an error another worker may receive the message too. The claim of the record excludes it.
                 Err(_) => match self.queue.renew(receipt, self.timing.lease()).await {
                     Ok(renewed) => *receipt = renewed,
-                    Err(error) => tracing::debug!(%error, "a transaction's message was not renewed"),
+                    Err(error) => {
+                        tracing::debug!(%error, "the visibility of a transaction's message was not renewed")
+                    }
                 },
             }
         }
     }
 
-    /// Removes a message whose transaction is finished: one that stays is found out to be.
-    pub(super) async fn drop_message(&self, receipt: &Receipt) {
+    /// Deletes the message of a finished transaction. If that fails, a worker receives the message, finds the transaction
+    /// finished, and deletes it.
+    pub(super) async fn delete_message(&self, receipt: &Receipt) {
         if let Err(error) = self.queue.delete(receipt).await {
-            tracing::debug!(%error, "the message of a finished transaction stays for a worker");
+            tracing::debug!(%error, "the message of a finished transaction was not deleted: a worker deletes it");
         }
     }
 }

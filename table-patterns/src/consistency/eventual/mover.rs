@@ -1,4 +1,4 @@
-//! Moves by a table that knows what belongs to an entity.
+//! Moves of whole entities, by the table that knows their index entries, blobs and rows.
 
 use std::fmt;
 
@@ -13,19 +13,19 @@ use crate::large::LargeTable;
 use crate::spread::SpreadTable;
 use crate::wide::WideTable;
 
-/// A table that moves whole entities: with their index entries, blobs, and all of their rows.
+/// A table that can move whole entities, with their index entries, blobs and rows.
 #[async_trait]
 pub trait Moves: fmt::Debug + Send + Sync + 'static {
-    /// As `move_to` of the table: whether there was an entity at the key.
+    /// Moves an entity, as `move_to` of the table does. Returns whether there was an entity at `key`.
     ///
     /// # Errors
-    /// As there.
+    /// Those of `move_to`.
     async fn move_entity(&self, key: &Key, target: &Self, to: &Key) -> Result<bool>;
 
     /// Whether there is an entity at the key.
     ///
     /// # Errors
-    /// The store's; it cannot be read.
+    /// The store's, or the entity cannot be decoded.
     async fn has(&self, key: &Key) -> Result<bool>;
 }
 
@@ -98,7 +98,7 @@ pub struct Mover<M> {
 }
 
 impl<M: Moves> Mover<M> {
-    /// Moves from a table to a table, which may be the same.
+    /// A mover from one table to another, or within one table.
     pub const fn new(from: M, to: M) -> Self {
         Self { from, to }
     }
@@ -107,7 +107,7 @@ impl<M: Moves> Mover<M> {
 #[async_trait]
 impl<M: Moves> StepHandler for Mover<M> {
     /// # Errors
-    /// As `move_to` of the table. Entity not found: it is neither where it was nor where it goes.
+    /// Those of `move_to` of the table. *Entity not found* if there is no entity, neither at the source nor at the target.
     async fn run(&self, _: StepId, payload: &[u8]) -> Result<()> {
         let (key, to) = keys(payload)?;
         if self.from.move_entity(&key, &self.to, &to).await? || self.to.has(&to).await? {
@@ -118,14 +118,15 @@ impl<M: Moves> StepHandler for Mover<M> {
     }
 }
 
-/// What a step by a mover carries.
+/// The payload of a step by a mover: the keys of source and target.
 pub(super) fn payload(key: &Key, to: &Key) -> Vec<u8> {
     serde_json::json!([key.partition(), key.row(), to.partition(), to.row()]).to_string().into_bytes()
 }
 
 fn keys(payload: &[u8]) -> Result<(Key, Key)> {
-    let parts: [String; 4] = serde_json::from_slice(payload)
-        .map_err(|_| Error::invalid_request("this is no payload of a move: make the step by `move_by`"))?;
+    let parts: [String; 4] = serde_json::from_slice(payload).map_err(|_| {
+        Error::invalid_request("the payload of the step is not a move: append moves by `move_by`")
+    })?;
     let [partition, row, to_partition, to_row] = parts;
     Ok((Key::new(partition, row)?, Key::new(to_partition, to_row)?))
 }

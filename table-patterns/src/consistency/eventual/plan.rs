@@ -1,24 +1,28 @@
+//! Plans of transactions, and the queue messages that contain a plan or point at a stored plan.
+
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use table_core::model::{Entity, Key, TableName};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::mover::payload;
+use super::plan_format::PlanFormat;
 use super::resources::Resources;
 use super::step::{Place, Step};
-use super::wire::WirePlan;
+use super::transaction_table::PlanRef;
 
-/// Bytes of a plan as text, at most: it is held in memory by whoever works on it.
+/// The largest plan, in bytes of its text. Submitters and workers hold the plan in memory.
 pub const PLAN_BYTES: usize = 64 * 1024 * 1024;
 
-/// The identity of a transaction.
+/// The id of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId(Uuid);
 
 impl TransactionId {
-    /// The identity with this UUID.
+    /// The id with this UUID.
     pub const fn from_uuid(id: Uuid) -> Self {
         Self(id)
     }
@@ -35,7 +39,7 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// A list of steps that are all done, in their order, once the list is committed.
+/// A list of steps. Once the list is committed, workers do all steps in order.
 ///
 /// See the [module](super), and [`Coordinator`](super::Coordinator) for an example.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +60,8 @@ impl EventualTransaction {
         Self::with_id(TransactionId(Uuid::new_v4()))
     }
 
-    /// A transaction under an id that the caller can derive again: submitted twice, it is done once.
+    /// A transaction without steps, under an id that the caller can derive again. Submitted twice under one id, the
+    /// transaction is done once.
     pub const fn with_id(id: TransactionId) -> Self {
         Self { id, steps: Vec::new() }
     }
@@ -65,61 +70,61 @@ impl EventualTransaction {
         Self { id, steps }
     }
 
-    /// Its identity.
+    /// The id of this transaction.
     pub const fn id(&self) -> TransactionId {
         self.id
     }
 
-    /// Its steps, in their order.
+    /// The steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Then this.
+    /// Appends a step.
     #[must_use]
     pub fn then(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }
 
-    /// Then an entity is written, whatever is there.
+    /// Appends a [`Step::Upsert`]: inserts or replaces an entity.
     #[must_use]
     pub fn upsert(self, store: impl Into<String>, table: TableName, entity: Entity) -> Self {
         self.then(Step::Upsert { store: store.into(), table, entity })
     }
 
-    /// Then properties are written beside those that are there.
+    /// Appends a [`Step::UpsertMerge`]: inserts an entity or merges its properties into the stored one.
     #[must_use]
     pub fn upsert_merge(self, store: impl Into<String>, table: TableName, entity: Entity) -> Self {
         self.then(Step::UpsertMerge { store: store.into(), table, entity })
     }
 
-    /// Then an entity is replaced, unless it does not exist any more.
+    /// Appends a [`Step::ReplaceIfExists`]: replaces an entity if it exists.
     #[must_use]
     pub fn replace_if_exists(self, store: impl Into<String>, table: TableName, entity: Entity) -> Self {
         self.then(Step::ReplaceIfExists { store: store.into(), table, entity })
     }
 
-    /// Then an entity is removed, if it is there.
+    /// Appends a [`Step::DeleteIfExists`]: deletes an entity if it exists.
     #[must_use]
     pub fn delete_if_exists(self, place: Place) -> Self {
         self.then(Step::DeleteIfExists(place))
     }
 
-    /// Then an entity is moved as it is by then: see [`Step::Move`].
+    /// Appends a [`Step::Move`]: moves an entity.
     #[must_use]
     pub fn move_entity(self, from: Place, to: Place) -> Self {
         self.then(Step::Move { from, to })
     }
 
-    /// Then an entity is moved by a [`Mover`](super::Mover) of this name, with all that belongs to it. An entity that is neither
-    /// at the key nor where it goes fails the step.
+    /// Appends a move by the [`Mover`](super::Mover) of this name, with the index entries, blobs and rows of the entity.
+    /// The step fails if there is no entity, neither at `key` nor at `to`.
     #[must_use]
     pub fn move_by(self, mover: impl Into<String>, key: &Key, to: &Key) -> Self {
         self.handle(mover, payload(key, to))
     }
 
-    /// Then a blob is written.
+    /// Appends a [`Step::PutBlob`]: writes a blob.
     #[must_use]
     pub fn put_blob(
         self,
@@ -130,26 +135,33 @@ impl EventualTransaction {
         self.then(Step::PutBlob { blobs: blobs.into(), path: path.into(), bytes: bytes.into() })
     }
 
-    /// Then a blob is removed, if it is there.
+    /// Appends a [`Step::DeleteBlob`]: deletes a blob if it exists.
     #[must_use]
     pub fn delete_blob(self, blobs: impl Into<String>, path: impl Into<String>) -> Self {
         self.then(Step::DeleteBlob { blobs: blobs.into(), path: path.into() })
     }
 
-    /// Then a handler is called.
+    /// Appends a [`Step::Handle`]: calls a handler.
     #[must_use]
     pub fn handle(self, handler: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
         self.then(Step::Handle { handler: handler.into(), payload: payload.into() })
     }
 
-    /// Refuses what could never be done; the plan as text.
+    /// Checks the plan and returns it as text.
+    ///
+    /// # Errors
+    /// The plan has no step, has a step that can never be done, or exceeds a limit.
     pub(super) fn to_text(&self, resources: &Resources) -> Result<String> {
         if self.steps.is_empty() {
-            return Err(Error::invalid_request("a transaction without a step"));
+            return Err(Error::invalid_request(
+                "the transaction has no step: append one, for example by `upsert`",
+            ));
         }
         self.steps.iter().try_for_each(|step| step.check(resources))?;
-        let text = serde_json::to_string(&WirePlan::of(self)?);
-        let text = text.map_err(|e| Error::invalid_request(format!("cannot write a plan: {e}")))?;
+        let text = serde_json::to_string(&PlanFormat::of(self)?);
+        let text = text.map_err(|e| {
+            Error::invalid_request(format!("the plan of a transaction cannot be encoded: {e}"))
+        })?;
         if text.len() > PLAN_BYTES {
             return Err(Error::limit("bytes of a transaction's plan", PLAN_BYTES, text.len()));
         }
@@ -157,13 +169,65 @@ impl EventualTransaction {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let plan: WirePlan = serde_json::from_str(text)
-            .map_err(|e| Error::corrupt(format!("this is no plan of a transaction: {e}")))?;
+        let plan: PlanFormat = serde_json::from_str(text)
+            .map_err(|e| Error::corrupt(format!("the text is not a plan of a transaction: {e}")))?;
         plan.into_transaction()
     }
 }
 
-/// Tells plans apart that were submitted under one id.
+/// A hash that distinguishes plans that were submitted under one id.
 pub(super) fn fingerprint(text: &str) -> i64 {
     xxh3_64(text.as_bytes()).cast_signed()
+}
+
+/// A message of the queue, parsed.
+pub(super) enum PlanMessage {
+    /// The message contains the plan: sending the message was the commit.
+    Inline { plan: EventualTransaction, hash: i64 },
+    /// The message points at a plan in the transaction table: inserting the record is the commit.
+    Stored(StoredPlan),
+}
+
+/// The text of a message that points at a stored plan.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct StoredPlan {
+    stored: Uuid,
+    pieces: usize,
+    hash: i64,
+}
+
+impl StoredPlan {
+    pub(super) const fn new(plan: PlanRef) -> Self {
+        Self { stored: plan.id.uuid(), pieces: plan.pieces, hash: plan.hash }
+    }
+
+    pub(super) const fn plan_ref(self) -> PlanRef {
+        PlanRef { id: TransactionId::from_uuid(self.stored), hash: self.hash, pieces: self.pieces }
+    }
+
+    pub(super) fn to_text(self) -> Result<String> {
+        serde_json::to_string(&self).map_err(|e| {
+            Error::invalid_request(format!("the message of a transaction cannot be encoded: {e}"))
+        })
+    }
+}
+
+impl PlanMessage {
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        if let Ok(stored) = serde_json::from_str(text) {
+            return Ok(Self::Stored(stored));
+        }
+        Ok(Self::Inline { plan: EventualTransaction::parse(text)?, hash: fingerprint(text) })
+    }
+
+    pub(super) const fn id(&self) -> TransactionId {
+        self.plan_ref().id
+    }
+
+    pub(super) const fn plan_ref(&self) -> PlanRef {
+        match self {
+            Self::Inline { plan, hash } => PlanRef { id: plan.id(), hash: *hash, pieces: 0 },
+            Self::Stored(stored) => stored.plan_ref(),
+        }
+    }
 }

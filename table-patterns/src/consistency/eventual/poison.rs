@@ -1,88 +1,93 @@
-//! Transactions that keep failing.
+//! Poisoned transactions: list them, requeue them or discard them.
 
 use table_core::queue::Message;
 use table_core::store::{Error, ErrorKind, Result};
 use uuid::Uuid;
 
 use super::coordinator::Coordinator;
-use super::head::{Head, State};
-use super::plan::TransactionId;
+use super::plan::{PlanMessage, TransactionId};
+use super::record::{State, TransactionRecord};
 use super::status::TransactionStatus;
-use super::ticket::Ticket;
 
-/// A transaction whose message the queue has set aside.
+/// A poisoned transaction with the message that the queue has set aside.
 #[derive(Clone, Debug)]
 pub struct PoisonedTransaction {
-    /// Which it is; `None` where the message is not of a transaction.
+    /// The transaction; `None` if the message is not the message of a transaction.
     pub id: Option<TransactionId>,
-    /// How far it got, and why it failed.
+    /// The step that failed, and its error.
     pub status: TransactionStatus,
     /// The message.
     pub message: Message,
 }
 
 impl Coordinator {
-    /// Up to `max` transactions of which a step failed too often, and messages that are of no transaction, of another plan
-    /// under a known id, or of a head that cannot be read. The steps of a transaction up to [`status`](PoisonedTransaction::status) are done. The
-    /// queue's requests, and one per message.
+    /// Lists up to `max` poisoned transactions.
     ///
-    /// The queue sets a message aside by how often it was received, whatever came of that: where workers died, or its
-    /// answers were lost. Such a message is put back and not told of.
+    /// The list also has messages that no worker can process: messages of no transaction, of another plan under a
+    /// known id, or of a record that cannot be read. The steps before the one in
+    /// [`status`](PoisonedTransaction::status) are done.
+    ///
+    /// The queue sets a message aside after a number of receives, also if workers died or answers of the queue were
+    /// lost. This call puts such messages back and does not list them.
+    ///
+    /// Cost: the queue's requests, and 1 request per message.
     ///
     /// # Errors
-    /// The queue's and the storage's.
+    /// The queue's and the store's.
     pub async fn poison(&self, max: usize) -> Result<Vec<PoisonedTransaction>> {
         let mut all = Vec::new();
         for message in self.queue.poison(max).await? {
-            let ticket = Ticket::parse(&message.body).ok();
-            let head = match &ticket {
-                Some(ticket) => self.ledger.read(ticket.id()).await?,
+            let plan_message = PlanMessage::parse(&message.body).ok();
+            let record = match &plan_message {
+                Some(plan_message) => self.transactions.read(plan_message.id()).await?,
                 None => None,
             };
-            if ticket.as_ref().is_some_and(|ticket| is_workable(ticket, head.as_ref())) {
+            if plan_message.as_ref().is_some_and(|message| can_be_worked_on(message, record.as_ref())) {
                 self.put_back(&message).await?;
                 continue;
             }
-            let status = head.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of);
-            all.push(PoisonedTransaction { id: ticket.map(|ticket| ticket.id()), status, message });
+            let status = record.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of);
+            all.push(PoisonedTransaction { id: plan_message.map(|message| message.id()), status, message });
         }
         Ok(all)
     }
 
-    /// Puts a message back, unless someone else has.
+    /// Puts a message back, unless another process has done that.
     async fn put_back(&self, message: &Message) -> Result<()> {
-        tracing::warn!(id = %message.id, "a message comes back that was set aside and is not poisoned");
+        tracing::warn!(id = %message.id, "a message was set aside although its transaction is not poisoned: it is put back");
         match self.queue.requeue(message).await {
             Err(e) if e.is_precondition_failed() && !e.is_ambiguous() => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// Lets workers try again, from the step that failed. Two requests, and the queue's.
+    /// Lets workers try the transaction again, from the step that failed. Two requests, and the queue's.
     ///
     /// # Errors
-    /// Precondition failed: someone else has put it back or discarded it.
+    /// *Precondition failed* if another process has requeued or discarded the transaction. Otherwise the store's
+    /// and the queue's.
     pub async fn requeue(&self, poisoned: &PoisonedTransaction) -> Result<()> {
-        if let Ok(ticket) = Ticket::parse(&poisoned.message.body)
-            && let Some(head) = self.ledger.read(ticket.id()).await?
-            && head.state == State::Poisoned
-            && head.plan == ticket.plan_of().hash
+        if let Ok(plan_message) = PlanMessage::parse(&poisoned.message.body)
+            && let Some(record) = self.transactions.read(plan_message.id()).await?
+            && record.state == State::Poisoned
+            && record.plan == plan_message.plan_ref().hash
         {
-            let again = Head { state: State::Running, failures: 0, claim: None, ..head };
-            self.ledger.replace(again).await?.ok_or_else(|| self.busy(ticket.id()))?;
+            let again = TransactionRecord { state: State::Running, failures: 0, claim: None, ..record };
+            self.transactions.replace(again).await?.ok_or_else(|| self.changed(plan_message.id()))?;
         }
-        // Were this request lost, a worker finds that what was set aside is not poisoned.
+        // If this request is lost, `poison` finds a message whose transaction is not poisoned and puts it back.
         self.queue.requeue(&poisoned.message).await.map(drop)
     }
 
-    /// Gives the rest of a transaction up for good: what is done stays done. Two requests, one more per piece
-    /// of a stored plan, and the queue's.
+    /// Discards the remaining steps of a transaction for good. The steps that are done stay done. Two requests, 1
+    /// more per piece of a stored plan, and the queue's.
     ///
     /// # Errors
-    /// Precondition failed: it is being worked on after all, or was put back; the storage's.
+    /// *Precondition failed* if a worker applies the transaction or another process has requeued it. Otherwise the
+    /// store's and the queue's.
     pub async fn discard(&self, poisoned: &PoisonedTransaction) -> Result<()> {
-        if let Ok(ticket) = Ticket::parse(&poisoned.message.body) {
-            self.discard_head(&ticket).await?;
+        if let Ok(plan_message) = PlanMessage::parse(&poisoned.message.body) {
+            self.discard_record(&plan_message).await?;
         }
         match &poisoned.message.receipt {
             Some(receipt) => self.queue.delete(receipt).await,
@@ -90,38 +95,42 @@ impl Coordinator {
         }
     }
 
-    async fn discard_head(&self, ticket: &Ticket) -> Result<()> {
-        let plan = ticket.plan_of();
-        let head = match (self.ledger.read(plan.id).await?, ticket) {
-            (None, Ticket::Inline { plan: steps, .. }) => {
-                let head = Head::new(plan, steps.steps().len());
-                self.ledger.insert(Head { state: State::Discarded, ..head }).await?
+    async fn discard_record(&self, plan_message: &PlanMessage) -> Result<()> {
+        let plan_ref = plan_message.plan_ref();
+        let record = match (self.transactions.read(plan_ref.id).await?, plan_message) {
+            (None, PlanMessage::Inline { plan, .. }) => {
+                let record = TransactionRecord::new(plan_ref, plan.steps().len());
+                self.transactions.insert(TransactionRecord { state: State::Discarded, ..record }).await?
             }
-            (None, Ticket::Stored(_)) => {
-                self.ledger.insert(Head { state: State::Aborted, ..Head::new(plan, 0) }).await?
+            (None, PlanMessage::Stored(_)) => {
+                let record = TransactionRecord::new(plan_ref, 0);
+                self.transactions.insert(TransactionRecord { state: State::Aborted, ..record }).await?
             }
-            (Some(head), _) if head.is_open() && head.plan == plan.hash => {
-                let discarded = Head { state: State::Discarded, claim: Some(Uuid::new_v4()), ..head };
-                self.ledger.replace(discarded).await?
+            (Some(record), _) if record.is_open() && record.plan == plan_ref.hash => {
+                // The new claim makes a worker that still holds the old claim stop.
+                let claim = Some(Uuid::new_v4());
+                let discarded = TransactionRecord { state: State::Discarded, claim, ..record };
+                self.transactions.replace(discarded).await?
             }
-            // Finished, or the head of another plan, whose pieces are not this one's.
-            (head, _) => head,
+            // The transaction is finished, or the record is that of another plan: the record stays as it is.
+            (record, _) => record,
         };
-        head.ok_or_else(|| self.busy(plan.id))?;
-        self.ledger.remove_pieces(plan).await
+        record.ok_or_else(|| self.changed(plan_ref.id))?;
+        self.transactions.remove_pieces(plan_ref).await
     }
 
-    fn busy(&self, id: TransactionId) -> Error {
-        let (table, key) = (self.ledger.table.to_string(), format!("the transaction {id}"));
+    /// The error for a record that another process has changed.
+    fn changed(&self, id: TransactionId) -> Error {
+        let (table, key) = (self.transactions.table.to_string(), format!("the transaction {id}"));
         ErrorKind::PreconditionFailed { table, key }.into()
     }
 }
 
-/// Whether a worker has something to do with a message.
-fn is_workable(ticket: &Ticket, head: Option<&Head>) -> bool {
-    let Some(head) = head else { return true };
-    match (head.plan == ticket.plan_of().hash, ticket) {
-        (true, _) => head.state != State::Poisoned,
-        (false, ticket) => matches!(ticket, Ticket::Stored(_)),
+/// Whether a worker has something to do for a message.
+fn can_be_worked_on(plan_message: &PlanMessage, record: Option<&TransactionRecord>) -> bool {
+    let Some(record) = record else { return true };
+    match (record.plan == plan_message.plan_ref().hash, plan_message) {
+        (true, _) => record.state != State::Poisoned,
+        (false, plan_message) => matches!(plan_message, PlanMessage::Stored(_)),
     }
 }

@@ -1,3 +1,7 @@
+//! The stores, blob stores and handlers that steps name.
+
+//! The stores, blob stores and handlers that steps name.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +12,12 @@ use table_core::store::{Error, Result, TableStore};
 
 use super::plan::TransactionId;
 
-/// The identity of a step, the same whenever it is repeated.
+/// The identity of a step. Repetitions of a step have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepId {
     /// The transaction.
     pub transaction: TransactionId,
-    /// The step's number, from 0.
+    /// The step's number, counted from 0.
     pub step: usize,
 }
 
@@ -23,60 +27,63 @@ impl fmt::Display for StepId {
     }
 }
 
-/// A step of your own: a mail, another database, an indexed table.
+/// A step in your own code: for example a mail, a write to another database or to an indexed table.
 #[async_trait]
 pub trait StepHandler: fmt::Debug + Send + Sync + 'static {
-    /// Does the step. May be called again with the same id, after a crash or an error: the second time must
-    /// change nothing more. Dropped where the right to go on is lost.
+    /// Does the step.
+    ///
+    /// Must be idempotent: after a crash or an error the step runs again with the same id. The future is dropped when
+    /// this process loses its claim of the transaction.
     ///
     /// # Errors
-    /// Those of the work: the step is tried again later. An ambiguous one, or one of a request that may
-    /// still take effect, must say so (see [`Outcome`](table_core::store::Outcome)): nobody goes on before
-    /// a lease is over then. An error that is ambiguous or [transient](Error::is_transient) says that the
-    /// step only has to wait, however often; every other counts towards poison.
+    /// After an error the step runs again later. Return an error with the outcome
+    /// [*ambiguous*](table_core::store::Outcome) if a request may still take effect: no worker continues before the
+    /// lease ends. Ambiguous and [transient](Error::is_transient) errors do not count towards poison. All other
+    /// errors do.
     async fn run(&self, step: StepId, payload: &[u8]) -> Result<()>;
 }
 
-/// What the steps of transactions name: stores, blob stores and handlers.
+/// The stores, blob stores and handlers of a process, by the names that steps use.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     stores: BTreeMap<String, Arc<dyn TableStore>>,
     blobs: BTreeMap<String, Arc<dyn ObjectStore>>,
     handlers: BTreeMap<String, Arc<dyn StepHandler>>,
-    elsewhere: BTreeSet<String>,
+    external: BTreeSet<String>,
 }
 
 impl Resources {
-    /// None.
+    /// No resources.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names a store.
+    /// Adds a store.
     #[must_use]
     pub fn with_store(mut self, name: impl Into<String>, store: Arc<dyn TableStore>) -> Self {
         self.stores.insert(name.into(), store);
         self
     }
 
-    /// Names a blob store.
+    /// Adds a blob store.
     #[must_use]
     pub fn with_blobs(mut self, name: impl Into<String>, blobs: Arc<dyn ObjectStore>) -> Self {
         self.blobs.insert(name.into(), blobs);
         self
     }
 
-    /// Names a handler.
+    /// Adds a handler.
     #[must_use]
     pub fn with_handler(mut self, name: impl Into<String>, handler: Arc<dyn StepHandler>) -> Self {
         self.handlers.insert(name.into(), handler);
         self
     }
 
-    /// Allows a name in submitted transactions that only workers elsewhere know.
+    /// Allows steps that use this name, although this process does not have the resource: workers in other processes
+    /// have it.
     #[must_use]
-    pub fn with_elsewhere(mut self, name: impl Into<String>) -> Self {
-        self.elsewhere.insert(name.into());
+    pub fn with_external(mut self, name: impl Into<String>) -> Self {
+        self.external.insert(name.into());
         self
     }
 
@@ -92,29 +99,29 @@ impl Resources {
         self.handlers.get(name).ok_or_else(|| unknown("handler", name))
     }
 
-    /// The store of this name; `None` if only others know it.
+    /// The store of this name; `None` if only other processes have it.
     pub(super) fn known_store(&self, name: &str) -> Result<Option<&Arc<dyn TableStore>>> {
-        self.here(name, self.store(name))
+        self.or_external(name, self.store(name))
     }
 
     pub(super) fn known_blobs(&self, name: &str) -> Result<()> {
-        self.here(name, self.blobs(name)).map(drop)
+        self.or_external(name, self.blobs(name)).map(drop)
     }
 
     pub(super) fn known_handler(&self, name: &str) -> Result<()> {
-        self.here(name, self.handler(name)).map(drop)
+        self.or_external(name, self.handler(name)).map(drop)
     }
 
-    fn here<T>(&self, name: &str, found: Result<T>) -> Result<Option<T>> {
+    fn or_external<T>(&self, name: &str, found: Result<T>) -> Result<Option<T>> {
         match found {
-            Err(_) if self.elsewhere.contains(name) => Ok(None),
+            Err(_) if self.external.contains(name) => Ok(None),
             found => found.map(Some),
         }
     }
 }
 
-fn unknown(what: &str, name: &str) -> Error {
+fn unknown(kind: &str, name: &str) -> Error {
     Error::invalid_request(format!(
-        "no {what} is named '{name}' here: register it, or say that other workers have it"
+        "this process has no {kind} named '{name}': add it to the `Resources`, or declare the name by `with_external` if other workers have it"
     ))
 }

@@ -1,88 +1,139 @@
+//! The status of a transaction, and the events that a process reports of transactions.
+
 use std::time::Duration;
 
-use table_core::store::Result;
+use table_core::store::{Error, Result};
 use tokio::time::sleep;
 
 use super::coordinator::Coordinator;
-use super::head::{Head, State};
 use super::plan::TransactionId;
+use super::record::{State, TransactionRecord};
 
-/// How far a transaction is.
+/// An event of a transaction in this process: see [`Coordinator::on_event`].
+#[derive(Clone, Debug)]
+pub struct TransactionEvent {
+    /// The transaction.
+    pub id: TransactionId,
+    /// The event.
+    pub kind: TransactionEventKind,
+}
+
+/// The kinds of [`TransactionEvent`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum TransactionEventKind {
+    /// The transaction is committed: workers will apply it.
+    Committed,
+    /// This process has claimed the transaction and starts with this step.
+    Claimed {
+        /// The next step, counted from 0.
+        step: usize,
+    },
+    /// A step is done and recorded.
+    Done {
+        /// The step, counted from 0.
+        step: usize,
+        /// The number of steps of the transaction.
+        steps: usize,
+    },
+    /// A step failed; this process or another one tries it again.
+    Failed {
+        /// The step, counted from 0.
+        step: usize,
+        /// The reason.
+        error: Error,
+    },
+    /// A step has failed too often: the transaction waits for [`requeue`](Coordinator::requeue) or
+    /// [`discard`](Coordinator::discard).
+    Poisoned {
+        /// The step, counted from 0.
+        step: usize,
+    },
+    /// All steps are done.
+    Applied,
+    /// The submitter stored a plan and died before the commit; this worker has aborted the transaction.
+    Aborted,
+    /// A message of a finished transaction was received again; the worker did nothing.
+    Repeated,
+}
+
+/// The status of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransactionStatus {
-    /// Nothing is known: nobody has begun with it, or it was never submitted, or it was finished so long
-    /// ago that it was swept.
+    /// The transaction has no record. No worker has started it, or it was never submitted, or
+    /// [`sweep`](Coordinator::sweep) has removed its record.
     Unknown,
-    /// It is committed, and under way.
+    /// The transaction is committed and not finished.
     Pending {
-        /// The next step, from 0.
+        /// The next step, counted from 0.
         step: usize,
-        /// How many there are.
+        /// The number of steps of the transaction.
         steps: usize,
-        /// Why that step failed the last time, if it did.
+        /// The last error of this step, if the step has failed.
         error: Option<String>,
     },
-    /// This step failed as often as it is tried, and nobody tries it again before the transaction is
-    /// [put back](Coordinator::requeue) or [discarded](Coordinator::discard). The steps before it are done.
+    /// A step has failed too often. The steps before it are done. No worker tries the step again before the
+    /// transaction is [requeued](Coordinator::requeue) or [discarded](Coordinator::discard).
     Poisoned {
-        /// The step, from 0.
+        /// The step that failed, counted from 0.
         step: usize,
-        /// How many there are.
+        /// The number of steps of the transaction.
         steps: usize,
-        /// Why it failed the last time.
+        /// The last error of this step.
         error: String,
     },
     /// All steps are done.
     Applied,
-    /// It was given up before its commit: nothing was or will be done.
+    /// The transaction was aborted before its commit: no step was or will be done.
     Aborted,
-    /// It was discarded as poison, before this step.
+    /// The transaction was discarded before this step.
     Discarded {
-        /// The step that was not done, from 0.
+        /// The first step that was not done, counted from 0.
         step: usize,
     },
 }
 
 impl TransactionStatus {
-    pub(super) fn of(head: &Head) -> Self {
-        match head.state {
-            State::Running => Self::Pending { step: head.next, steps: head.steps, error: head.error.clone() },
+    pub(super) fn of(record: &TransactionRecord) -> Self {
+        let (step, steps) = (record.next, record.steps);
+        match record.state {
+            State::Running => Self::Pending { step, steps, error: record.error.clone() },
             State::Poisoned => {
-                let error = head.error.clone().unwrap_or_default();
-                Self::Poisoned { step: head.next, steps: head.steps, error }
+                Self::Poisoned { step, steps, error: record.error.clone().unwrap_or_default() }
             }
             State::Applied => Self::Applied,
             State::Aborted => Self::Aborted,
-            State::Discarded => Self::Discarded { step: head.next },
+            State::Discarded => Self::Discarded { step },
         }
     }
 
-    /// Whether nothing will change any more.
+    /// Whether the status is final: applied, aborted or discarded.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Applied | Self::Aborted | Self::Discarded { .. })
     }
 
-    /// Whether no worker will change it.
+    /// Whether no worker will change the status: final or poisoned.
     pub const fn is_at_rest(&self) -> bool {
         self.is_final() || matches!(self, Self::Poisoned { .. })
     }
 }
 
 impl Coordinator {
-    /// How far a transaction is. One request.
+    /// The status of a transaction. One request.
     ///
     /// # Errors
-    /// The storage's.
+    /// The store's.
     pub async fn status(&self, id: TransactionId) -> Result<TransactionStatus> {
-        let head = self.ledger.read(id).await?;
-        Ok(head.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of))
+        let record = self.transactions.read(id).await?;
+        Ok(record.as_ref().map_or(TransactionStatus::Unknown, TransactionStatus::of))
     }
 
-    /// Waits until a transaction is finished or poisoned, asking once per `every`: without end, where nobody works on
-    /// it; set a time-out around it.
+    /// Waits until a transaction is finished or poisoned. Asks for its status once per `every`.
+    ///
+    /// Waits forever if no worker runs: wrap the call in a time-out.
     ///
     /// # Errors
-    /// The storage's.
+    /// The store's.
     pub async fn wait(&self, id: TransactionId, every: Duration) -> Result<TransactionStatus> {
         loop {
             let status = self.status(id).await?;

@@ -1,3 +1,7 @@
+//! The steps of a transaction, and the checks of a step before its plan is committed.
+
+//! The steps of a transaction, and the checks of a step before its plan is committed.
+
 use std::sync::Arc;
 
 use object_store::path::Path;
@@ -8,29 +12,29 @@ use table_core::store::{Error, Operation, Result};
 use super::resources::Resources;
 use crate::rows::encrypted::check_no_plaintext;
 
-/// Where an entity is.
+/// The location of an entity: a store, a table and a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The name of the store.
     pub store: String,
     /// The table.
     pub table: TableName,
-    /// The key within it.
+    /// The key of the entity.
     pub key: Key,
 }
 
 impl Place {
-    /// A key in a table of a named store.
+    /// The location of a key in a table of a named store.
     pub fn new(store: impl Into<String>, table: TableName, key: Key) -> Self {
         Self { store: store.into(), table, key }
     }
 }
 
-/// One step of a transaction: doing it again changes nothing more.
+/// One step of a transaction. Every step is idempotent: a repetition has no further effect.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Writes an entity, whatever was there.
+    /// Inserts or replaces an entity.
     Upsert {
         /// The name of the store.
         store: String,
@@ -39,7 +43,7 @@ pub enum Step {
         /// The entity.
         entity: Entity,
     },
-    /// Writes the properties of an entity beside those that are there, or the entity.
+    /// Inserts an entity, or merges its properties into the stored entity.
     UpsertMerge {
         /// The name of the store.
         store: String,
@@ -48,7 +52,7 @@ pub enum Step {
         /// The entity.
         entity: Entity,
     },
-    /// Replaces an entity if it exists: one that was deleted meanwhile stays deleted.
+    /// Replaces an entity if it exists. An entity that another writer has deleted stays deleted.
     ReplaceIfExists {
         /// The name of the store.
         store: String,
@@ -57,44 +61,46 @@ pub enum Step {
         /// The entity.
         entity: Entity,
     },
-    /// Removes an entity if it exists.
+    /// Deletes an entity if it exists.
     DeleteIfExists(Place),
-    /// Writes an entity as it is then to another place and removes it from the first, in the version that
-    /// was written: a change in between is moved as well, not lost. Fails where it is neither here nor there, and where the row
-    /// is not all of it: see [`Mover`](super::Mover).
+    /// Moves an entity, as it is when the step runs: copies it to the target, then deletes the version that was
+    /// copied. A concurrent change is moved too, never lost.
+    ///
+    /// Fails if neither location has the entity, or if the row is only a part of the entity: for those entities see
+    /// [`Mover`](super::Mover).
     Move {
-        /// Where it is.
+        /// The source.
         from: Place,
-        /// Where it goes, whatever was there.
+        /// The target; an entity there is replaced.
         to: Place,
     },
-    /// Writes a blob, whatever was there.
+    /// Writes a blob, or overwrites the stored one.
     PutBlob {
         /// The name of the blob store.
         blobs: String,
-        /// The path in it.
+        /// The path in the blob store.
         path: String,
-        /// What the blob holds.
+        /// The content of the blob.
         bytes: Vec<u8>,
     },
-    /// Removes a blob if it exists.
+    /// Deletes a blob if it exists.
     DeleteBlob {
         /// The name of the blob store.
         blobs: String,
-        /// The path in it.
+        /// The path in the blob store.
         path: String,
     },
     /// Calls a [`StepHandler`](super::StepHandler).
     Handle {
         /// The name of the handler.
         handler: String,
-        /// What it is given.
+        /// The bytes that the handler receives.
         payload: Vec<u8>,
     },
 }
 
 impl Step {
-    /// The operation on a table, with the name of its store, if it is one.
+    /// The step as one operation, with the name of its store; `None` for other steps.
     pub(super) fn operation(&self) -> Option<(&str, &TableName, Operation)> {
         Some(match self {
             Self::Upsert { store, table, entity } => {
@@ -113,8 +119,8 @@ impl Step {
         })
     }
 
-    /// Refuses what only processes elsewhere can do, which have what it names.
-    pub(super) fn check_here(&self, resources: &Resources) -> Result<()> {
+    /// Checks that this process has the stores and handlers that the step names. Other workers may have them.
+    pub(super) fn check_resources(&self, resources: &Resources) -> Result<()> {
         match self {
             Self::Upsert { store, .. }
             | Self::UpsertMerge { store, .. }
@@ -126,7 +132,10 @@ impl Step {
         }
     }
 
-    /// Refuses what could never be done.
+    /// Checks the step before the commit. Names that only other workers have are not checked.
+    ///
+    /// # Errors
+    /// No worker could ever do the step.
     pub(super) fn check(&self, resources: &Resources) -> Result<()> {
         if let Some((store, table, operation)) = self.operation() {
             let Some(store) = resources.known_store(store)? else { return Ok(()) };
@@ -154,16 +163,16 @@ fn check_move(from: &Place, to: &Place, resources: &Resources) -> Result<()> {
         _ => from.store == to.store,
     };
     if one_store && from.table == to.table && from.key == to.key {
-        return Err(Error::invalid_request(format!("{} would be moved to where it is", from.key)));
+        return Err(Error::invalid_request(format!("a move of {} has the same source and target", from.key)));
     }
     Ok(())
 }
 
 pub(super) fn blob_path(path: &str) -> Result<Path> {
-    Path::parse(path).map_err(|e| Error::invalid_request(format!("{path:?} is no path of a blob: {e}")))
+    Path::parse(path).map_err(|e| Error::invalid_request(format!("{path:?} is not a valid blob path: {e}")))
 }
 
-/// What entities, blobs and payloads hold is not shown: it is the application's.
+/// Prints no properties, blobs or payloads: they are the application's data and may be secret.
 impl std::fmt::Debug for Step {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

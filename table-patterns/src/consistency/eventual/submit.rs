@@ -1,51 +1,63 @@
-//! From the caller to the commit.
+//! Submitting a transaction: the message, the stored plan, and the commit.
 
 use std::time::Duration;
 
 use table_core::queue::{MESSAGE_BYTES, Receipt};
-use table_core::store::{Error, Outcome, Result};
+use table_core::store::{Error, ErrorKind, Outcome, Result};
+use uuid::Uuid;
 
-use super::commit::Begun;
+use super::applier::WorkFailure;
 use super::coordinator::Coordinator;
-use super::event::What;
-use super::head::{Head, State};
-use super::ledger::{PlanOf, pieces};
-use super::plan::{EventualTransaction, TransactionId, fingerprint};
-use super::stopped::Stopped;
-use super::ticket::Stored;
+use super::plan::{EventualTransaction, StoredPlan, TransactionId, fingerprint};
+use super::record::{State, TransactionRecord};
+use super::status::TransactionEventKind;
+use super::transaction_table::{PlanRef, pieces};
 use crate::journal::{Acknowledge, Lease, Rule, before};
 use crate::rows::took_effect::took_effect;
 
 /// Whether a committed transaction is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum TransactionProgress {
     /// All steps are done.
     Applied,
-    /// A worker will do what is left: the message is there.
+    /// Steps are left; workers do them, because the message is in the queue.
     Pending,
 }
 
-/// A committed transaction.
+/// A committed transaction: the answer of [`Coordinator::submit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submitted {
-    /// Its identity.
+    /// The transaction's id.
     pub id: TransactionId,
-    /// How far it is.
-    pub progress: Progress,
+    /// Whether the transaction is applied or pending.
+    pub progress: TransactionProgress,
+}
+
+/// The outcome of inserting the record of a transaction.
+pub(super) enum CommitOutcome {
+    /// This process has inserted the record with its own claim and applies the transaction.
+    Claimed(TransactionRecord, Lease),
+    /// The transaction is committed, and workers apply it.
+    LeftToWorkers(TransactionRecord),
+    /// This submission will never be applied.
+    Refused(Error),
 }
 
 impl Coordinator {
-    /// Commits a transaction; with [`Acknowledge::Applied`], also applies it. Requests: see the
-    /// [module](super). The answer says whether it is applied or will be.
+    /// Commits a transaction; with [`Acknowledge::Applied`], also applies it.
+    ///
+    /// The answer says whether the transaction is applied or pending. A step that fails is no error: the
+    /// transaction is committed and pending. For the number of requests see the [module](super).
     ///
     /// # Errors
-    /// The plan cannot be done, would leave a table wrong, or is over a limit; another plan was submitted under its id, or it was
-    /// discarded or given up before (of a plan that fits a message, this is found out here only with
-    /// [`Acknowledge::Applied`]: else the message of another plan ends as poison, and that of a
-    /// transaction that was discarded does nothing); the storage's or queue's. Where the outcome is *not
-    /// applied*, nothing was or will be done by this call. Where it is ambiguous, submit the same
-    /// transaction again: it is done once. A step that fails is no error: the transaction is committed,
-    /// and pending.
+    /// - The plan is invalid, exceeds a limit, or would write rows that an index or another pattern maintains.
+    /// - Another plan was submitted under this id, or the transaction was discarded or aborted. For a plan that
+    ///   fits into a message, only [`Acknowledge::Applied`] reports this. With [`Acknowledge::Committed`] the
+    ///   message of another plan becomes a poison message, and the message of a discarded transaction is ignored.
+    /// - The store's or the queue's error.
+    ///
+    /// If the outcome is *not applied*, this call has done nothing and will do nothing. If the outcome is
+    /// *ambiguous*, submit the same transaction again: its steps are done once.
     pub async fn submit(
         &self,
         transaction: &EventualTransaction,
@@ -63,67 +75,75 @@ impl Coordinator {
         Ok(Submitted { id: transaction.id(), progress })
     }
 
-    /// A message with the plan: the commit.
+    /// Sends a message that contains the plan. Sending the message is the commit.
     async fn submit_inline(
         &self,
         transaction: &EventualTransaction,
         text: &str,
         applies: bool,
-    ) -> Result<Progress> {
-        let plan = PlanOf { id: transaction.id(), hash: fingerprint(text), pieces: 0 };
+    ) -> Result<TransactionProgress> {
+        let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: 0 };
         let delay = if applies { self.timing.lease() } else { Duration::ZERO };
         let receipt = took_effect(self.queue.send(text, delay).await.map(Some))?;
-        self.tell(plan.id, What::Committed);
-        // Without a receipt, the message is left to workers as well.
-        let Some(mut receipt) = receipt.filter(|_| applies) else { return Ok(Progress::Pending) };
-        match self.begin(Head::new(plan, transaction.steps().len())).await {
-            Ok(Begun::Refused(error)) => Err(self.withdraw(plan, &receipt, error).await),
-            begun => Ok(self.follow(transaction, begun, &mut receipt).await),
+        self.emit(plan.id, TransactionEventKind::Committed);
+        // Without a receipt this process cannot hide the message from workers: they apply the transaction.
+        let Some(mut receipt) = receipt.filter(|_| applies) else { return Ok(TransactionProgress::Pending) };
+        match self.insert_claimed(TransactionRecord::new(plan, transaction.steps().len())).await {
+            Ok(CommitOutcome::Refused(error)) => Err(self.withdraw(plan, &receipt, error).await),
+            outcome => Ok(self.apply_committed(transaction, outcome, &mut receipt).await),
         }
     }
 
-    /// A message that points at the plan, the plan, the head row: the commit.
+    /// Sends a message that points at the plan, stores the plan, and inserts the record. The insert of the
+    /// record is the commit.
+    ///
+    /// The message comes first: if the submitter dies before the commit, a worker receives the message, aborts
+    /// the transaction and removes the pieces.
     async fn submit_stored(
         &self,
         transaction: &EventualTransaction,
         text: &str,
         applies: bool,
-    ) -> Result<Progress> {
-        let plan = PlanOf { id: transaction.id(), hash: fingerprint(text), pieces: pieces(text.len()) };
+    ) -> Result<TransactionProgress> {
+        let plan = PlanRef { id: transaction.id(), hash: fingerprint(text), pieces: pieces(text.len()) };
         let not_applied = |error: Error| error.with_outcome(Outcome::NotApplied);
-        let ticket = Stored::new(plan).to_text()?;
+        let message = StoredPlan::new(plan).to_text()?;
         let lease = Lease::start(self.timing);
-        let mut receipt = self.queue.send(&ticket, self.timing.lease()).await.map_err(not_applied)?;
-        // What fails from here on leaves the message: a worker gives the plan up and removes it.
+        let mut receipt = self.queue.send(&message, self.timing.lease()).await.map_err(not_applied)?;
+        // After an error the message stays: a worker aborts the transaction and removes the pieces.
         self.store_plan(plan, text, &mut receipt, lease).await.map_err(not_applied)?;
-        let begun = self.commit(Head::new(plan, transaction.steps().len()), applies).await?;
-        if let Begun::Refused(error) = begun {
+        let record = TransactionRecord::new(plan, transaction.steps().len());
+        let outcome = self.commit_stored_plan(record, applies).await?;
+        if let CommitOutcome::Refused(error) = outcome {
             return Err(self.withdraw(plan, &receipt, error).await);
         }
-        self.tell(plan.id, What::Committed);
+        self.emit(plan.id, TransactionEventKind::Committed);
         if applies {
-            return Ok(self.follow(transaction, Ok(begun), &mut receipt).await);
+            return Ok(self.apply_committed(transaction, Ok(outcome), &mut receipt).await);
         }
         if let Err(error) = self.queue.renew(&receipt, Duration::ZERO).await {
-            tracing::debug!(%error, "a committed transaction waits for its message's delay");
+            tracing::debug!(%error, "workers receive the message of a committed transaction only after a lease");
         }
-        Ok(Progress::Pending)
+        Ok(TransactionProgress::Pending)
     }
 
+    /// Stores the pieces of a plan, each within a lease of the message.
+    ///
+    /// After the lease a worker may abort the transaction and remove the pieces. A piece that arrived later
+    /// would stay forever.
     async fn store_plan(
         &self,
-        plan: PlanOf,
+        plan: PlanRef,
         text: &str,
         receipt: &mut Receipt,
         mut lease: Lease,
     ) -> Result<()> {
-        // When its lease is over, workers may have the message: nobody would remove a piece that comes after.
         for n in 0..plan.pieces {
             while !lease.may_send() {
                 lease = Lease::start(self.timing);
                 *receipt = self.queue.renew(receipt, self.timing.lease()).await?;
             }
-            let put = self.ledger.put_piece(plan, n, text);
+            let put = self.transactions.put_piece(plan, n, text);
             if self.rules.keep(Rule::PieceCutOff) {
                 before(lease.cut_off(), put).await.unwrap_or_else(|| Err(self.timing.cut_off()))?;
             } else {
@@ -133,45 +153,124 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Removes what a refused submission left; a worker does it, where a request fails here.
-    async fn withdraw(&self, plan: PlanOf, receipt: &Receipt, refused: Error) -> Error {
-        match self.ledger.remove_pieces(plan).await {
-            Ok(()) => self.drop_message(receipt).await,
-            Err(error) => tracing::debug!(%error, id = %plan.id, "a refused plan is left to workers"),
+    /// Removes the pieces and the message of a refused submission. If a request fails, workers do that.
+    async fn withdraw(&self, plan: PlanRef, receipt: &Receipt, refused: Error) -> Error {
+        match self.transactions.remove_pieces(plan).await {
+            Ok(()) => self.delete_message(receipt).await,
+            Err(error) => {
+                tracing::debug!(%error, id = %plan.id, "workers remove the pieces of a refused plan")
+            }
         }
         refused.with_outcome(Outcome::NotApplied)
     }
 
-    /// Applies a committed transaction. Whatever fails now, it is committed.
-    async fn follow(
+    /// Applies a committed transaction. No error changes that it is committed.
+    async fn apply_committed(
         &self,
         transaction: &EventualTransaction,
-        begun: Result<Begun>,
+        outcome: Result<CommitOutcome>,
         receipt: &mut Receipt,
-    ) -> Progress {
-        let progress = match begun {
-            Ok(Begun::Mine(head, lease)) => {
-                let run = self.apply(transaction, head, lease);
-                self.holding(receipt, run).await
+    ) -> TransactionProgress {
+        let progress = match outcome {
+            Ok(CommitOutcome::Claimed(record, lease)) => {
+                let run = self.apply(transaction, record, lease);
+                self.run_while_hidden(receipt, run).await
             }
-            // Its pieces were stored once more.
-            Ok(Begun::Others(head)) if head.state == State::Applied => {
-                let removed = self.ledger.remove_pieces(head.plan_of()).await;
-                removed.map(|()| Progress::Applied).map_err(Stopped::from)
+            // The transaction was applied before; this submission has stored its pieces a second time.
+            Ok(CommitOutcome::LeftToWorkers(record)) if record.state == State::Applied => {
+                let removed = self.transactions.remove_pieces(record.plan_ref()).await;
+                removed.map(|()| TransactionProgress::Applied).map_err(WorkFailure::from)
             }
-            Ok(Begun::Others(_)) => Ok(Progress::Pending),
-            Ok(Begun::Refused(error)) | Err(error) => Err(error.into()),
+            Ok(CommitOutcome::LeftToWorkers(_)) => Ok(TransactionProgress::Pending),
+            Ok(CommitOutcome::Refused(error)) | Err(error) => Err(error.into()),
         };
         match progress {
-            Ok(Progress::Applied) => {
-                self.drop_message(receipt).await;
-                return Progress::Applied;
+            Ok(TransactionProgress::Applied) => {
+                self.delete_message(receipt).await;
+                return TransactionProgress::Applied;
             }
-            Ok(Progress::Pending) => {}
-            Err(Stopped { error, .. }) => {
+            Ok(TransactionProgress::Pending) => {}
+            Err(WorkFailure { error, .. }) => {
                 tracing::warn!(%error, id = %transaction.id(), "a transaction is left to workers");
             }
         }
-        Progress::Pending
+        TransactionProgress::Pending
     }
+
+    /// Inserts the record of a stored plan, unless the transaction was aborted.
+    async fn commit_stored_plan(&self, record: TransactionRecord, applies: bool) -> Result<CommitOutcome> {
+        let plan = record.plan_ref();
+        let outcome =
+            if applies { self.insert_claimed(record).await } else { self.insert_unclaimed(record).await };
+        match outcome {
+            Err(error) if error.is_ambiguous() => self.resolve_lost_commit(plan, error).await,
+            outcome => outcome.map_err(|error| error.with_outcome(Outcome::NotApplied)),
+        }
+    }
+
+    /// Resolves a commit whose answer was lost. Either its record is there, or an aborted record takes the
+    /// place of the record, and the commit can never take effect.
+    async fn resolve_lost_commit(&self, plan: PlanRef, error: Error) -> Result<CommitOutcome> {
+        let aborted = TransactionRecord { state: State::Aborted, ..TransactionRecord::new(plan, 0) };
+        match self.transactions.insert(aborted).await {
+            Ok(Some(_)) => Err(error.with_outcome(Outcome::NotApplied)),
+            Ok(None) => match self.transactions.read(plan.id).await {
+                Ok(Some(record)) => Ok(outcome_of_record(record, plan)),
+                _ => Err(error),
+            },
+            Err(_) => Err(error),
+        }
+    }
+
+    async fn insert_unclaimed(&self, record: TransactionRecord) -> Result<CommitOutcome> {
+        let plan = record.plan_ref();
+        match self.transactions.insert(record).await? {
+            Some(record) => Ok(CommitOutcome::LeftToWorkers(record)),
+            None => self.read_existing(plan).await,
+        }
+    }
+
+    /// Inserts the record with a claim of this process.
+    async fn insert_claimed(&self, record: TransactionRecord) -> Result<CommitOutcome> {
+        let lease = Lease::start(self.timing);
+        let plan = record.plan_ref();
+        match self.transactions.insert(TransactionRecord { claim: Some(Uuid::new_v4()), ..record }).await? {
+            Some(record) => Ok(CommitOutcome::Claimed(record, lease)),
+            None => self.read_existing(plan).await,
+        }
+    }
+
+    async fn read_existing(&self, plan: PlanRef) -> Result<CommitOutcome> {
+        let record = self.transactions.read(plan.id).await?.ok_or_else(|| aborted(plan.id))?;
+        Ok(outcome_of_record(record, plan))
+    }
+}
+
+/// The outcome for a submission that finds a record of its id.
+fn outcome_of_record(record: TransactionRecord, plan: PlanRef) -> CommitOutcome {
+    match record.state {
+        State::Aborted => CommitOutcome::Refused(aborted(plan.id)),
+        _ if record.plan != plan.hash => CommitOutcome::Refused(other_plan(plan.id)),
+        State::Discarded => CommitOutcome::Refused(discarded(plan.id, record.next)),
+        State::Running | State::Poisoned | State::Applied => CommitOutcome::LeftToWorkers(record),
+    }
+}
+
+fn discarded(id: TransactionId, next: usize) -> Error {
+    Error::invalid_request(format!(
+        "the transaction {id} was discarded before its step {next} (counted from 0): submit the remaining steps under a new id"
+    ))
+}
+
+fn aborted(id: TransactionId) -> Error {
+    let kind = ErrorKind::InvalidRequest(format!(
+        "the transaction {id} was given up before its commit, because storing its plan took longer than a lease: submit it under a new id"
+    ));
+    Error::new(kind)
+}
+
+pub(super) fn other_plan(id: TransactionId) -> Error {
+    Error::invalid_request(format!(
+        "another plan was submitted under the id {id}: the steps of this plan are not done; submit them under a new id"
+    ))
 }

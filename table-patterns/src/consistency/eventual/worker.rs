@@ -1,4 +1,4 @@
-//! What a worker does with a message.
+//! Workers: the handling of a received message.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -10,37 +10,37 @@ use table_core::store::Result;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::commit::other_plan;
+use super::applier::{Recorded, WorkFailure};
 use super::coordinator::Coordinator;
-use super::event::What;
-use super::head::{Head, State};
-use super::ledger::PlanOf;
-use super::plan::EventualTransaction;
-use super::stopped::{Recorded, Stopped};
-use super::submit::Progress;
-use super::ticket::Ticket;
+use super::plan::{EventualTransaction, PlanMessage};
+use super::record::{State, TransactionRecord};
+use super::status::TransactionEventKind;
+use super::submit::{TransactionProgress, other_plan};
+use super::transaction_table::PlanRef;
 use crate::consistency::work::{Pace, Places, work_through};
 use crate::journal::Lease;
 use crate::rows::took_effect::took_effect;
 
-/// Messages that were set aside and are looked at together.
-const AT_ONCE: usize = 32;
+/// The number of poison messages that one check reads.
+const POISON_CHECKED: usize = 32;
 
-/// What becomes of a message.
-enum After {
+/// The treatment of a message after the work on it.
+enum MessageFate {
     Delete,
-    /// It comes back, until the queue sets it aside.
-    Later(Duration),
-    /// It is sent again as a new message, which counts from zero.
-    Again(Duration),
+    /// The message is visible again after the delay. The queue counts its receives and may set it aside.
+    Hide(Duration),
+    /// A new message with the same body replaces the message: the queue counts from zero.
+    SendAgain(Duration),
 }
 
 impl Coordinator {
-    /// Takes up to `max` messages and works on them together; how many there were. What fails is traced and
-    /// told to the listener, and is tried again later, until its step has failed as often as
-    /// [`with_attempts`](Self::with_attempts) says. What only waits, for a storage that is out of order or for another
-    /// worker, is never poisoned, and neither is what workers die over. Their messages may be set aside by the queue all the same: who does not call
-    /// [`run`](Self::run), which puts them back, calls [`poison`](Self::poison) now and then.
+    /// Receives up to `max` messages and works on them concurrently. Returns the number of messages.
+    ///
+    /// Failures are traced and reported to the [listener](Self::on_event). A step is tried again until it has
+    /// failed as often as [`with_attempts`](Self::with_attempts) says; then its transaction is poisoned. Waiting
+    /// for an unavailable store or for another worker never poisons a transaction, and neither do workers that
+    /// die. The queue may set such messages aside: [`run`](Self::run) puts them back. Without `run`, call
+    /// [`poison`](Self::poison) regularly.
     ///
     /// # Errors
     /// The queue's.
@@ -51,153 +51,178 @@ impl Coordinator {
         Ok(count)
     }
 
-    /// Works until `stop` is ready, on `parallel` transactions at a time; what was begun is finished first.
-    /// Asks the queue once per `idle` while there is nothing to do, and while the queue is away or denies access ever
-    /// less often, up to once a minute: what is under way goes on. Once per lease it looks for messages that the queue
-    /// has set aside although their transactions are not poisoned, and puts them back: the queue's request, and one for
-    /// each of up to 32.
+    /// Works until `stop` is ready, on up to `parallel` transactions at a time. Finishes the transactions under
+    /// way before it returns.
+    ///
+    /// While the queue is empty, the worker asks it once per `idle`. While the queue is unavailable or denies
+    /// access, the pause grows up to one minute. Once per lease, the worker reads up to 32 messages that the
+    /// queue has set aside. It puts back the messages whose transactions are not poisoned: 1 request for each.
     ///
     /// # Errors
-    /// The queue's, where waiting does not mend it (it does not exist): what was begun is
-    /// finished first.
+    /// The queue's, if waiting does not repair the error: the queue does not exist.
     pub async fn run(&self, parallel: usize, idle: Duration, stop: impl Future<Output = ()>) -> Result<()> {
         let (places, pace) = (Places::new(parallel), Pace { idle, visibility: self.timing.lease() });
         let work = work_through(&*self.queue, &places, pace, stop, |message| self.handle(message));
-        match select(pin!(work), pin!(self.rescue())).await {
+        match select(pin!(work), pin!(self.requeue_unpoisoned())).await {
             Either::Left((worked, _)) => worked,
             Either::Right((never, _)) => match never {},
         }
     }
 
-    /// Puts back what the queue has set aside for no reason, now and then, for ever.
-    async fn rescue(&self) -> Infallible {
+    /// Once per lease, forever: puts messages back that the queue has set aside and that are not poisoned.
+    async fn requeue_unpoisoned(&self) -> Infallible {
         loop {
             sleep(self.timing.lease()).await;
-            if let Err(error) = self.poison(AT_ONCE).await {
-                tracing::debug!(%error, "messages that were set aside were not looked at");
+            if let Err(error) = self.poison(POISON_CHECKED).await {
+                tracing::debug!(%error, "the poison messages of the queue could not be checked");
             }
         }
     }
 
     async fn handle(&self, message: Message) {
         let Some(mut receipt) = message.receipt.clone() else { return };
-        let worked = self.holding(&mut receipt, self.work_on(&message)).await;
-        let after = worked.unwrap_or_else(|stopped| self.after_failure(&stopped, &message));
-        let put_back = match after {
-            After::Delete => return self.drop_message(&receipt).await,
-            After::Later(delay) => self.queue.renew(&receipt, delay).await.map(drop),
-            After::Again(delay) => self.send_again(&message, &receipt, delay).await,
+        let worked = self.run_while_hidden(&mut receipt, self.work_on(&message)).await;
+        let fate = worked.unwrap_or_else(|failure| self.fate_after_failure(&failure, &message));
+        let returned = match fate {
+            MessageFate::Delete => return self.delete_message(&receipt).await,
+            MessageFate::Hide(delay) => self.queue.renew(&receipt, delay).await.map(drop),
+            MessageFate::SendAgain(delay) => self.send_again(&message, &receipt, delay).await,
         };
-        if let Err(error) = put_back {
-            tracing::debug!(%error, "a transaction's message comes back when its lease ends");
+        if let Err(error) = returned {
+            tracing::debug!(%error, "a transaction's message is visible again when its lease ends");
         }
     }
 
-    /// A failure that the head tells of is counted there, and its message from zero. What no head tells of is left to the
-    /// queue to count: no transaction, another plan under an id that is known, a head that cannot be read.
-    fn after_failure(&self, stopped: &Stopped, message: &Message) -> After {
-        let Stopped { error, counts, recorded } = stopped;
+    /// A failure that the record counts needs no count of the queue: the message is sent again. The queue counts
+    /// the failures of messages without such a record: no transaction, another plan under a known id, or a record
+    /// that cannot be read.
+    fn fate_after_failure(&self, failure: &WorkFailure, message: &Message) -> MessageFate {
+        let WorkFailure { error, counts, recorded } = failure;
         tracing::warn!(%error, message = %message.id, "a transaction was not finished");
         match recorded {
-            Some(Recorded::Poisoned) => After::Later(Duration::ZERO),
-            _ if error.is_ambiguous() => After::Again(self.timing.lease()),
-            Some(Recorded::Failed(failures)) => After::Again(self.delay(*failures)),
-            None if *counts => After::Later(self.delay(message.dequeue_count)),
-            None => After::Again(self.delay(1)),
+            Some(Recorded::Poisoned) => MessageFate::Hide(Duration::ZERO),
+            _ if error.is_ambiguous() => MessageFate::SendAgain(self.timing.lease()),
+            Some(Recorded::Failed(failures)) => MessageFate::SendAgain(self.delay(*failures)),
+            None if *counts => MessageFate::Hide(self.delay(message.dequeue_count)),
+            None => MessageFate::SendAgain(self.delay(1)),
         }
     }
 
-    /// A crash in between leaves two messages: claims keep those apart who receive them.
+    /// Sends the new message first. A crash before the delete leaves two messages; the claim of the record
+    /// ensures that one worker at a time applies the transaction.
     async fn send_again(&self, message: &Message, receipt: &Receipt, delay: Duration) -> Result<()> {
         took_effect(self.queue.send(&message.body, delay).await.map(drop))?;
         self.queue.delete(receipt).await
     }
 
-    async fn work_on(&self, message: &Message) -> Result<After, Stopped> {
-        let ticket = Ticket::parse(&message.body)?;
-        let Some(head) = self.ledger.read(ticket.id()).await? else {
-            return self.first(&ticket, message.dequeue_count).await;
+    async fn work_on(&self, message: &Message) -> Result<MessageFate, WorkFailure> {
+        let plan_message = PlanMessage::parse(&message.body)?;
+        let Some(record) = self.transactions.read(plan_message.id()).await? else {
+            return self.start_without_record(&plan_message, message.dequeue_count).await;
         };
-        self.go_on(&ticket, head, message.dequeue_count).await
+        self.continue_from_record(&plan_message, record, message.dequeue_count).await
     }
 
-    /// Nothing is known of the transaction: the message is the commit, or there was none.
-    async fn first(&self, ticket: &Ticket, dequeues: u32) -> Result<After, Stopped> {
-        let of = ticket.plan_of();
+    /// There is no record. If the message contains the plan, the message is the commit: claim and apply the
+    /// transaction. If the message points at a stored plan, the plan is not committed: abort the transaction.
+    async fn start_without_record(
+        &self,
+        plan_message: &PlanMessage,
+        dequeues: u32,
+    ) -> Result<MessageFate, WorkFailure> {
+        let plan_ref = plan_message.plan_ref();
         let lease = Lease::start(self.timing);
-        let inserted = match ticket {
-            Ticket::Inline { plan, .. } => {
-                let head = Head { claim: Some(Uuid::new_v4()), ..Head::new(of, plan.steps().len()) };
-                self.ledger.insert(head).await?
+        let inserted = match plan_message {
+            PlanMessage::Inline { plan, .. } => {
+                let record = TransactionRecord::new(plan_ref, plan.steps().len());
+                let claimed = TransactionRecord { claim: Some(Uuid::new_v4()), ..record };
+                self.transactions.insert(claimed).await?
             }
-            Ticket::Stored(_) => {
-                self.ledger.insert(Head { state: State::Aborted, ..Head::new(of, 0) }).await?
+            PlanMessage::Stored(_) => {
+                // With this record in place, the submitter can never commit.
+                let record = TransactionRecord::new(plan_ref, 0);
+                self.transactions.insert(TransactionRecord { state: State::Aborted, ..record }).await?
             }
         };
-        match (inserted, ticket) {
-            (Some(head), Ticket::Inline { plan, .. }) => Ok(self.after(self.apply(plan, head, lease).await?)),
-            (Some(_), Ticket::Stored(_)) => {
-                self.tell(of.id, What::Aborted);
-                self.clear_uncommitted(of, dequeues).await
+        match (inserted, plan_message) {
+            (Some(record), PlanMessage::Inline { plan, .. }) => {
+                Ok(self.fate_after(self.apply(plan, record, lease).await?))
             }
-            // Another worker was quicker, or the submitter after all.
-            (None, _) => Ok(After::Later(Duration::ZERO)),
+            (Some(_), PlanMessage::Stored(_)) => {
+                self.emit(plan_ref.id, TransactionEventKind::Aborted);
+                self.remove_uncommitted(plan_ref, dequeues).await
+            }
+            // Another worker, or the submitter, has inserted the record first.
+            (None, _) => Ok(MessageFate::Hide(Duration::ZERO)),
         }
     }
 
-    async fn go_on(&self, ticket: &Ticket, head: Head, dequeues: u32) -> Result<After, Stopped> {
-        let plan = ticket.plan_of();
-        match (head.state, ticket) {
-            // The queue sets it aside when it has come so often.
-            (State::Poisoned, _) if head.plan == plan.hash => Ok(After::Later(Duration::ZERO)),
-            (State::Running, _) if head.plan == plan.hash => self.take_over(ticket, head).await,
-            // The head row of another plan is there: this one was not committed, and its submitter is told.
-            (_, Ticket::Stored(_)) if head.state == State::Aborted || head.plan != plan.hash => {
-                self.clear_uncommitted(plan, dequeues).await
+    async fn continue_from_record(
+        &self,
+        plan_message: &PlanMessage,
+        record: TransactionRecord,
+        dequeues: u32,
+    ) -> Result<MessageFate, WorkFailure> {
+        let plan = plan_message.plan_ref();
+        match (record.state, plan_message) {
+            // After some receives the queue sets the message of a poisoned transaction aside.
+            (State::Poisoned, _) if record.plan == plan.hash => Ok(MessageFate::Hide(Duration::ZERO)),
+            (State::Running, _) if record.plan == plan.hash => self.take_over(plan_message, record).await,
+            // Aborted, or the record of another plan: this plan is not committed, and its submitter gets an error.
+            (_, PlanMessage::Stored(_)) if record.state == State::Aborted || record.plan != plan.hash => {
+                self.remove_uncommitted(plan, dequeues).await
             }
-            (_, _) if head.plan != plan.hash => Err(other_plan(plan.id).into()),
+            (_, _) if record.plan != plan.hash => Err(other_plan(plan.id).into()),
             _ => {
-                self.tell(plan.id, What::Repeated);
-                self.ledger.remove_pieces(plan).await?;
-                Ok(After::Delete)
+                self.emit(plan.id, TransactionEventKind::Repeated);
+                self.transactions.remove_pieces(plan).await?;
+                Ok(MessageFate::Delete)
             }
         }
     }
 
-    /// Removes the pieces of a plan without a commit, and again a lease later: one may have been on its way.
-    async fn clear_uncommitted(&self, plan: PlanOf, dequeues: u32) -> Result<After, Stopped> {
-        self.ledger.remove_pieces(plan).await?;
-        Ok(if dequeues > 1 { After::Delete } else { After::Later(self.timing.lease()) })
+    /// Removes the pieces of a plan that is not committed, and again one lease later: a piece may have been under
+    /// way the first time.
+    async fn remove_uncommitted(&self, plan: PlanRef, dequeues: u32) -> Result<MessageFate, WorkFailure> {
+        self.transactions.remove_pieces(plan).await?;
+        Ok(if dequeues > 1 { MessageFate::Delete } else { MessageFate::Hide(self.timing.lease()) })
     }
 
-    /// Watches a claimed head for a whole lease; unchanged, the claim is void and made anew.
-    async fn take_over(&self, ticket: &Ticket, mut head: Head) -> Result<After, Stopped> {
-        if head.claim.is_some() {
+    /// Takes over a transaction that is not finished.
+    ///
+    /// Watches a claimed record for a whole lease on this machine's clock. If the record has not changed, the
+    /// claim has expired: this process replaces it by its own claim, under the ETag that was read.
+    async fn take_over(
+        &self,
+        plan_message: &PlanMessage,
+        mut record: TransactionRecord,
+    ) -> Result<MessageFate, WorkFailure> {
+        if record.claim.is_some() {
             sleep(self.timing.lease()).await;
         }
         let lease = Lease::start(self.timing);
-        head.claim = Some(Uuid::new_v4());
-        let Some(head) = self.ledger.replace(head).await? else {
-            return Ok(After::Again(self.timing.lease()));
+        record.claim = Some(Uuid::new_v4());
+        let Some(record) = self.transactions.replace(record).await? else {
+            return Ok(MessageFate::SendAgain(self.timing.lease()));
         };
-        let progress = match ticket {
-            Ticket::Inline { plan, .. } => self.apply(plan, head, lease).await?,
-            Ticket::Stored(_) => match self.stored_plan(&head).await {
-                Ok(plan) => self.apply(&plan, head, lease).await?,
-                Err(error) => return Err(self.unread(head, lease, error).await),
+        let progress = match plan_message {
+            PlanMessage::Inline { plan, .. } => self.apply(plan, record, lease).await?,
+            PlanMessage::Stored(_) => match self.read_stored_plan(&record).await {
+                Ok(plan) => self.apply(&plan, record, lease).await?,
+                Err(error) => return Err(self.record_unreadable_plan(record, lease, error).await),
             },
         };
-        Ok(self.after(progress))
+        Ok(self.fate_after(progress))
     }
 
-    async fn stored_plan(&self, head: &Head) -> Result<EventualTransaction> {
-        EventualTransaction::parse(&self.ledger.plan(head).await?)
+    async fn read_stored_plan(&self, record: &TransactionRecord) -> Result<EventualTransaction> {
+        EventualTransaction::parse(&self.transactions.plan(record).await?)
     }
 
-    const fn after(&self, progress: Progress) -> After {
+    const fn fate_after(&self, progress: TransactionProgress) -> MessageFate {
         match progress {
-            Progress::Applied => After::Delete,
-            Progress::Pending => After::Again(self.timing.lease()),
+            TransactionProgress::Applied => MessageFate::Delete,
+            TransactionProgress::Pending => MessageFate::SendAgain(self.timing.lease()),
         }
     }
 }

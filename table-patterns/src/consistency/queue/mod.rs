@@ -1,35 +1,38 @@
 //! A work queue in a table: competing workers, leases by visibility, poison messages.
 //!
 //! # Problem
-//! Work that must be done at least once, by any of several workers, where no queue service is at
-//! hand: on the embedded store, or beside the data in the same account.
+//! Several workers share work that must be done at least once, and there is no queue service: the store is the
+//! embedded store, or the queue should be in the same account as the data.
 //!
 //! # Key layout
 //!
 //! | row | PartitionKey | RowKey |
 //! |---|---|---|
-//! | message | the queue's name | `m_` + ticks from which it is visible (19 digits) + `_` + id |
-//! | poison message | the queue's name | `p_` + ticks of its last receive + `_` + id |
+//! | message | the queue's name | `m_` + the time from which the message is visible, in ticks (19 digits) + `_` + id |
+//! | poison message | the queue's name | `p_` + the time of the last receive, in ticks + `_` + id |
 //!
-//! What is visible is a range of rows, oldest first. Hiding a message moves its row within the
-//! partition, in one group transaction.
+//! The visible messages are a range of rows, oldest first. Hiding a message moves its row within the partition: a
+//! delete and an insert in one entity group transaction.
 //!
 //! # Guarantees
-//! A message is received until it is deleted: at least once. A receipt is good for one row version:
-//! of two workers that hold one, one succeeds. A message received more often than
-//! [`QueueOptions::max_dequeues`] is set aside as poison, to be inspected, put back or deleted.
+//! A message is received at least once: workers receive it until one of them deletes it. A receipt is valid for one
+//! version of the row: if two workers use the same receipt, one of them gets an error. A message that was received
+//! more often than [`QueueOptions::max_dequeues`] becomes a poison message, which can be inspected, requeued or
+//! deleted.
 //!
 //! # Failure windows
-//! A worker that dies delays its message by the visibility it asked for. Clocks of machines that
-//! differ make messages appear early or late by the difference, never twice to one receipt. A `receive` that
-//! fails halfway hands out what it has taken by then. Rows that are no messages are traced and left alone.
+//! - If a worker dies, its message stays hidden for the rest of the visibility timeout.
+//! - If the clocks of two machines differ, messages are visible early or late by the difference. A receipt stays valid
+//!   for one worker only.
+//! - A `receive` that fails after it has taken some messages returns those messages.
+//! - Rows of another program are traced and left as they are.
 //!
 //! # Cost in requests
 //!
 //! | call | requests |
 //! |---|---|
 //! | send | 1 |
-//! | receive | 1 + 1 per 50 messages; where another worker was quicker, + 1 per message of that group; + 1 where rows of another program are among the oldest |
+//! | receive | 1 + 1 per 50 messages; + 1 per message of a group in which another worker took a message first; + 1 if rows of another program are among the oldest |
 //! | renew | 2 |
 //! | delete | 1 |
 //! | peek, poison | 1 per page |
@@ -38,8 +41,8 @@
 //! # Limits, and when not to use it
 //! One partition serves one queue: on Azure about 2,000 entities a second
 //! (<https://learn.microsoft.com/azure/storage/tables/scalability-targets>). Use several queues, or
-//! Azure Queue Storage, for more. Any order of results will do: nothing here relies on it but the
-//! preference for the oldest.
+//! Azure Queue Storage, for more. On a store that does not sort query results, the oldest message is not necessarily
+//! the first.
 
 mod rows;
 mod table_queue;

@@ -1,4 +1,4 @@
-//! Rows of a queue: what their keys and properties mean.
+//! The rows of a queue: keys, properties and receipts.
 
 use std::time::Duration;
 
@@ -29,12 +29,12 @@ pub(super) struct Row {
     pub(super) inserted: Ticks,
 }
 
-/// The row key of a message in a state, at a time.
+/// The RowKey of a message with this state and time.
 pub(super) fn row_key(state: &str, at: Ticks, id: &MessageId) -> String {
     format!("{state}{:019}_{id}", at.get())
 }
 
-/// The first row key of a state that is not before `at`.
+/// The lower bound of the RowKeys with this state from the time `at`.
 pub(super) fn row_key_from(state: &str, at: Ticks) -> String {
     format!("{state}{:019}", at.get())
 }
@@ -42,7 +42,7 @@ pub(super) fn row_key_from(state: &str, at: Ticks) -> String {
 impl Row {
     pub(super) fn read(entity: &Entity) -> Result<Self> {
         let damaged = |property: &str, expected: &str| {
-            Error::decode("queue message", entity.key(), property, expected, "something else")
+            Error::decode("queue message", entity.key(), property, expected, "a missing or invalid value")
         };
         let Some(ValueRef::String(body)) = entity.get(BODY) else { return Err(damaged(BODY, "Edm.String")) };
         let Some(ValueRef::Int32(count)) = entity.get(COUNT) else { return Err(damaged(COUNT, "Edm.Int32")) };
@@ -68,8 +68,8 @@ impl Row {
             .with(INSERTED, self.inserted)
     }
 
-    /// The same message under another key: a tick later where the key would be the same, since a
-    /// group transaction cannot delete and insert one key.
+    /// The same message under another key. If the new key equals the old one, the new time is one tick later: a group
+    /// transaction cannot delete and insert the same key.
     pub(super) fn moved(&self, partition: &PartitionKey, state: &str, at: Ticks) -> Result<Self> {
         let mut key = Key::new(partition, row_key(state, at, &self.id))?;
         if key == self.key {
@@ -88,21 +88,22 @@ pub(super) fn receipt(id: MessageId, key: &Key, etag: &ETag) -> Receipt {
     Receipt::new(id, format!("{}\n{etag}", key.row()))
 }
 
-/// Back from [`receipt`].
+/// The key and the ETag in a receipt that [`receipt`] has made.
 pub(super) fn open(partition: &PartitionKey, receipt: &Receipt) -> Result<(Key, ETag)> {
     let parts = receipt.token().split_once('\n');
-    let (row, etag) = parts.ok_or_else(|| Error::invalid_request("this receipt is not of a table queue"))?;
+    let (row, etag) =
+        parts.ok_or_else(|| Error::invalid_request("the receipt was not issued by a `TableQueue`"))?;
     Ok((Key::new(partition, row)?, ETag::from(etag)))
 }
 
-/// A row that is gone or changed voids the receipt, whatever the storage calls it.
-pub(super) fn void(error: Error) -> Error {
+/// Reports a missing row as *precondition failed*: in both cases the receipt is no longer valid.
+pub(super) fn as_invalid_receipt(error: Error) -> Error {
     let ErrorKind::EntityNotFound { table, key } = error.root().kind() else { return error };
     let kind = ErrorKind::PreconditionFailed { table: table.clone(), key: key.clone() };
     Error::new(kind).with_outcome(error.outcome())
 }
 
-/// Whether another worker was quicker.
+/// Whether another worker has moved or deleted the row first.
 pub(super) fn is_lost(error: &Error) -> bool {
     !error.is_ambiguous() && (error.is_entity_not_found() || error.is_precondition_failed())
 }

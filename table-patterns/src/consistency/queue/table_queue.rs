@@ -1,3 +1,5 @@
+//! [`TableQueue`]: a work queue in one partition.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +12,22 @@ use table_core::store::{
 };
 use uuid::Uuid;
 
-use super::rows::{MESSAGE, POISON, Row, TICK, is_lost, open, receipt, row_key, row_key_from, void};
+use super::rows::{
+    MESSAGE, POISON, Row, TICK, as_invalid_receipt, is_lost, open, receipt, row_key, row_key_from,
+};
 use crate::clock::{Clock, SystemClock, after};
 
-/// Messages moved in one group transaction: a delete and an insert each, of 100 operations.
+/// The number of messages that one group transaction moves: each needs a delete and an insert, and a group has at most
+/// 100 operations.
 const MOVES: usize = 50;
 
-/// How a [`TableQueue`] behaves.
+/// The options of a [`TableQueue`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QueueOptions {
-    /// A message received more often than this is set aside as poison.
+    /// A message that was received more often than this becomes a poison message.
     pub max_dequeues: u32,
-    /// Where the time comes from.
+    /// The clock that decides which messages are visible.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -59,10 +64,10 @@ pub struct TableQueue {
 }
 
 impl TableQueue {
-    /// Opens a queue and makes its table if it is missing. One request.
+    /// Opens a queue. Creates its table if the table is missing. One request.
     ///
     /// # Errors
-    /// The table's or queue's name is not legal; the storage's.
+    /// The name of the table or of the queue is not legal, or the store's error.
     pub async fn open(store: Arc<dyn TableStore>, table: &str, queue: &str) -> Result<Self> {
         Self::open_with(store, table, queue, QueueOptions::default()).await
     }
@@ -96,8 +101,8 @@ impl TableQueue {
         }
     }
 
-    /// Rows of a state, oldest first where the store sorts, up to and including those due by `until`. One
-    /// that is no message is traced, and others are asked for in its place.
+    /// Up to `max` messages of a state that are visible at `until`, oldest first if the store sorts. Rows that are not
+    /// messages are traced and skipped; the query is repeated with a larger limit then.
     async fn rows(&self, state: &str, until: Option<Ticks>, max: usize) -> Result<Vec<Row>> {
         let end = until.map_or_else(
             || Filter::starts_with(Filter::ROW_KEY, state),
@@ -121,8 +126,8 @@ impl TableQueue {
         }
     }
 
-    /// Moves rows in one group transaction; `None` if another worker moved one of them first.
-    async fn shift_together(&self, moves: &[(Row, Row)]) -> Result<Option<Vec<Written>>> {
+    /// Moves rows in one group transaction. Returns `None` if another worker has moved one of them first.
+    async fn move_group(&self, moves: &[(Row, Row)]) -> Result<Option<Vec<Written>>> {
         let mut group = GroupTransaction::new(self.partition.clone(), self.store.profile());
         for (from, to) in moves {
             let condition = from.etag.clone().map_or(IfMatch::Any, IfMatch::Exactly);
@@ -136,35 +141,35 @@ impl TableQueue {
         }
     }
 
-    /// Moves one row to another state and time; its new receipt.
-    async fn shift(&self, from: &Row, state: &str, delay: Duration) -> Result<Receipt> {
+    /// Moves one row to another state and time. Returns the new receipt.
+    async fn move_row(&self, from: &Row, state: &str, delay: Duration) -> Result<Receipt> {
         let at = after(self.options.clock.now(), delay);
         let to = from.moved(&self.partition, state, at)?;
         let lost = || {
             let (table, key) = (self.table.to_string(), from.key.to_string());
             Error::from(ErrorKind::PreconditionFailed { table, key })
         };
-        let written = self.shift_together(&[(from.clone(), to.clone())]).await?.ok_or_else(lost)?;
+        let written = self.move_group(&[(from.clone(), to.clone())]).await?.ok_or_else(lost)?;
         issued(&to, written.get(1))
     }
 
-    /// Takes rows: in one group, or one by one where another worker was quicker.
+    /// Hides rows for their receiver: in one group, or row by row if another worker has taken one of them.
     async fn take(&self, rows: &[Row], visibility: Duration, taken: &mut Vec<Message>) -> Result<()> {
         let at = after(self.options.clock.now(), visibility);
         let moves = rows.iter().map(|row| self.taken(row, at)).collect::<Result<Vec<_>>>()?;
-        if let Some(written) = self.shift_together(&moves).await? {
+        if let Some(written) = self.move_group(&moves).await? {
             taken.extend(received(&moves, &written)?);
             return Ok(());
         }
         for one in moves.chunks(1) {
-            if let Some(written) = self.shift_together(one).await? {
+            if let Some(written) = self.move_group(one).await? {
                 taken.extend(received(one, &written)?);
             }
         }
         Ok(())
     }
 
-    /// Where a row goes when it is received: later, or aside.
+    /// The received form of a row: hidden until `at`, or a poison message after too many receives.
     fn taken(&self, row: &Row, at: Ticks) -> Result<(Row, Row)> {
         let state = if row.count >= self.options.max_dequeues { POISON } else { MESSAGE };
         let mut to = row.moved(&self.partition, state, at)?;
@@ -173,13 +178,16 @@ impl TableQueue {
     }
 }
 
-/// A row of another program is nobody's to handle here, and must not keep others from their messages.
+/// The message of a row; `None` for a row of another program, which must not stop the workers.
 fn readable(entity: &Entity) -> Option<Row> {
     let row = Row::read(entity);
-    row.inspect_err(|error| tracing::warn!(%error, "a row of a queue is no message")).ok()
+    row.inspect_err(
+        |error| tracing::warn!(%error, "a row in the partition of a queue is not a message: it is skipped"),
+    )
+    .ok()
 }
 
-/// The messages of moves that were made; poison is not received.
+/// The received messages of finished moves. Poison messages are not received.
 fn received(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
     let inserts = written.iter().skip(1).step_by(2);
     let live = moves.iter().zip(inserts).filter(|((_, to), _)| to.key.row().starts_with(MESSAGE));
@@ -188,7 +196,9 @@ fn received(moves: &[(Row, Row)], written: &[Written]) -> Result<Vec<Message>> {
 
 fn issued(row: &Row, written: Option<&Written>) -> Result<Receipt> {
     let etag = written.and_then(|w| w.etag.as_ref());
-    let etag = etag.ok_or_else(|| Error::from(ErrorKind::Service("a write without an ETag".to_owned())))?;
+    let etag = etag.ok_or_else(|| {
+        Error::from(ErrorKind::Service("the store answered an insert without an ETag".to_owned()))
+    })?;
     Ok(receipt(row.id.clone(), &row.key, etag))
 }
 
@@ -214,9 +224,9 @@ impl WorkQueue for TableQueue {
         let mut messages = Vec::with_capacity(rows.len());
         for rows in rows.chunks(MOVES) {
             match self.take(rows, visibility, &mut messages).await {
-                // What was taken is hidden and counted: it is handed out.
+                // The messages taken so far are hidden and counted: without this they would be lost for a visibility timeout.
                 Err(error) if !messages.is_empty() => {
-                    tracing::warn!(%error, queue = self.partition.as_str(), "not all messages were received");
+                    tracing::warn!(%error, queue = self.partition.as_str(), "a receive failed after some messages: those are returned");
                     break;
                 }
                 taken => taken?,
@@ -228,17 +238,19 @@ impl WorkQueue for TableQueue {
     async fn renew(&self, receipt: &Receipt, visibility: Duration) -> Result<Receipt> {
         let (key, etag) = open(&self.partition, receipt)?;
         if key.row().starts_with(POISON) {
-            return Err(Error::invalid_request("a message that was set aside is put back by `requeue`"));
+            return Err(Error::invalid_request(
+                "a poison message cannot be renewed: put it back by `requeue`",
+            ));
         }
-        let entity = self.store.get_existing(&self.table, &key).await.map_err(void)?;
+        let entity = self.store.get_existing(&self.table, &key).await.map_err(as_invalid_receipt)?;
         let row = Row { etag: Some(etag), ..Row::read(&entity)? };
-        self.shift(&row, MESSAGE, visibility).await
+        self.move_row(&row, MESSAGE, visibility).await
     }
 
     async fn delete(&self, receipt: &Receipt) -> Result<()> {
         let (key, etag) = open(&self.partition, receipt)?;
         let operation = Operation::Delete(key, IfMatch::Exactly(etag));
-        self.store.write(&self.table, operation).await.map(drop).map_err(void)
+        self.store.write(&self.table, operation).await.map(drop).map_err(as_invalid_receipt)
     }
 
     async fn peek(&self, max: usize) -> Result<Vec<Message>> {
@@ -254,9 +266,9 @@ impl WorkQueue for TableQueue {
     async fn requeue(&self, message: &Message) -> Result<Receipt> {
         let opened = message.receipt.as_ref().map(|receipt| open(&self.partition, receipt)).transpose()?;
         let Some((key, etag)) = opened.filter(|(key, _)| key.row().starts_with(POISON)) else {
-            return Err(Error::invalid_request("only a message from `poison` can be put back"));
+            return Err(Error::invalid_request("only a message returned by `poison` can be requeued"));
         };
         let row = self.row_of(message, key, etag, 0);
-        self.shift(&row, MESSAGE, Duration::ZERO).await
+        self.move_row(&row, MESSAGE, Duration::ZERO).await
     }
 }

@@ -1,3 +1,5 @@
+//! The queue on a memory store with a virtual clock.
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +22,20 @@ async fn queue() -> Result<TableQueue> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_hidden_while_it_is_worked_on_and_comes_back() -> Result<()> {
+async fn a_received_message_is_hidden_for_the_visibility_timeout() -> Result<()> {
     let queue = queue().await?;
     queue.send("one", Duration::ZERO).await?;
     assert_eq!(queue.receive(9, LEASE).await?.len(), 1);
     assert!(queue.receive(9, LEASE).await?.is_empty());
     advance(LEASE).await;
     let again = queue.receive(9, LEASE).await?;
-    assert_eq!((again[0].body.as_str(), again[0].dequeue_count), ("one", 2));
+    assert_eq!(again[0].body, "one");
+    assert_eq!(again[0].dequeue_count, 2);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_message_waits() -> Result<()> {
+async fn a_delayed_message_is_hidden_until_its_time() -> Result<()> {
     let queue = queue().await?;
     queue.send("later", LEASE).await?;
     assert!(queue.peek(9).await?.is_empty());
@@ -42,7 +45,7 @@ async fn a_delayed_message_waits() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_comes_first() -> Result<()> {
+async fn the_oldest_message_is_received_first() -> Result<()> {
     let queue = queue().await?;
     for body in ["a", "b", "c"] {
         queue.send(body, Duration::ZERO).await?;
@@ -54,7 +57,7 @@ async fn the_oldest_comes_first() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receipt_is_void_once_the_message_was_renewed() -> Result<()> {
+async fn a_renewal_invalidates_the_old_receipt() -> Result<()> {
     let queue = queue().await?;
     queue.send("one", Duration::ZERO).await?;
     let first = queue.receive(1, LEASE).await?.remove(0).receipt.unwrap();
@@ -68,7 +71,7 @@ async fn a_receipt_is_void_once_the_message_was_renewed() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sender_can_take_a_message_back() -> Result<()> {
+async fn the_sender_can_delete_a_message_by_its_receipt() -> Result<()> {
     let queue = queue().await?;
     let receipt = queue.send("one", LEASE).await?;
     queue.delete(&receipt).await?;
@@ -78,7 +81,7 @@ async fn the_sender_can_take_a_message_back() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn giving_a_message_back_shows_it_at_once() -> Result<()> {
+async fn a_renewal_by_zero_makes_the_message_visible_at_once() -> Result<()> {
     let queue = queue().await?;
     queue.send("one", Duration::ZERO).await?;
     let receipt = queue.receive(1, LEASE).await?.remove(0).receipt.unwrap();
@@ -88,7 +91,7 @@ async fn giving_a_message_back_shows_it_at_once() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_keeps_coming_back_is_set_aside_and_can_be_put_back() -> Result<()> {
+async fn a_message_received_too_often_becomes_poison_and_can_be_requeued() -> Result<()> {
     let queue = queue().await?;
     queue.send("bad", Duration::ZERO).await?;
     for _ in 0..2 {
@@ -97,7 +100,8 @@ async fn a_message_that_keeps_coming_back_is_set_aside_and_can_be_put_back() -> 
     }
     assert!(queue.receive(1, LEASE).await?.is_empty());
     let poison = queue.poison(9).await?;
-    assert_eq!((poison[0].body.as_str(), poison[0].dequeue_count), ("bad", 3));
+    assert_eq!(poison[0].body, "bad");
+    assert_eq!(poison[0].dequeue_count, 3);
     queue.requeue(&poison[0]).await?;
     assert!(queue.poison(9).await?.is_empty());
     assert_eq!(queue.receive(1, LEASE).await?[0].dequeue_count, 1);
@@ -105,14 +109,14 @@ async fn a_message_that_keeps_coming_back_is_set_aside_and_can_be_put_back() -> 
 }
 
 #[tokio::test]
-async fn a_message_over_the_limit_is_refused() -> Result<()> {
+async fn a_message_larger_than_the_limit_is_refused() -> Result<()> {
     let error = queue().await?.send(&"x".repeat(MESSAGE_BYTES + 1), LEASE).await.unwrap_err();
     assert!(error.is_limit_exceeded(), "{error}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn competing_workers_share_the_messages_without_repetition() -> Result<()> {
+async fn competing_workers_receive_each_message_once() -> Result<()> {
     let queue = TableQueue::open(Arc::new(MemoryStore::new()), "Work", "jobs").await?;
     for n in 0..200 {
         queue.send(&n.to_string(), Duration::ZERO).await?;
@@ -140,7 +144,7 @@ async fn competing_workers_share_the_messages_without_repetition() -> Result<()>
     Ok(())
 }
 
-/// What the module documents.
+/// The cost table of the module.
 #[tokio::test(start_paused = true)]
 async fn every_call_costs_what_is_documented() -> Result<()> {
     let meter = RequestMeter::new();
@@ -168,7 +172,7 @@ async fn every_call_costs_what_is_documented() -> Result<()> {
     queue.delete(&renewed).await?;
     cost(1);
     advance(LEASE).await;
-    // Each was received once, which is all it may be.
+    // Each message was received once already, which is the maximum.
     assert!(queue.receive(2, LEASE).await?.is_empty());
     cost(1 + 1);
     let poison = queue.poison(9).await?;
@@ -179,9 +183,9 @@ async fn every_call_costs_what_is_documented() -> Result<()> {
     Ok(())
 }
 
-/// Rows that another program wrote before all messages.
+/// The partition has rows of another program, which sort before all messages.
 #[tokio::test(start_paused = true)]
-async fn a_row_that_is_no_message_starves_nobody() -> Result<()> {
+async fn rows_of_another_program_do_not_hide_messages() -> Result<()> {
     let store = Arc::new(MemoryStore::new());
     let (meter, clock) = (RequestMeter::new(), Arc::new(TokioClock::starting_at(Ticks::now())));
     let options = QueueOptions { max_dequeues: 2, clock };
@@ -194,19 +198,21 @@ async fn a_row_that_is_no_message_starves_nobody() -> Result<()> {
     queue.send("two", Duration::ZERO).await?;
     assert_eq!(queue.peek(1).await?.len(), 1);
     let (received, cost) = meter.measure(queue.receive(1, LEASE)).await;
-    assert_eq!((received?.len(), cost.total()), (1, 3));
+    assert_eq!(received?.len(), 1);
+    assert_eq!(cost.total(), 3, "a query, a query with a larger limit, a move");
     assert_eq!(queue.receive(9, LEASE).await?.len(), 1);
     for _ in 0..2 {
         advance(LEASE).await;
         queue.receive(9, LEASE).await?;
     }
-    assert_eq!((queue.receive(9, LEASE).await?.len(), queue.poison(9).await?.len()), (0, 2));
+    assert!(queue.receive(9, LEASE).await?.is_empty());
+    assert_eq!(queue.poison(9).await?.len(), 2);
     Ok(())
 }
 
-/// What was taken before a request failed is hidden and counted, so it is handed out.
+/// Messages taken before a failed request are hidden and counted already: they are returned.
 #[tokio::test(start_paused = true)]
-async fn what_was_taken_before_an_error_is_received() -> Result<()> {
+async fn a_receive_returns_the_messages_taken_before_an_error() -> Result<()> {
     let faults = FaultInjector::new(1);
     let options = QueueOptions { max_dequeues: 2, clock: Arc::new(TokioClock::starting_at(Ticks::now())) };
     let store = Arc::new(Faulty::new(MemoryStore::new(), faults.clone()));

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Upkeep;
 use super::report::{Due, IndexUpkeep, TableUpkeep, UpkeepReport};
-use crate::eventual::sweep_heads;
+use crate::eventual::sweep_records;
 use crate::index::{IndexState, IndexedEntities, Kept, Obstacle, ScrubCursor, ScrubMode, ScrubReport};
 use crate::journal::Recovery;
 
@@ -373,7 +373,7 @@ impl<'a> Work<'a> {
         let keep = self.of.keep.max(self.of.options.timing.lease() * 2);
         let swept = {
             let _place = place(&self.sweeping).await;
-            sweep_heads(self.of.store.clone(), table.clone(), keep).await
+            sweep_records(self.of.store.clone(), table.clone(), keep).await
         };
         let mut report = self.report();
         let heads = report.transactions.entry(table.clone()).or_default();

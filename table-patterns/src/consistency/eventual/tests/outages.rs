@@ -1,10 +1,10 @@
-//! Storage that is out of order for a while.
+//! Stores that are unavailable for some time.
 
 use table_core::adapter::{Fault, FaultRule};
 
 use super::*;
 
-/// Looks on for a time; how many messages there were.
+/// Runs a worker for a time. Returns the number of messages that it has received.
 async fn work_for(process: &Coordinator, time: Duration) -> Result<usize> {
     let (end, mut received) = (Instant::now() + time, 0);
     while Instant::now() < end {
@@ -16,46 +16,49 @@ async fn work_for(process: &Coordinator, time: Duration) -> Result<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn no_outage_poisons_a_transaction() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-    let process = office.process().await?;
-    let transaction = office.upsert("1")?;
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let process = fixture.process().await?;
+    let transaction = fixture.upsert("1")?;
     process.submit(&transaction, Acknowledge::Committed).await?;
     for fault in [Fault::FailBefore, Fault::Throttle { retry_after: None }, Fault::LoseRequest] {
-        // The target alone, then all of the tables.
-        for rule in [FaultRule::new(fault).in_table(office.table.clone()), FaultRule::new(fault)] {
-            office.faults.add(rule);
+        // First the table of the step alone, then all tables.
+        for rule in [FaultRule::new(fault).in_table(fixture.table.clone()), FaultRule::new(fault)] {
+            fixture.faults.add(rule);
             let received = work_for(&process, LEASE * 20).await?;
             assert!(received > 5, "{fault:?}: {received}");
-            office.faults.heal();
+            fixture.faults.heal();
         }
     }
     assert!(process.poison(9).await?.is_empty());
     work_for(&process, LEASE * 4).await?;
     assert_eq!(process.status(transaction.id()).await?, TransactionStatus::Applied);
-    assert!(office.queue.peek(9).await?.is_empty());
+    assert!(fixture.queue.peek(9).await?.is_empty());
     Ok(())
 }
 
-/// A second message of a transaction that is worked on waits as long as that takes.
+/// The transaction has two messages: the second one waits while the first is processed.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_another_worker_is_no_failure() -> Result<()> {
-    let office = Office::open(Slow::taking(LEASE * 40)).await?;
-    let (one, other) = (office.process().await?, office.process().await?);
-    let transaction = slowly();
+    let fixture = Fixture::open(SlowHandler::taking(LEASE * 40)).await?;
+    let (one, other) = (fixture.process().await?, fixture.process().await?);
+    let transaction = slow_transaction();
     for _ in 0..2 {
         one.submit(&transaction, Acknowledge::Committed).await?;
     }
     let (worked, received) = futures_util::join!(one.run_once(1), work_for(&other, LEASE * 50));
-    assert_eq!((worked?, office.slow.counts()), (1, (1, 1)));
-    assert!(received? > 5 && other.poison(9).await?.is_empty());
-    assert!(office.queue.peek(9).await?.is_empty());
+    assert_eq!(worked?, 1, "messages");
+    assert_eq!(fixture.slow.counts(), (1, 1), "begun and finished runs of the step");
+    let received = received?;
+    assert!(received > 5, "{received}");
+    assert!(other.poison(9).await?.is_empty());
+    assert!(fixture.queue.peek(9).await?.is_empty());
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_in_a_step_becomes_poison() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-    let process = office.process().await?;
+async fn a_failing_step_poisons_its_transaction() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let process = fixture.process().await?;
     let missing = TableName::new("Missing")?;
     let transaction = EventualTransaction::new().upsert("office", missing, Entity::new("p", "1")?);
     process.submit(&transaction, Acknowledge::Committed).await?;
@@ -66,21 +69,20 @@ async fn what_fails_in_a_step_becomes_poison() -> Result<()> {
     Ok(())
 }
 
-/// As workers leave it that die, or whose answers were lost: the queue counts that, and nothing is wrong with the
-/// transaction.
+/// Workers that die, and lost answers, raise the queue's count of receives. They do not poison the transaction.
 #[tokio::test(start_paused = true)]
-async fn what_was_received_too_often_is_not_poisoned() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-    let process = office.process().await?;
-    for rescued_by_run in [false, true] {
-        let transaction = office.upsert("1")?;
+async fn receives_without_a_failed_step_do_not_poison() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let process = fixture.process().await?;
+    for put_back_by_run in [false, true] {
+        let transaction = fixture.upsert("1")?;
         process.submit(&transaction, Acknowledge::Committed).await?;
         for _ in 0..20 {
-            office.queue.receive(1, LEASE).await?;
+            fixture.queue.receive(1, LEASE).await?;
             sleep(LEASE * 2).await;
         }
-        assert_eq!(process.run_once(9).await?, 0, "it was set aside");
-        if rescued_by_run {
+        assert_eq!(process.run_once(9).await?, 0, "the message is set aside");
+        if put_back_by_run {
             process.run(1, LEASE, sleep(LEASE * 4)).await?;
         } else {
             assert!(process.poison(9).await?.is_empty());

@@ -1,12 +1,13 @@
-//! Head rows: what is known of a transaction.
+//! The record of a transaction: the row with its state, its next step and its claim.
 
 use table_core::model::{ETag, Entity, Key, SYSTEM_PREFIX, ValueRef};
 use table_core::store::{Error, Result};
 use uuid::Uuid;
 
-use super::ledger::PlanOf;
 use super::plan::TransactionId;
+use super::transaction_table::PlanRef;
 
+/// The RowKey of every record.
 pub(super) const ROW: &str = "head";
 pub(super) const STATE: &str = "TransactionState";
 const STEPS: &str = "Steps";
@@ -17,13 +18,13 @@ const CLAIM: &str = "Claim";
 const ERROR: &str = "LastError";
 const FAILURES: &str = "StepFailures";
 
-/// Characters of an error that are kept.
+/// Characters of an error that a record keeps.
 const ERROR_CHARS: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Running,
-    /// Its next step failed too often: somebody is to put it back or discard it.
+    /// The next step has failed too often: the transaction waits for `requeue` or `discard`.
     Poisoned,
     Applied,
     Aborted,
@@ -45,42 +46,45 @@ impl State {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Head {
+pub(super) struct TransactionRecord {
     pub(super) id: TransactionId,
     pub(super) state: State,
+    /// The number of steps of the plan.
     pub(super) steps: usize,
+    /// The next step, counted from 0.
     pub(super) next: usize,
-    /// Rows that hold the plan; none where a message does.
+    /// The number of rows that hold the plan; 0 if the plan is in the message.
     pub(super) pieces: usize,
+    /// The fingerprint of the plan.
     pub(super) plan: i64,
-    /// Who applies it now.
+    /// A new Guid for each process that claims the transaction; `None` if no process has claimed it.
     pub(super) claim: Option<Uuid>,
     pub(super) error: Option<String>,
-    /// How often the next step has failed.
+    /// The number of failures of the next step.
     pub(super) failures: u32,
     pub(super) etag: Option<ETag>,
 }
 
-/// The partition of a transaction.
+/// The PartitionKey of a transaction.
 pub(super) fn partition(id: TransactionId) -> String {
     format!("{SYSTEM_PREFIX}t_{id}")
 }
 
-/// The transaction of a partition.
+/// The transaction of a PartitionKey.
 pub(super) fn id_in(partition: &str) -> Option<TransactionId> {
     let text = partition.strip_prefix(SYSTEM_PREFIX)?.strip_prefix("t_")?;
     Uuid::try_parse(text).ok().map(TransactionId::from_uuid)
 }
 
-impl Head {
-    /// A transaction of which nothing is done.
-    pub(super) const fn new(plan: PlanOf, steps: usize) -> Self {
-        let (PlanOf { id, hash, pieces }, state) = (plan, State::Running);
+impl TransactionRecord {
+    /// The record of a transaction without a finished step.
+    pub(super) const fn new(plan: PlanRef, steps: usize) -> Self {
+        let (PlanRef { id, hash, pieces }, state) = (plan, State::Running);
         let (next, failures, claim, error, etag) = (0, 0, None, None, None);
         Self { id, state, steps, next, pieces, plan: hash, claim, error, failures, etag }
     }
 
-    /// Whether steps are left, and may be done.
+    /// Whether steps are left that a worker may do, now or after a `requeue`.
     pub(super) const fn is_open(&self) -> bool {
         matches!(self.state, State::Running | State::Poisoned)
     }
@@ -89,12 +93,12 @@ impl Head {
         Key::new(partition(self.id), ROW)
     }
 
-    pub(super) const fn plan_of(&self) -> PlanOf {
-        PlanOf { id: self.id, hash: self.plan, pieces: self.pieces }
+    pub(super) const fn plan_ref(&self) -> PlanRef {
+        PlanRef { id: self.id, hash: self.plan, pieces: self.pieces }
     }
 
-    /// Keeps the beginning of an error.
-    pub(super) fn blame(&mut self, error: &Error) {
+    /// Stores the beginning of an error in the record.
+    pub(super) fn set_last_error(&mut self, error: &Error) {
         self.error = Some(error.to_string().chars().take(ERROR_CHARS).collect());
     }
 
@@ -118,7 +122,13 @@ impl Head {
 
     pub(super) fn read(row: &Entity) -> Result<Self> {
         let damaged = |name: &str| {
-            Error::decode("transaction", row.key(), name, "a transaction's value", "something else")
+            Error::decode(
+                "transaction record",
+                row.key(),
+                name,
+                "a valid value",
+                "a missing or invalid value",
+            )
         };
         let text = |name: &str| match row.get(name) {
             Some(ValueRef::String(text)) => Some(text),

@@ -1,5 +1,5 @@
-//! What steps must not do to tables that are more than their rows: indexed ones, and those whose entities have blobs, several
-//! rows, or other keys.
+//! Checks of steps against the tables they write. A step writes plain rows: it must not write rows that an index follows,
+//! nor move or delete a row that is only a part of its entity.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,12 +15,12 @@ use super::step::{Place, Step};
 use crate::consistency::work::is_of_the_storage;
 use crate::{large, spread, wide};
 
-/// What is known of the manifests of each store, by its name.
+/// A cache of the manifests of each store, by the store's name.
 pub(super) type Manifests = Mutex<HashMap<String, Arc<ManifestCache>>>;
 
 impl Coordinator {
     /// Refuses a plan that would leave a table wrong, before it is committed; not one that is known already, which may be
-    /// applied by now. What cannot be found out here, because a storage does not answer or only others have it, is found out by
+    /// applied by now. TransactionEventKind cannot be found out here, because a storage does not answer or only others have it, is found out by
     /// the worker.
     pub(super) async fn check_tables(&self, transaction: &EventualTransaction) -> Result<()> {
         let mut touched = BTreeSet::new();
@@ -28,13 +28,14 @@ impl Coordinator {
             match self.check_step(step, &touched).await {
                 Err(error) if is_of_the_storage(&error) || error.is_table_not_found() => {}
                 Err(refused) => {
-                    let known = self.ledger.read(transaction.id()).await;
+                    let known = self.transactions.read(transaction.id()).await;
                     return if matches!(known, Ok(Some(_))) { Ok(()) } else { Err(refused) };
                 }
                 Ok(()) => {}
             }
             touched.extend(
-                places(step).map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())),
+                affected_entities(step)
+                    .map(|(store, table, key)| (store.to_owned(), table.clone(), key.clone())),
             );
         }
         Ok(())
@@ -70,7 +71,7 @@ impl Coordinator {
         }
     }
 
-    /// Refuses to move what is neither here nor there.
+    /// Checks that a move whose source is missing has been done: the target exists.
     pub(super) async fn check_moved(&self, step: &Step) -> Result<()> {
         let Step::Move { from, to } = step else { return Ok(()) };
         let Some(target) = self.resources.known_store(&to.store)? else { return Ok(()) };
@@ -79,14 +80,16 @@ impl Coordinator {
         }
         let (table, key) = (from.table.to_string(), from.key.to_string());
         let hint = format!(
-            "no row of '{table}' is at {key}, nor where it would be moved: entities of a `SpreadTable` or a `WideTable` are moved by \
-             that (`move_by`)"
+            "'{table}' has no row at {key}, and there is no row at the target of the move: move entities of a `SpreadTable` or a \
+             `WideTable` by a `Mover` (`move_by`)"
         );
         Err(Error::from(ErrorKind::EntityNotFound { table, key }).with_source(hint))
     }
 
-    /// Refuses a step on what an index is of: its entry would go stale. What the step rests on, until it is done; `None` of a store that is
-    /// not here.
+    /// Checks that no index follows the rows that a step writes: the step would not update the index entries.
+    ///
+    /// Keep the returned value until the step is done: it shows that the manifest is fresh. `None` if this process does
+    /// not have the store.
     pub(super) async fn plain_write(
         &self,
         store: &str,
@@ -101,7 +104,7 @@ impl Coordinator {
         Ok(Some(rests_on))
     }
 
-    /// The same for both sides of a move of this row.
+    /// [`plain_write`](Self::plain_write) for the source and the target of a move.
     pub(super) async fn move_rests_on(&self, step: &Step, row: &Entity) -> Result<[Option<PlainWrite>; 2]> {
         let Step::Move { from, to } = step else { return Ok([None, None]) };
         let moved = row.clone().with_key(to.key.clone());
@@ -118,8 +121,8 @@ impl Coordinator {
     }
 }
 
-/// The entities that a step writes or removes.
-pub(super) fn places(step: &Step) -> impl Iterator<Item = (&str, &TableName, &Key)> {
+/// The entities that a step writes or deletes.
+pub(super) fn affected_entities(step: &Step) -> impl Iterator<Item = (&str, &TableName, &Key)> {
     let (one, other) = match step {
         Step::Upsert { store, table, entity }
         | Step::UpsertMerge { store, table, entity }
@@ -137,13 +140,13 @@ fn of(Place { store, table, key }: &Place) -> (&str, &TableName, &Key) {
     (store, table, key)
 }
 
-/// Refuses to move a row that is not all of its entity.
+/// Checks that a row is the whole entity.
 pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     let reason = if row.key().is_system() {
-        "is a row that a pattern keeps for itself: it is moved by that pattern's table".to_owned()
+        "is a row that a pattern maintains: a step cannot move it; use that pattern's table".to_owned()
     } else if let Some(property) = large::in_a_blob(row) {
         format!(
-            "has the value of '{property}' in a blob, which would be lost: it is moved by its `LargeTable`, with the blob (`move_by`)"
+            "has the value of '{property}' in a blob, which the step would lose: move the entity by a `Mover` over its `LargeTable` (`move_by`)"
         )
     } else {
         return Ok(());
@@ -151,12 +154,12 @@ pub(super) fn check_movable(table: &TableName, row: &Entity) -> Result<()> {
     Err(Error::invalid_request(format!("{} of '{table}' {reason}", row.key())))
 }
 
-/// Refuses a key that no row has because its entity is stored in another way.
+/// Checks that a missing row is not a wide or a spread entity, whose rows have other keys.
 async fn check_absent(store: &dyn TableStore, table: &TableName, key: &Key) -> Result<()> {
     let reason = if wide::is_there(store, table, key).await? {
-        "is a wide entity, of several rows: it is written, moved and removed by its `WideTable` (`move_by`, a handler)"
+        "is a wide entity with several rows: write, move and remove it by its `WideTable`, in a handler or by `move_by`"
     } else if spread::is_there(store, table, key.partition(), Some(key.row())).await? {
-        "is in a bucket of a spread partition: it is written, moved and removed by its `SpreadTable` (`move_by`, a handler)"
+        "is in a bucket of a spread partition: write, move and remove it by its `SpreadTable`, in a handler or by `move_by`"
     } else {
         return Ok(());
     };

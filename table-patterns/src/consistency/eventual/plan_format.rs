@@ -1,4 +1,4 @@
-//! Plans as text: JSON, with what tables and blobs hold as base64.
+//! The text of a plan: JSON, with the properties of entities and the bytes of blobs and payloads as base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,45 +12,45 @@ use super::step::{Place, Step};
 use crate::rows::encrypted::plaintext_error;
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct WirePlan {
+pub(super) struct PlanFormat {
     id: Uuid,
-    steps: Vec<WireStep>,
+    steps: Vec<StepFormat>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-enum WireStep {
-    Upsert { at: WirePlace, properties: String },
-    UpsertMerge { at: WirePlace, properties: String },
-    ReplaceIfExists { at: WirePlace, properties: String },
-    DeleteIfExists { at: WirePlace },
-    Move { at: WirePlace, to: WirePlace },
+enum StepFormat {
+    Upsert { at: PlaceFormat, properties: String },
+    UpsertMerge { at: PlaceFormat, properties: String },
+    ReplaceIfExists { at: PlaceFormat, properties: String },
+    DeleteIfExists { at: PlaceFormat },
+    Move { at: PlaceFormat, to: PlaceFormat },
     PutBlob { blobs: String, path: String, bytes: String },
     DeleteBlob { blobs: String, path: String },
     Handle { handler: String, payload: String },
 }
 
 #[derive(Serialize, Deserialize)]
-struct WirePlace {
+struct PlaceFormat {
     store: String,
     table: String,
     partition: String,
     row: String,
 }
 
-impl WirePlan {
+impl PlanFormat {
     pub(super) fn of(transaction: &EventualTransaction) -> Result<Self> {
-        let steps = transaction.steps().iter().map(WireStep::of).collect::<Result<_>>()?;
+        let steps = transaction.steps().iter().map(StepFormat::of).collect::<Result<_>>()?;
         Ok(Self { id: transaction.id().uuid(), steps })
     }
 
     pub(super) fn into_transaction(self) -> Result<EventualTransaction> {
-        let steps = self.steps.into_iter().map(WireStep::into_step).collect::<Result<_>>()?;
+        let steps = self.steps.into_iter().map(StepFormat::into_step).collect::<Result<_>>()?;
         Ok(EventualTransaction::from_parts(TransactionId::from_uuid(self.id), steps))
     }
 }
 
-impl WireStep {
+impl StepFormat {
     fn of(step: &Step) -> Result<Self> {
         Ok(match step {
             Step::Upsert { store, table, entity } => {
@@ -97,7 +97,7 @@ impl WireStep {
     }
 }
 
-impl WirePlace {
+impl PlaceFormat {
     fn into_place(self) -> Result<Place> {
         let key = Key::new(&self.partition, &self.row)?;
         Ok(Place { store: self.store, table: TableName::new(self.table.as_str())?, key })
@@ -110,18 +110,21 @@ impl WirePlace {
     }
 }
 
-impl From<&Place> for WirePlace {
+impl From<&Place> for PlaceFormat {
     fn from(place: &Place) -> Self {
         at(&place.store, &place.table, &place.key)
     }
 }
 
-fn at(store: &str, table: &TableName, key: &Key) -> WirePlace {
+fn at(store: &str, table: &TableName, key: &Key) -> PlaceFormat {
     let (partition, row) = (key.partition().to_owned(), key.row().to_owned());
-    WirePlace { store: store.to_owned(), table: table.to_string(), partition, row }
+    PlaceFormat { store: store.to_owned(), table: table.to_string(), partition, row }
 }
 
-/// The properties as text. Those marked for encryption are refused: a plan would hold them in the clear.
+/// The properties as text.
+///
+/// # Errors
+/// A property is marked *encrypt*: a plan is stored in plaintext.
 fn packed(entity: &Entity) -> Result<String> {
     if let Some(marked) = entity.properties().iter().find(|p| p.is_encrypted()) {
         return Err(plaintext_error(marked.name(), entity.key(), "a plan"));
@@ -130,5 +133,7 @@ fn packed(entity: &Entity) -> Result<String> {
 }
 
 fn unpacked(text: &str) -> Result<Vec<u8>> {
-    STANDARD.decode(text).map_err(|e| Error::corrupt(format!("a step of a transaction is damaged: {e}")))
+    STANDARD
+        .decode(text)
+        .map_err(|e| Error::corrupt(format!("a step of a stored plan is not valid base64: {e}")))
 }

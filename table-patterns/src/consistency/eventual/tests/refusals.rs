@@ -1,4 +1,4 @@
-//! Workers that do not know all that steps name, blob stores that refuse, answers that cannot be read.
+//! Refusals: missing resources, blob stores that refuse, unreadable answers, steps that write indexed rows.
 
 use object_store::memory::InMemory;
 use table_core::adapter::{Fault, FaultRule};
@@ -11,7 +11,7 @@ use table_core::typed::Discriminator;
 use super::*;
 use crate::blobs::faulty::FaultyBlobs;
 
-/// Receives for so many leases.
+/// Runs a worker for so many leases.
 async fn work_for(process: &Coordinator, leases: u32) -> Result<()> {
     let end = Instant::now() + LEASE * leases;
     while Instant::now() < end {
@@ -22,33 +22,34 @@ async fn work_for(process: &Coordinator, leases: u32) -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_others_know_is_left_to_them() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-    let open =
-        |resources| Coordinator::open(office.store.clone(), "Transactions", office.queue.clone(), resources);
+async fn a_worker_without_the_handler_leaves_the_step_to_other_workers() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let open = |resources| {
+        Coordinator::open(fixture.store.clone(), "Transactions", fixture.queue.clone(), resources)
+    };
     let timing = Timing::new(LEASE, LEASE / 8, LEASE / 8)?;
-    let stranger = open(Resources::new().with_store("office", office.store.clone()).with_elsewhere("slow"));
-    let stranger = stranger.await?.with_timing(timing);
-    let both = office.upsert("1")?.handle("slow", *b"");
-    stranger.submit(&both, Acknowledge::Applied).await?;
-    work_for(&stranger, 20).await?;
-    let status = stranger.status(both.id()).await?;
+    let worker = open(Resources::new().with_store("office", fixture.store.clone()).with_external("slow"));
+    let worker = worker.await?.with_timing(timing);
+    let both = fixture.upsert("1")?.handle("slow", *b"");
+    worker.submit(&both, Acknowledge::Applied).await?;
+    work_for(&worker, 20).await?;
+    let status = worker.status(both.id()).await?;
     assert!(matches!(status, TransactionStatus::Pending { step: 1, .. }), "{status:?}");
-    assert!(stranger.poison(9).await?.is_empty());
-    work_for(&office.process().await?, 2).await?;
-    assert_eq!(stranger.status(both.id()).await?, TransactionStatus::Applied);
-    assert_eq!(office.slow.counts(), (1, 1));
+    assert!(worker.poison(9).await?.is_empty());
+    work_for(&fixture.process().await?, 2).await?;
+    assert_eq!(worker.status(both.id()).await?, TransactionStatus::Applied);
+    assert_eq!(fixture.slow.counts(), (1, 1));
     Ok(())
 }
 
-/// A bucket that does not exist will not be there the next time either.
+/// Waiting does not repair a missing bucket.
 #[tokio::test(start_paused = true)]
-async fn what_a_blob_store_refuses_becomes_poison() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
+async fn a_refusal_of_a_blob_store_poisons_the_transaction() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
     let blobs = Arc::new(FaultyBlobs::new(Arc::new(InMemory::new()), FaultInjector::new(1)));
     blobs.refuse();
     let resources = Resources::new().with_blobs("photos", blobs);
-    let process = Coordinator::open(office.store.clone(), "Transactions", office.queue.clone(), resources);
+    let process = Coordinator::open(fixture.store.clone(), "Transactions", fixture.queue.clone(), resources);
     let process = process.await?.with_timing(Timing::new(LEASE, LEASE / 8, LEASE / 8)?);
     let put = EventualTransaction::new().put_blob("photos", "1.jpg", *b"x");
     process.submit(&put, Acknowledge::Committed).await?;
@@ -58,18 +59,18 @@ async fn what_a_blob_store_refuses_becomes_poison() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_whose_answer_cannot_be_read_is_a_commit() -> Result<()> {
+async fn a_commit_with_an_unreadable_answer_is_a_commit() -> Result<()> {
     for acknowledge in [Acknowledge::Committed, Acknowledge::Applied] {
         for payload in [1, 100_000] {
-            let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-            let process = office.process().await?;
+            let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+            let process = fixture.process().await?;
             let transaction = EventualTransaction::new().handle("slow", vec![0; payload]);
-            office.faults.add(FaultRule::new(Fault::BreakAnswer).on(OperationKind::Insert));
+            fixture.faults.add(FaultRule::new(Fault::BreakAnswer).on(OperationKind::Insert));
             let submitted = process.submit(&transaction, acknowledge).await?;
-            office.faults.heal();
+            fixture.faults.heal();
             let expected = if payload == 1 && acknowledge == Acknowledge::Committed { 0 } else { 1 };
-            assert_eq!(office.faults.injected().len(), expected);
-            assert_eq!(submitted.progress, Progress::Pending);
+            assert_eq!(fixture.faults.injected().len(), expected);
+            assert_eq!(submitted.progress, TransactionProgress::Pending);
             work_for(&process, 4).await?;
             assert_eq!(process.status(transaction.id()).await?, TransactionStatus::Applied);
         }
@@ -77,12 +78,12 @@ async fn a_commit_whose_answer_cannot_be_read_is_a_commit() -> Result<()> {
     Ok(())
 }
 
-/// A queue whose answers to what is sent cannot be read.
+/// A queue that stores sent messages and answers with an unreadable answer.
 #[derive(Debug)]
-struct Mumbling(Arc<TableQueue>);
+struct UnreadableSends(Arc<TableQueue>);
 
 #[async_trait]
-impl WorkQueue for Mumbling {
+impl WorkQueue for UnreadableSends {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
         self.0.send(body, delay).await?;
         let error = table_core::Error::from(ErrorKind::Service("a message without an id".to_owned()));
@@ -115,29 +116,28 @@ impl WorkQueue for Mumbling {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_was_sent_is_a_commit() -> Result<()> {
+async fn a_sent_message_with_an_unreadable_answer_is_a_commit() -> Result<()> {
     for acknowledge in [Acknowledge::Committed, Acknowledge::Applied] {
-        let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-        let worker = office.process().await?;
+        let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+        let worker = fixture.process().await?;
         let mut submitter = worker.clone();
-        submitter.queue = Arc::new(Mumbling(office.queue.clone()));
-        let transaction = slowly();
+        submitter.queue = Arc::new(UnreadableSends(fixture.queue.clone()));
+        let transaction = slow_transaction();
         let submitted = submitter.submit(&transaction, acknowledge).await?;
-        assert_eq!(submitted.progress, Progress::Pending);
+        assert_eq!(submitted.progress, TransactionProgress::Pending);
         work_for(&worker, 2).await?;
-        assert_eq!(
-            (worker.status(transaction.id()).await?, office.slow.counts()),
-            (TransactionStatus::Applied, (1, 1))
-        );
+        assert_eq!(worker.status(transaction.id()).await?, TransactionStatus::Applied);
+        assert_eq!(fixture.slow.counts(), (1, 1), "begun and finished runs of the step");
     }
     Ok(())
 }
 
-/// A step on what an index is of is refused before the plan is committed, and by the worker where it was declared since; others are done.
+/// A step that writes indexed rows is refused before the commit. If the index was declared after the commit, the worker
+/// refuses the step.
 #[tokio::test(start_paused = true)]
-async fn steps_on_what_an_index_is_of_are_refused() -> Result<()> {
-    let office = Office::open(Slow::taking(Duration::ZERO)).await?;
-    let process = office.process().await?;
+async fn steps_on_indexed_rows_are_refused() -> Result<()> {
+    let fixture = Fixture::open(SlowHandler::taking(Duration::ZERO)).await?;
+    let process = fixture.process().await?;
     let keyed = IndexDefinition::keyed("city", SamePartition, None, "c_{City}_{RowKey}".parse()?);
     let entity = EntityType {
         name: "Employee".into(),
@@ -146,11 +146,11 @@ async fn steps_on_what_an_index_is_of_are_refused() -> Result<()> {
     };
     let index = StoredIndex::new(&IndexDefinition { entity, ..keyed }, IndexState::DeleteOnly);
     let employee = || Entity::new("p", "7").map(|entity| entity.with("EntityType", "Employee"));
-    let of = |entity: Entity| EventualTransaction::new().upsert("office", office.table.clone(), entity);
+    let of = |entity: Entity| EventualTransaction::new().upsert("office", fixture.table.clone(), entity);
 
     let early = of(employee()?.with_key(Key::new("p", "6")?));
     process.submit(&early, Acknowledge::Committed).await?;
-    office.store.write(&office.table, Operation::Insert(index.to_entity()?)).await?;
+    fixture.store.write(&fixture.table, Operation::Insert(index.to_entity()?)).await?;
     work_for(&process, 2).await?;
     let status = process.status(early.id()).await?;
     assert!(
@@ -158,23 +158,24 @@ async fn steps_on_what_an_index_is_of_are_refused() -> Result<()> {
         "{status:?}"
     );
 
-    let free = office.upsert("1")?;
+    let free = fixture.upsert("1")?;
     process.submit(&free, Acknowledge::Applied).await?;
-    let away = EventualTransaction::new().move_entity(office.place("1")?, office.place("2")?);
+    let away = EventualTransaction::new().move_entity(fixture.place("1")?, fixture.place("2")?);
     process.submit(&away, Acknowledge::Applied).await?;
-    office.store.write(&office.table, Operation::Insert(employee()?)).await?;
+    fixture.store.write(&fixture.table, Operation::Insert(employee()?)).await?;
     for refused in [
         of(employee()?),
-        EventualTransaction::new().upsert_merge("office", office.table.clone(), Entity::new("p", "7")?),
-        EventualTransaction::new().delete_if_exists(office.place("7")?),
-        EventualTransaction::new().move_entity(office.place("7")?, office.place("8")?),
+        EventualTransaction::new().upsert_merge("office", fixture.table.clone(), Entity::new("p", "7")?),
+        EventualTransaction::new().delete_if_exists(fixture.place("7")?),
+        EventualTransaction::new().move_entity(fixture.place("7")?, fixture.place("8")?),
     ] {
-        let error = process.submit(&refused, Acknowledge::Committed).await.expect_err("an index is of it");
+        let error =
+            process.submit(&refused, Acknowledge::Committed).await.expect_err("an index follows the row");
         assert!(
             error.to_string().contains("'city.") && error.to_string().contains("IndexedTable"),
             "{error}"
         );
     }
-    assert!(office.store.get(&office.table, &Key::new("p", "6")?, None).await?.is_none());
+    assert!(fixture.store.get(&fixture.table, &Key::new("p", "6")?, None).await?.is_none());
     Ok(())
 }
