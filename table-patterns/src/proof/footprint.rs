@@ -1,12 +1,12 @@
 use table_core::query::Query;
 
-/// What a request reads or writes: two requests that do not meet may come in either order.
+/// The rows that a request reads or writes. Two requests that do not conflict have the same effect in either order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Footprint {
     place: String,
-    /// `None` is all partitions.
+    /// `None` means all partitions.
     partition: Option<String>,
-    /// `None` is all rows.
+    /// `None` means all rows.
     rows: Option<Vec<String>>,
     writes: bool,
 }
@@ -20,13 +20,13 @@ impl Footprint {
         Self { place: place.to_owned(), partition: None, rows: None, writes }
     }
 
-    /// Every row that a query may look at.
+    /// All rows that a query may read.
     pub(super) fn of_query(place: &str, query: &Query) -> Self {
         let partition = query.bounds().partition.as_single().map(str::to_owned);
         Self { partition, ..Self::all(place, false) }
     }
 
-    /// Whether it is of rows alone that begin so.
+    /// Whether all rows have RowKeys with this prefix.
     pub(super) fn is_of(&self, rows: &str) -> bool {
         self.rows.as_ref().is_some_and(|these| these.iter().all(|row| row.starts_with(rows)))
     }

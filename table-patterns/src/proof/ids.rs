@@ -1,5 +1,4 @@
-//! Identities that do not depend on chance: a schedule that is played again names the same rows, and so do
-//! two schedules that begin alike.
+//! Deterministic ids: a repeated schedule uses the same ids, and so do two schedules with the same beginning.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +7,7 @@ use uuid::Uuid;
 
 #[derive(Default)]
 struct Ids {
-    /// Whose turn it is.
+    /// The task that runs now.
     task: usize,
     given: BTreeMap<usize, u64>,
 }
@@ -17,13 +16,13 @@ thread_local! {
     static IDS: RefCell<Option<Ids>> = const { RefCell::new(None) };
 }
 
-/// Begins a schedule.
-pub(super) fn start() {
+/// Starts the ids of a schedule.
+pub(super) fn start_schedule() {
     IDS.set(Some(Ids { task: usize::MAX, ..Ids::default() }));
 }
 
-/// From now on it is this task that asks.
-pub(super) fn acts(task: usize) {
+/// Sets the task that runs now.
+pub(super) fn set_current_task(task: usize) {
     IDS.with_borrow_mut(|ids| {
         if let Some(ids) = ids {
             ids.task = task;
@@ -31,18 +30,18 @@ pub(super) fn acts(task: usize) {
     });
 }
 
-/// Stands for the task whose turn it is, where several share what sends their requests.
-pub(super) const ACTING: usize = usize::MAX - 1;
+/// Stands for the task that runs now. Tasks of one process share one store and one queue.
+pub(super) const CURRENT_TASK: usize = usize::MAX - 1;
 
-/// The task that a request is of.
-pub(super) fn sender(task: usize) -> usize {
-    if task != ACTING {
+/// The task that sends a request.
+pub(super) fn sending_task(task: usize) -> usize {
+    if task != CURRENT_TASK {
         return task;
     }
     IDS.with_borrow(|ids| ids.as_ref().map_or(usize::MAX, |ids| ids.task))
 }
 
-/// The next identity of the task whose turn it is; `None` outside of a schedule.
+/// The next id of the current task; `None` outside a schedule.
 pub(crate) fn next() -> Option<Uuid> {
     IDS.with_borrow_mut(|ids| {
         let Ids { task, given } = ids.as_mut()?;

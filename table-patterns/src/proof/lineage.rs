@@ -1,4 +1,4 @@
-//! What becomes of entities that are moved and written: no committed write is lost, and none is in two entities.
+//! The states of moved entities: no committed write is lost, and no state is in two entities.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex};
 use table_core::model::{Entity, ValueRef};
 use table_core::store::Outcome;
 
-use super::rest::Verdict;
-use super::stage::Stage;
-use super::store::MARK;
+use super::final_state::Verdict;
+use super::scheduled_store::MARK;
+use super::scheduler::Scheduler;
 use crate::journal::Change;
 
 /// A write of an entity.
 #[derive(Debug)]
 struct Step {
-    /// The mark of the state that it ends.
+    /// The mark of the state that the write replaces or deletes.
     old: Option<String>,
-    /// The mark of the state that it begins; `None` where it deletes.
+    /// The mark of the state that the write creates; `None` for a delete.
     new: Option<String>,
-    /// Its answer, if there was one: the outcome of its error.
-    told: Option<Option<Outcome>>,
+    /// The answer of the write, if there was one: the outcome of its error.
+    answer: Option<Option<Outcome>>,
 }
 
-/// The states of entities, by the marks of the writes that have made them.
+/// The states of entities, by the marks of the writes that created them.
 #[derive(Clone, Debug)]
 pub(super) struct Lineage {
     start: BTreeSet<String>,
@@ -30,30 +30,30 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    /// Entities that are there at the start.
+    /// The entities at the start of the schedule.
     pub(super) fn new(start: impl Iterator<Item = String>) -> Self {
         Self { start: start.collect(), steps: Arc::default() }
     }
 
-    /// A write begins; its number.
+    /// Adds a write that begins. Returns its number.
     pub(super) fn begin(&self, change: &Change, mark: &str) -> usize {
         let old = change.old().and_then(mark_of);
         let new = change.new.is_some().then(|| mark.to_owned());
         let mut steps = self.steps.lock().unwrap();
-        steps.push(Step { old, new, told: None });
+        steps.push(Step { old, new, answer: None });
         steps.len() - 1
     }
 
     pub(super) fn end(&self, step: usize, error: Option<Outcome>) {
-        self.steps.lock().unwrap()[step].told = Some(error);
+        self.steps.lock().unwrap()[step].answer = Some(error);
     }
 
-    /// Every state that nobody has ended is in one entity, and no other state is in any.
-    pub(super) fn check(&self, stage: &Stage, rows: &[Entity]) -> Verdict {
+    /// Checks that every current state is in exactly one entity, and that no other state is in any entity.
+    pub(super) fn check(&self, scheduler: &Scheduler, rows: &[Entity]) -> Verdict {
         let (mut live, mut ended, mut unsure) = (self.start.clone(), BTreeSet::new(), BTreeSet::new());
         for step in self.steps.lock().unwrap().iter() {
-            let committed = match (&step.new, step.told) {
-                (Some(new), _) => Some(stage.is_committed(new)),
+            let committed = match (&step.new, step.answer) {
+                (Some(new), _) => Some(scheduler.is_committed(new)),
                 (None, Some(None)) => Some(true),
                 (None, Some(Some(Outcome::NotApplied))) => Some(false),
                 (None, _) => None,
@@ -73,12 +73,14 @@ impl Lineage {
                 1 => {}
                 0 if unsure.contains(state) => {}
                 count => {
-                    return Err(format!("{count} entities are as {state:?} has made them, of {found:?}"));
+                    return Err(format!(
+                        "{count} entities have the state of {state:?}, expected one; the states are {found:?}"
+                    ));
                 }
             }
         }
         match found.iter().find(|mark| ended.contains(*mark) || !live.contains(*mark)) {
-            Some(mark) => Err(format!("an entity is as {mark:?} has made it, which was written over")),
+            Some(mark) => Err(format!("an entity has the state of {mark:?}, which a later write replaced")),
             None => Ok(()),
         }
     }

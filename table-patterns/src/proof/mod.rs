@@ -1,35 +1,51 @@
-//! Proofs of the cross-partition protocol on the real code: every request is a step that an explorer
-//! orders, lets fail, delays or makes the last of its process; time is virtual. After each schedule the
-//! workers and the sweep run, and then the index must be what the entities say.
+//! The interleaving suite: tests of the consistency protocols on the real code, under a scheduler.
+//!
+//! Every request to the store, the queue and the blob store waits in the [`scheduler`]. A [`chooser`] decides which
+//! request runs next, and whether it fails, is delayed, or is the last one of its process. Time is virtual. After each
+//! schedule, workers and the sweep finish the writes that are left; then the checks compare the rows with the
+//! entities. docs/proof.md describes the method and the guarantees; docs/proof-schedules.tsv has the number of
+//! schedules of every scene.
+//!
+//! | modules | content |
+//! |---|---|
+//! | [`scheduler`], [`chooser`], [`explorer`], [`footprint`], [`ids`] | the scheduler, the order of requests, and the run of a schedule |
+//! | [`scheduled_store`], [`scheduled_queue`], [`scheduled_blobs`] | the connections of a task, whose requests wait |
+//! | [`acknowledgements`], [`final_state`], [`lineage`] | checks after a schedule |
+//! | [`journal_model`], [`journal_scene`] and [`write_scenes`], [`move_scenes`], [`mixed_leases`], [`random_writes`], [`fixed_schedules`] | the journal: a model, scenes over it, and single schedules |
+//! | [`index_model`], [`index_scene`], [`index_verdict`] and [`maintenance`], [`open_scenes`], [`registration_scenes`] | indexes with a manifest: writers, builds, scrubs and drops |
+//! | [`shape_model`] and [`shape_scenes`] | indexes of every shape, and processes with several tasks |
+//! | [`program_versions`] and [`deployment_scenes`] | two versions of a program that write at the same time |
+//! | [`transactions_model`] and [`scripted_plan`] | eventually consistent transactions |
+//! | [`invariants_needed`] | every rule of the protocol is needed: without it, a scene ends with a violation |
 
-mod choose;
-mod deploy;
-mod errands;
-mod explore;
+mod acknowledgements;
+mod chooser;
+mod deployment_scenes;
+mod explorer;
+mod final_state;
+mod fixed_schedules;
 mod footprint;
 pub(crate) mod ids;
-mod interleavings;
-mod judge;
-mod keepers;
-mod library;
+mod index_model;
+mod index_scene;
+mod index_verdict;
+mod invariants_needed;
+mod journal_model;
+mod journal_scene;
 mod lineage;
-mod movers;
-mod mutations;
-mod office;
-mod openers;
-mod programs;
-mod queue;
-mod registered;
-mod rest;
-mod scene;
-mod schedules;
+mod maintenance;
+mod mixed_leases;
+mod move_scenes;
+mod open_scenes;
+mod program_versions;
+mod random_writes;
+mod registration_scenes;
+mod scheduled_blobs;
+mod scheduled_queue;
+mod scheduled_store;
+mod scheduler;
+mod scripted_plan;
+mod shape_model;
 mod shape_scenes;
-mod shapes;
-mod shelf;
-mod stage;
-mod staged_blobs;
-mod store;
-mod strangers;
-mod told;
-mod validating;
-mod world;
+mod transactions_model;
+mod write_scenes;

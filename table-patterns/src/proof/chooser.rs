@@ -1,23 +1,23 @@
-//! Which request comes next: all orders in turn, or seeded chance.
+//! The order of requests: all orders one after the other, or random orders from a seed.
 
 use std::env;
 
 use fastrand::Rng;
 
 use super::footprint::Footprint;
-use super::stage::{Action, Choice};
+use super::scheduler::{Action, Choice};
 
-/// How far exploration goes.
+/// The bounds of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Faults in one schedule, at most.
+    /// The maximum number of faults in one schedule.
     pub(super) faults: usize,
-    /// The faults there are.
+    /// The faults that can happen.
     pub(super) kinds: &'static [Action],
-    /// The first task that suffers faults, and the first after it that does not.
+    /// The first task that has faults, and the first later task that has none.
     pub(super) faulty_tasks: (usize, usize),
-    /// How often a task is left although it could go on; `None` is every order, where of orders that
-    /// differ only in requests that do not meet one is tried (sleep sets).
+    /// How often the scheduler may leave a task that could continue. `None` means every order, except orders that
+    /// differ only in the order of requests that do not conflict (sleep sets).
     pub(super) switches: Option<usize>,
 }
 
@@ -30,12 +30,12 @@ impl Bounds {
         Self { faults, kinds, ..self }
     }
 
-    /// Only the first tasks suffer faults.
+    /// Only tasks before `end` have faults.
     pub(super) const fn sparing_from(self, end: usize) -> Self {
         Self { faulty_tasks: (self.faulty_tasks.0, end), ..self }
     }
 
-    /// The first tasks suffer no faults.
+    /// Only tasks from `first` on have faults.
     pub(super) const fn sparing_until(self, first: usize) -> Self {
         Self { faulty_tasks: (first, self.faulty_tasks.1), ..self }
     }
@@ -48,7 +48,7 @@ impl Bounds {
         Self { switches: Some(switches), ..self }
     }
 
-    /// As the document says it.
+    /// The bounds as docs/proof-schedules.tsv writes them.
     fn text(&self) -> String {
         let orders = match self.switches {
             None => "every order".to_owned(),
@@ -61,24 +61,24 @@ impl Bounds {
     }
 }
 
-/// A choice with what it touches.
+/// A possible choice, with the rows that its request uses.
 pub(super) type Offer = (Choice, Footprint);
 
-/// Decides which of the offers is next.
+/// A strategy that selects the next choice.
 pub(super) trait Choose {
     fn bounds(&self) -> &Bounds;
     fn start(&mut self);
-    /// The offer to take; `None` gives the schedule up, as one that is explored elsewhere.
+    /// The selected choice. `None` abandons the schedule: an equivalent one is explored already.
     fn choose(&mut self, offers: Vec<Offer>) -> Option<Choice>;
-    /// Whether there is another schedule.
+    /// Moves to the next schedule. Returns whether there is one.
     fn next(&mut self) -> bool;
-    /// Which schedules are chosen, as the document says it.
+    /// The bounds as docs/proof-schedules.tsv writes them.
     fn text(&self) -> String;
-    /// What plays the schedule again.
+    /// The seed that repeats the schedule.
     fn seed(&self) -> Option<u64>;
 }
 
-/// What a schedule has used of its bounds.
+/// The part of the bounds that a schedule has used.
 #[derive(Clone, Debug, Default)]
 struct Used {
     faults: usize,
@@ -117,7 +117,7 @@ pub(super) struct Systematic {
     path: Vec<Node>,
     depth: usize,
     used: Used,
-    /// Requests whose orders with what has come since were explored elsewhere.
+    /// Choices that need no exploration here: an equivalent order is explored already (the sleep set).
     asleep: Vec<Offer>,
 }
 
@@ -193,19 +193,19 @@ impl Choose for Systematic {
     }
 }
 
-/// Schedules by chance.
+/// Random schedules.
 pub(super) struct Random {
     bounds: Bounds,
     seed: u64,
     left: usize,
     rng: Rng,
     used: Used,
-    /// Whether the task that went last mostly goes on: so others stand still for long.
+    /// Whether the last task mostly continues: the other tasks then wait for a long time.
     steady: bool,
 }
 
 impl Random {
-    /// So many schedules from a seed on; `PROOF_TIMES` times as many where that is set.
+    /// Schedules from consecutive seeds. The variable `PROOF_TIMES` multiplies their number.
     pub(super) fn new(bounds: Bounds, seed: u64, schedules: usize) -> Self {
         let times = env::var("PROOF_TIMES").map_or(1, |times| times.parse().expect("a number"));
         Self {
@@ -218,7 +218,7 @@ impl Random {
         }
     }
 
-    /// The same, where the task that went last mostly goes on.
+    /// The same schedules, but the last task mostly continues.
     pub(super) fn steady(self) -> Self {
         Self { steady: true, ..self }
     }

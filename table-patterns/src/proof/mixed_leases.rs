@@ -1,5 +1,4 @@
-//! Processes that differ in their durations, and entities that give one key: what the other scenes leave
-//! out.
+//! Scenes of processes with different leases, and of entities whose entries have the same key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +10,17 @@ use table_core::model::{Entity, Key, Properties, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Result, TableStore, TableStoreExt};
 
-use super::choose::{Bounds, Choose, Random, Systematic};
-use super::explore::{Explored, Play, explore};
-use super::stage::{Action, Stage};
-use super::store::StagedStore;
+use super::chooser::{Bounds, Choose, Random, Systematic};
+use super::explorer::{Explored, Schedule, explore};
+use super::scheduled_store::ScheduledStore;
+use super::scheduler::{Action, Scheduler};
 use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::journal::{Acknowledge, Change, Journal, Rule, Timing};
 
-/// An entry by city, in another table.
+/// An index by city, in another table.
 #[derive(Clone, Copy, Debug)]
 struct ByCity {
-    /// Whether the city is the whole key, so that two entities may give one.
+    /// Whether the city is the whole key: then two entities can have the same entry key.
     alone: bool,
 }
 
@@ -49,47 +48,55 @@ fn key(id: &str) -> Key {
     Key::new(id, "e").unwrap()
 }
 
-/// Long leases, and leases of a quarter of that.
+/// A long timing and one of a quarter of it: lease, client time limit and server time limit, in milliseconds.
 const LONG: [u64; 3] = [400, 60, 40];
 const SHORT: [u64; 3] = [100, 15, 10];
 
-/// What one process does.
+/// The action of a process.
 #[derive(Clone, Copy, Debug)]
-enum Deed {
-    /// Gives an entity a city, or deletes it, tried twice.
+enum ProcessAction {
+    /// Sets the city of an entity, or deletes it. Up to two attempts.
     Write(&'static str, Option<&'static str>),
     Sweep,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Strangers {
-    by: ByCity,
+struct MixedLeases {
+    index: ByCity,
     start: &'static [(&'static str, &'static str)],
-    deeds: &'static [(Deed, [u64; 3])],
+    actions: &'static [(ProcessAction, [u64; 3])],
     broken: Option<Rule>,
 }
 
-/// A writer with a long lease, another, and a sweep with a short one.
-const DIFFERENT: Strangers = Strangers {
-    by: ByCity { alone: false },
+/// A writer with a long lease, and a writer and a sweep with short leases.
+const DIFFERENT_LEASES: MixedLeases = MixedLeases {
+    index: ByCity { alone: false },
     start: &[("x", "a")],
-    deeds: &[(Deed::Write("x", Some("b")), LONG), (Deed::Sweep, SHORT), (Deed::Write("x", Some("c")), SHORT)],
+    actions: &[
+        (ProcessAction::Write("x", Some("b")), LONG),
+        (ProcessAction::Sweep, SHORT),
+        (ProcessAction::Write("x", Some("c")), SHORT),
+    ],
     broken: None,
 };
 
-/// `y` wants the entry that `x` has, and goes.
-const COLLIDING: Strangers = Strangers {
-    by: ByCity { alone: true },
+/// `y` takes the entry key that `x` has; then `y` is deleted.
+const SHARED_KEYS: MixedLeases = MixedLeases {
+    index: ByCity { alone: true },
     start: &[("x", "b"), ("y", "a")],
-    deeds: &[(Deed::Write("y", Some("b")), LONG), (Deed::Write("y", None), LONG), (Deed::Sweep, LONG)],
+    actions: &[
+        (ProcessAction::Write("y", Some("b")), LONG),
+        (ProcessAction::Write("y", None), LONG),
+        (ProcessAction::Sweep, LONG),
+    ],
     broken: None,
 };
 
-impl Strangers {
+impl MixedLeases {
     fn journal(self, store: Arc<dyn TableStore>, durations: [u64; 3]) -> Journal {
         let [lease, client, server] = durations.map(Duration::from_millis);
         let timing = Timing::new(lease, client, server).unwrap();
-        let journal = Journal::new(store, table("People"), Arc::new(self.by)).with_timing(timing);
+        let journal = Journal::new(store, table("People"), Arc::new(self.index)).with_timing(timing);
         match self.broken {
             Some(rule) => journal.breaking(rule),
             None => journal,
@@ -97,37 +104,37 @@ impl Strangers {
     }
 
     fn explore(self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |stage: &Stage| {
+        explore(chooser, &async |scheduler: &Scheduler| {
             let store = MemoryStore::new();
             for name in ["People", "Cities"] {
                 store.create_table(&table(name)).await?;
             }
-            let undisturbed = self.journal(Arc::new(store.clone()), LONG);
+            let unscheduled_journal = self.journal(Arc::new(store.clone()), LONG);
             for (id, city) in self.start {
                 let entity = Entity::from(key(id)).with("City", *city);
-                undisturbed.write(&[Change::insert(entity)], Acknowledge::Applied).await?;
+                unscheduled_journal.write(&[Change::insert(entity)], Acknowledge::Applied).await?;
             }
-            let tasks = self.deeds.iter().enumerate().map(|(task, (deed, durations))| {
+            let tasks = self.actions.iter().enumerate().map(|(task, (action, durations))| {
                 let watched = (table("People"), "none");
-                let (store, stage) = (store.clone(), stage.clone());
+                let (store, scheduler) = (store.clone(), scheduler.clone());
                 let live = Arc::new(true.into());
-                let staged = StagedStore { store, stage, task, watched, live, reads_only: false };
-                deed.done_by(self.journal(Arc::new(staged), *durations))
+                let scheduled = ScheduledStore { store, scheduler, task, watched, live, reads_only: false };
+                action.performed_by(self.journal(Arc::new(scheduled), *durations))
             });
             let tasks = tasks.collect();
             let verdict = Box::pin(async move {
                 for _ in 0..2 {
-                    undisturbed.sweep(&[], Duration::ZERO).await?;
+                    unscheduled_journal.sweep(&[], Duration::ZERO).await?;
                 }
-                self.by.check(&store).await
+                self.index.check(&store).await
             });
-            Ok(Play { tasks, verdict })
+            Ok(Schedule { tasks, verdict })
         })
     }
 }
 
-impl Deed {
-    fn done_by(self, journal: Journal) -> BoxFuture<'static, ()> {
+impl ProcessAction {
+    fn performed_by(self, journal: Journal) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             match self {
                 Self::Sweep => drop(journal.sweep(&[], Duration::ZERO).await),
@@ -151,8 +158,8 @@ impl Deed {
 }
 
 impl ByCity {
-    /// Every entry is one of an entity's, and what entities want is there: one of those that share a key
-    /// has it.
+    /// Checks that every entry belongs to an entity, and that every entry key is there. Entities with one key share
+    /// one entry.
     async fn check(self, store: &MemoryStore) -> Result<Option<String>> {
         let entities = store.query_all(&table("People"), &Query::new()).await?;
         let entries = entities.iter().filter(|e| !e.key().is_system()).map(|e| self.entries(e));
@@ -164,12 +171,12 @@ impl ByCity {
         let stray = rows.iter().find(|row| !wanted.iter().any(|entry| is(row, entry)));
         let missing = wanted.iter().find(|e| !rows.iter().any(|row| *row.key() == e.location.key));
         Ok(stray
-            .map(|row| format!("the row {} should not be there", row.key()))
+            .map(|row| format!("the row {} belongs to no entity", row.key()))
             .or_else(|| missing.map(|entry| format!("{} has no entry", entry.owner))))
     }
 }
 
-/// Pauses beyond a short lease, within a long one.
+/// All faults. The pauses are longer than a short lease and shorter or longer than a long one.
 const FAULTS: &[Action] = &[
     Action::CrashBefore,
     Action::CrashAfter,
@@ -185,18 +192,17 @@ const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
 #[test]
 fn different_leases_and_shared_keys() {
     let one = BOUNDS.with_faults(1, FAULTS).switching(0);
-    DIFFERENT.explore(Systematic::new(one)).assert_right("different leases and a fault");
-    for (name, scene) in [("different leases", DIFFERENT), ("shared keys", COLLIDING)] {
-        scene.explore(Random::new(BOUNDS, 1, 500)).assert_right(name);
+    DIFFERENT_LEASES.explore(Systematic::new(one)).assert_no_violation("different leases and a fault");
+    for (name, scene) in [("different leases", DIFFERENT_LEASES), ("shared keys", SHARED_KEYS)] {
+        scene.explore(Random::new(BOUNDS, 1, 500)).assert_no_violation(name);
     }
 }
 
 #[test]
-fn each_rule_between_strangers_is_needed() {
-    for (rule, scene) in [(Rule::LeaseOfTheRow, DIFFERENT), (Rule::OwnEntries, COLLIDING)] {
-        let scene = Strangers { broken: Some(rule), ..scene };
+fn every_rule_of_leases_and_shared_keys_is_needed() {
+    for (rule, scene) in [(Rule::LeaseOfTheRow, DIFFERENT_LEASES), (Rule::OwnEntries, SHARED_KEYS)] {
+        let scene = MixedLeases { broken: Some(rule), ..scene };
         let explored = scene.explore(Random::new(BOUNDS, 1, 10_000));
-        let (what, _) = explored.wrong.unwrap_or_else(|| panic!("nothing notices that {rule:?} is broken"));
-        eprintln!("without {rule:?}, schedule {} ends wrong: {what}", explored.schedules);
+        explored.assert_violation_without(rule);
     }
 }

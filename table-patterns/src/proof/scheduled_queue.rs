@@ -1,4 +1,4 @@
-//! A queue whose order and identities do not depend on chance.
+//! A queue with a deterministic order and deterministic ids, whose requests wait for the scheduler.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,11 +7,13 @@ use async_trait::async_trait;
 use table_core::model::Ticks;
 use table_core::queue::{Message, MessageId, Receipt, WorkQueue};
 use table_core::store::{Error, ErrorKind, Result};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::footprint::Footprint;
-use super::ids::sender;
-use super::stage::Stage;
+use super::ids::sending_task;
+use super::journal_model::LEASE;
+use super::scheduler::Scheduler;
+use crate::journal::{Journal, Recovery};
 
 #[derive(Clone, Debug)]
 struct Held {
@@ -29,19 +31,19 @@ pub(super) struct Messages(Arc<Mutex<Shared>>);
 #[derive(Debug, Default)]
 struct Shared {
     waiting: Vec<Held>,
-    /// Received too often.
+    /// Messages that were received too often.
     poisoned: Vec<Held>,
-    /// How often a message is received before it is set aside; never, unless set.
+    /// The number of receives after which a message becomes a poison message; `None` means never.
     most: Option<u32>,
 }
 
 impl Messages {
-    /// Messages that are set aside when they were received so often.
+    /// Messages that become poison messages after so many receives.
     pub(super) fn poisoned_after(most: u32) -> Self {
         Self(Arc::new(Mutex::new(Shared { most: Some(most), ..Shared::default() })))
     }
 
-    /// Those that are not set aside.
+    /// The number of messages without the poison messages.
     pub(super) fn len(&self) -> usize {
         self.0.lock().unwrap().waiting.len()
     }
@@ -70,7 +72,7 @@ impl Messages {
         self.0.lock().unwrap().poisoned.iter().take(max).map(Held::message).collect()
     }
 
-    /// Takes a message out.
+    /// Removes a message.
     fn take(&self, receipt: &Receipt) -> Result<Held> {
         let Shared { waiting, poisoned, .. } = &mut *self.0.lock().unwrap();
         let found = [waiting, poisoned].into_iter().find_map(|messages| {
@@ -107,22 +109,22 @@ fn void(id: &MessageId) -> Error {
     ErrorKind::PreconditionFailed { table: "queue".into(), key: id.to_string() }.into()
 }
 
-/// One task's way to the queue.
+/// The connection of one task to the queue.
 #[derive(Debug)]
-pub(super) struct StagedQueue {
+pub(super) struct ScheduledQueue {
     messages: Messages,
-    /// `None` lets every request pass.
-    stage: Option<Stage>,
+    /// `None` runs every request at once.
+    scheduler: Option<Scheduler>,
     task: usize,
-    /// Whether messages are delivered at once, whatever the sender asked for: no rule but that of one
-    /// applier may rest on the delay.
+    /// Whether messages are visible at once, whatever delay the sender sets. Only the rule of one applier may depend
+    /// on the delay.
     eager: bool,
     sent: Mutex<u32>,
 }
 
-impl StagedQueue {
-    pub(super) fn new(messages: Messages, stage: Option<Stage>, task: usize, eager: bool) -> Self {
-        Self { messages, stage, task, eager, sent: Mutex::default() }
+impl ScheduledQueue {
+    pub(super) fn new(messages: Messages, scheduler: Option<Scheduler>, task: usize, eager: bool) -> Self {
+        Self { messages, scheduler, task, eager, sent: Mutex::default() }
     }
 
     async fn step<T: Send + 'static>(
@@ -131,26 +133,26 @@ impl StagedQueue {
         what: &'static str,
         run: impl FnOnce(Messages) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let Some(stage) = &self.stage else { return run(self.messages.clone()) };
+        let Some(scheduler) = &self.scheduler else { return run(self.messages.clone()) };
         let footprint = match row {
             Some(row) => Footprint::rows("queue", "", vec![row], true),
             None => Footprint::all("queue", true),
         };
         let messages = self.messages.clone();
         let run = Box::pin(async move { run(messages) });
-        stage.request(sender(self.task), footprint, false, || format!("queue {what}"), run).await
+        scheduler.request(sending_task(self.task), footprint, false, || format!("queue {what}"), run).await
     }
 }
 
 #[async_trait]
-impl WorkQueue for StagedQueue {
+impl WorkQueue for ScheduledQueue {
     async fn send(&self, body: &str, delay: Duration) -> Result<Receipt> {
         let number = {
             let mut sent = self.sent.lock().unwrap();
             *sent += 1;
             *sent
         };
-        let (id, body) = (format!("{}-{number}", sender(self.task)), body.to_owned());
+        let (id, body) = (format!("{}-{number}", sending_task(self.task)), body.to_owned());
         let delay = if self.eager { Duration::ZERO } else { delay };
         self.step(Some(id.clone()), "send", move |m| Ok(m.send(id, body, delay))).await
     }
@@ -186,4 +188,17 @@ impl WorkQueue for StagedQueue {
         };
         self.step(None, "requeue", again).await
     }
+}
+
+/// Runs an unscheduled worker until the queue has no tickets, at most twelve times.
+pub(super) async fn run_workers(messages: &Messages, journal: &Journal) -> Result<()> {
+    let queue = ScheduledQueue::new(messages.clone(), None, usize::MAX, true);
+    for _ in 0..12 {
+        if messages.len() == 0 {
+            break;
+        }
+        sleep(LEASE * 3).await;
+        Recovery::new(&queue, vec![journal]).run_once(32).await?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! A store whose requests wait for their turn.
+//! A store whose requests wait for the scheduler.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,31 +13,31 @@ use table_core::store::{
 };
 
 use super::footprint::Footprint;
-use super::ids::sender;
-use super::stage::Stage;
+use super::ids::sending_task;
+use super::scheduler::Scheduler;
 use crate::journal::journal_key;
 
-/// The property by which a write is recognized in what was committed.
+/// The property that identifies the write that produced an entity.
 pub(super) const MARK: &str = "By";
 
-/// The property that is watched where none is.
+/// A property that no entity has: uniqueness is not checked.
 pub(super) const UNWATCHED: &str = "none";
 
-/// One task's way to the shared store.
+/// The connection of one task to the shared store.
 #[derive(Debug)]
-pub(super) struct StagedStore {
+pub(super) struct ScheduledStore {
     pub(super) store: MemoryStore,
-    pub(super) stage: Stage,
+    pub(super) scheduler: Scheduler,
     pub(super) task: usize,
-    /// The table whose commits are watched, and the property that no two entities may share.
+    /// The table whose commits are recorded, and the property that must be unique in it after every write.
     pub(super) watched: (TableName, &'static str),
-    /// Whether requests wait; until then they pass.
+    /// Whether requests wait for the scheduler. Before that they run at once.
     pub(super) live: Arc<AtomicBool>,
-    /// Whether it is wrong to write.
+    /// Whether a write is a violation.
     pub(super) reads_only: bool,
 }
 
-impl StagedStore {
+impl ScheduledStore {
     async fn read<T: Send + 'static>(
         &self,
         footprint: Footprint,
@@ -47,7 +47,9 @@ impl StagedStore {
             return run.await;
         }
         let label = format!("read {footprint:?}");
-        self.stage.request(sender(self.task), footprint, true, || label.clone(), Box::pin(run)).await
+        self.scheduler
+            .request(sending_task(self.task), footprint, true, || label.clone(), Box::pin(run))
+            .await
     }
 
     async fn change<T: Send + 'static>(
@@ -59,17 +61,17 @@ impl StagedStore {
         if !self.live.load(Ordering::SeqCst) {
             return run.await;
         }
-        // A process says that it is there, whatever else it does.
+        // Every process may write its registration.
         let is_registration = footprint.is_of("process~");
         if self.reads_only && !is_registration {
-            self.stage.accuse(format!("a report writes: {}", label()));
+            self.scheduler.report_violation(format!("a reporting scrub writes: {}", label()));
         }
-        self.stage.request(sender(self.task), footprint, false, label, run).await
+        self.scheduler.request(sending_task(self.task), footprint, false, label, run).await
     }
 }
 
 #[async_trait]
-impl TableStore for StagedStore {
+impl TableStore for ScheduledStore {
     fn profile(&self) -> &ServiceProfile {
         self.store.profile()
     }
@@ -112,14 +114,14 @@ impl TableStore for StagedStore {
         let footprint = Footprint::rows(table.as_str(), key.partition(), vec![key.row().to_owned()], true);
         let (store, table, sent) = (self.store.clone(), table.clone(), operation.clone());
         let task = self.task;
-        let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
+        let watch = Watch { scheduler: self.scheduler.clone(), watched: self.watched.clone() };
         let run = Box::pin(async move {
             let marks = match sent {
                 Operation::Merge(..) if table == watch.watched.0 => marks([&sent], task),
                 _ => Vec::new(),
             };
             let written = store.write(&table, sent).await?;
-            marks.iter().for_each(|mark| watch.stage.committed(mark));
+            marks.iter().for_each(|mark| watch.scheduler.committed(mark));
             watch.took_effect(&store).await?;
             Ok(written)
         });
@@ -135,11 +137,11 @@ impl TableStore for StagedStore {
         };
         let (sent, task) = (group.clone(), self.task);
         let (store, table) = (self.store.clone(), table.clone());
-        let watch = Watch { stage: self.stage.clone(), watched: self.watched.clone() };
+        let watch = Watch { scheduler: self.scheduler.clone(), watched: self.watched.clone() };
         let run = Box::pin(async move {
             let marks = if table == watch.watched.0 { marks(sent.operations(), task) } else { Vec::new() };
             let written = store.transact(&table, sent).await?;
-            marks.iter().for_each(|mark| watch.stage.committed(mark));
+            marks.iter().for_each(|mark| watch.scheduler.committed(mark));
             watch.took_effect(&store).await?;
             Ok(written)
         });
@@ -162,14 +164,14 @@ pub(super) fn mark_of_move(task: usize) -> String {
     format!("move {task}")
 }
 
-/// Looks at what there is after every effect.
+/// Checks uniqueness after every write.
 struct Watch {
-    stage: Stage,
+    scheduler: Scheduler,
     watched: (TableName, &'static str),
 }
 
 impl Watch {
-    /// Accuses where two entities have one value.
+    /// Reports a violation if two entities have one value.
     async fn took_effect(&self, store: &MemoryStore) -> Result<()> {
         let (table, property) = &self.watched;
         if *property == UNWATCHED {
@@ -177,7 +179,7 @@ impl Watch {
         }
         let mut seen = std::collections::BTreeSet::new();
         let rows = store.query_all(table, &Query::new()).await?;
-        // What a committed move has left and is yet to delete is not the entity any more.
+        // The source of a committed move is not counted: its journal row says that the target is the entity now.
         let is_left = |entity: &Entity| {
             let moved = journal_key(entity).and_then(|key| rows.iter().find(|row| *row.key() == key));
             moved.is_some_and(|row| row.get("JournalKind") == Some(ValueRef::String("write")))
@@ -187,7 +189,7 @@ impl Watch {
                 && crate::index::Entry::index_of(entity).is_none()
                 && !seen.insert(value.to_owned())
             {
-                self.stage.accuse(format!("two entities hold {value:?}"));
+                self.scheduler.report_violation(format!("two entities hold {value:?}"));
             }
         }
         Ok(())

@@ -1,44 +1,44 @@
-//! What is played.
+//! Scenes of the journal: the tasks and the options of an exploration.
 
-use super::choose::Choose;
-use super::explore::{Explored, Play, explore};
-use super::world::{People, World};
+use super::chooser::Choose;
+use super::explorer::{Explored, Schedule, explore};
+use super::journal_model::{EntryKinds, JournalModel};
 use crate::journal::Rule;
 
-/// An entity, and the value it is given; `None` deletes it.
+/// An entity and its new value; `None` deletes the entity.
 pub(super) type Write = (&'static str, Option<&'static str>);
 
-/// Writers, workers and sweepers over the same entities, each a process of its own.
+/// Writers, movers, workers and sweepers over the same entities, each in a process of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene {
-    pub(super) people: People,
+pub(super) struct JournalScene {
+    pub(super) kinds: EntryKinds,
     pub(super) start: &'static [(&'static str, &'static str)],
     pub(super) writes: &'static [Write],
-    /// How often each writer tries.
+    /// The number of attempts of each writer.
     pub(super) attempts: usize,
-    /// Workers receive tickets as soon as they are sent, twice.
+    /// The number of workers. Each receives tickets twice, as soon as they are sent.
     pub(super) workers: usize,
     pub(super) sweepers: usize,
     pub(super) queued: bool,
-    /// Whether lost requests are sent again, and written entities carry ids by which they are found.
+    /// Whether the retry adapter sends lost requests again and recognizes its own writes by write ids.
     pub(super) retried: bool,
-    /// Whether what is there was first written under another definition of the index, whose journal rows are left.
+    /// Whether the entities were written under another definition of the index, whose journal rows are left.
     pub(super) redefined: bool,
     pub(super) broken: Option<Rule>,
-    /// Which entities are moved, and where to.
+    /// The moves: source and target.
     pub(super) moves: &'static [(&'static str, &'static str)],
-    /// Whether a move replaces what is at its target.
+    /// Whether a move replaces an entity at its target.
     pub(super) replaces: bool,
 }
 
-impl Scene {
+impl JournalScene {
     pub(super) const fn new(
-        people: People,
+        kinds: EntryKinds,
         start: &'static [(&'static str, &'static str)],
         writes: &'static [Write],
     ) -> Self {
         Self {
-            people,
+            kinds,
             start,
             writes,
             attempts: 1,
@@ -90,34 +90,34 @@ impl Scene {
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |stage: &super::stage::Stage| {
-            let world = match self.redefined {
-                true => World::redefined(stage, self.people, self.start).await?,
-                false => World::new(stage, self.people, self.start).await?,
+        explore(chooser, &async |scheduler: &super::scheduler::Scheduler| {
+            let model = match self.redefined {
+                true => JournalModel::redefined(scheduler, self.kinds, self.start).await?,
+                false => JournalModel::new(scheduler, self.kinds, self.start).await?,
             };
-            let mut world = world.breaking(self.broken);
+            let mut model = model.breaking(self.broken);
             if !self.moves.is_empty() && !self.replaces {
-                world = world.with_lineage(self.start);
+                model = model.with_lineage(self.start);
             }
             if !self.queued {
-                world = world.without_queue();
+                model = model.without_queue();
             }
             if self.retried {
-                world = world.under_retries();
+                model = model.under_retries();
             }
             let numbered = self.writes.iter().enumerate();
             let mut tasks: Vec<_> =
-                numbered.map(|(n, (id, value))| world.writer(n, id, *value, self.attempts)).collect();
+                numbered.map(|(n, (id, value))| model.writer(n, id, *value, self.attempts)).collect();
             for (from, to) in self.moves {
-                tasks.push(world.mover(tasks.len(), from, to, self.replaces));
+                tasks.push(model.mover(tasks.len(), from, to, self.replaces));
             }
             for _ in 0..self.workers {
-                tasks.push(world.worker(tasks.len(), 2));
+                tasks.push(model.worker(tasks.len(), 2));
             }
             for _ in 0..self.sweepers {
-                tasks.push(world.sweeper(tasks.len(), 2));
+                tasks.push(model.sweeper(tasks.len(), 2));
             }
-            Ok(Play { tasks, verdict: world.verdict() })
+            Ok(Schedule { tasks, verdict: model.verdict() })
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Eventually consistent transactions among processes that die, pause and lose answers.
+//! The model of the scenes of eventually consistent transactions: submitters, workers, and the final check.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,25 +12,25 @@ use table_core::query::Query;
 use table_core::store::{Error, Operation, Outcome, Result, TableStore, TableStoreExt};
 use tokio::time::sleep;
 
-use super::errands::{Errand, Poison};
+use super::final_state::Verdict;
 use super::footprint::Footprint;
-use super::queue::{Messages, StagedQueue};
-use super::rest::Verdict;
-use super::stage::Stage;
-use super::store::StagedStore;
-use super::world::{CLIENT, LEASE, SERVER};
+use super::journal_model::{CLIENT, LEASE, SERVER};
+use super::scheduled_queue::{Messages, ScheduledQueue};
+use super::scheduled_store::ScheduledStore;
+use super::scheduler::Scheduler;
+use super::scripted_plan::{Poison, ScriptedPlan};
 use crate::eventual::{
     Coordinator, PoisonedTransaction, Resources, StepHandler, StepId, Submitted, TransactionStatus,
 };
 use crate::journal::Timing;
 
-/// The step that a handler does.
-const MAIL: usize = 2;
-/// How often a message is received before it is set aside, where a handler fails.
-const MOST: u32 = 3;
+/// The step that the handler does.
+const MAIL_STEP: usize = 2;
+/// The number of receives, and of failures of a step, after which a message or a transaction is poisoned.
+const MAX_FAILURES: u32 = 3;
 
-/// What is there when so many steps are done.
-fn after(steps: usize) -> BTreeSet<String> {
+/// The rows after a number of steps.
+fn rows_after(steps: usize) -> BTreeSet<String> {
     let rows: &[&str] = match steps {
         0 => &["Desk old"],
         1 => &["Desk old", "Desk x"],
@@ -49,95 +49,97 @@ pub(super) fn key(row: &str) -> Key {
 }
 
 #[derive(Clone)]
-pub(super) struct Office {
-    of: Errand,
-    stage: Stage,
+pub(super) struct TransactionsModel {
+    plan: ScriptedPlan,
+    scheduler: Scheduler,
     store: MemoryStore,
     messages: Messages,
-    works: Arc<AtomicBool>,
-    mails: Arc<AtomicUsize>,
-    told: Arc<Mutex<Vec<Result<Submitted>>>>,
+    handler_works: Arc<AtomicBool>,
+    mails_sent: Arc<AtomicUsize>,
+    answers: Arc<Mutex<Vec<Result<Submitted>>>>,
 }
 
 /// The handler of one process.
 #[derive(Debug)]
-struct Mail {
-    /// The process's task; `None` lets every request pass.
+struct MailHandler {
+    /// The task of the process; `None` runs every request at once.
     task: Option<usize>,
-    stage: Stage,
-    works: Arc<AtomicBool>,
-    mails: Arc<AtomicUsize>,
+    scheduler: Scheduler,
+    handler_works: Arc<AtomicBool>,
+    mails_sent: Arc<AtomicUsize>,
 }
 
 #[async_trait]
-impl StepHandler for Mail {
+impl StepHandler for MailHandler {
     async fn run(&self, _step: StepId, _payload: &[u8]) -> Result<()> {
-        let (works, mails) = (self.works.clone(), self.mails.clone());
+        let (handler_works, mails_sent) = (self.handler_works.clone(), self.mails_sent.clone());
         let send: BoxFuture<'static, Result<()>> = Box::pin(async move {
-            if !works.load(Ordering::SeqCst) {
+            if !handler_works.load(Ordering::SeqCst) {
                 return Err(Error::invalid_request("no mail today"));
             }
-            mails.fetch_add(1, Ordering::SeqCst);
+            mails_sent.fetch_add(1, Ordering::SeqCst);
             Ok(())
         });
         let Some(task) = self.task else { return send.await };
-        self.stage.request(task, Footprint::all("mail", true), false, || "mail".to_owned(), send).await
+        self.scheduler.request(task, Footprint::all("mail", true), false, || "mail".to_owned(), send).await
     }
 }
 
-impl Office {
-    pub(super) async fn new(stage: &Stage, of: Errand) -> Result<Self> {
+impl TransactionsModel {
+    pub(super) async fn new(scheduler: &Scheduler, plan: ScriptedPlan) -> Result<Self> {
         let store = MemoryStore::new();
         for name in ["Desk", "Archive"] {
             store.create_table(&table(name)).await?;
         }
         store.write(&table("Desk"), Operation::Insert(Entity::from(key("old")))).await?;
-        let works = of.poison == Poison::Never;
-        let messages = Messages::poisoned_after(MOST);
-        let (works, mails, told) = (Arc::new(works.into()), Arc::default(), Arc::default());
-        Ok(Self { of, stage: stage.clone(), store, messages, works, mails, told })
+        let handler_works = plan.poison == Poison::Never;
+        let messages = Messages::poisoned_after(MAX_FAILURES);
+        let (handler_works, mails_sent, answers) =
+            (Arc::new(handler_works.into()), Arc::default(), Arc::default());
+        Ok(Self { plan, scheduler: scheduler.clone(), store, messages, handler_works, mails_sent, answers })
     }
 
-    /// A process; without a task it does not wait for its turn.
+    /// A process. Without a task its requests run at once.
     async fn process(&self, task: Option<usize>) -> Result<Coordinator> {
-        let staged = |task| StagedStore {
+        let scheduled = |task| ScheduledStore {
             store: self.store.clone(),
-            stage: self.stage.clone(),
+            scheduler: self.scheduler.clone(),
             task,
             watched: (table("None"), "none"),
             live: Arc::new(true.into()),
             reads_only: false,
         };
         let store: Arc<dyn TableStore> = match task {
-            Some(task) => Arc::new(staged(task)),
+            Some(task) => Arc::new(scheduled(task)),
             None => Arc::new(self.store.clone()),
         };
-        let (stage, works, mails) = (self.stage.clone(), self.works.clone(), self.mails.clone());
+        let (scheduler, handler_works, mails_sent) =
+            (self.scheduler.clone(), self.handler_works.clone(), self.mails_sent.clone());
         let resources = Resources::new()
             .with_store("office", store.clone())
-            .with_handler("mail", Arc::new(Mail { task, stage, works, mails }));
-        let stage = task.map(|_| self.stage.clone());
+            .with_handler("mail", Arc::new(MailHandler { task, scheduler, handler_works, mails_sent }));
+        let scheduler = task.map(|_| self.scheduler.clone());
         let queue =
-            StagedQueue::new(self.messages.clone(), stage, task.unwrap_or(usize::MAX), task.is_some());
+            ScheduledQueue::new(self.messages.clone(), scheduler, task.unwrap_or(usize::MAX), task.is_some());
         let process = Coordinator::open(store, "Transactions", Arc::new(queue), resources).await?;
         let process = process
             .with_timing(Timing::new(LEASE, CLIENT, SERVER)?)
             .with_retry_delay(LEASE / 8)
-            .with_attempts(MOST);
-        Ok(process.breaking(self.of.broken))
+            .with_attempts(MAX_FAILURES);
+        Ok(process.breaking(self.plan.broken))
     }
 
     pub(super) async fn submitter(&self, task: usize) -> Result<BoxFuture<'static, ()>> {
-        let (process, office) = (self.process(Some(task)).await?, self.clone());
+        let (process, model) = (self.process(Some(task)).await?, self.clone());
         Ok(Box::pin(async move {
-            let told = process.submit(&office.of.plan(), office.of.acknowledge).await;
-            office.stage.note(|| format!("task {task} is told {told:?}"));
-            office.told.lock().unwrap().push(told);
+            let answer = process.submit(&model.plan.transaction(), model.plan.acknowledge).await;
+            model.scheduler.note(|| format!("task {task} is answered with {answer:?}"));
+            model.answers.lock().unwrap().push(answer);
         }))
     }
 
     pub(super) async fn worker(&self, task: usize) -> Result<BoxFuture<'static, ()>> {
-        let (process, rounds) = (self.process(Some(task)).await?, self.of.rounds);
+        let (process, rounds) = (self.process(Some(task)).await?, self.plan.rounds);
         Ok(Box::pin(async move {
             for round in 0..rounds {
                 if round > 0 {
@@ -149,8 +151,8 @@ impl Office {
     }
 
     pub(super) fn verdict(&self) -> BoxFuture<'static, Result<Option<String>>> {
-        let office = self.clone();
-        Box::pin(async move { Ok(office.judge().await?.err()) })
+        let model = self.clone();
+        Box::pin(async move { Ok(model.judge().await?.err()) })
     }
 
     async fn judge(&self) -> Result<Verdict> {
@@ -158,7 +160,7 @@ impl Office {
         let mut poisoned = Vec::new();
         for _ in 0..4 {
             self.work(&process).await?;
-            // What was set aside and is not poisoned is put back.
+            // Puts messages back that were set aside without a poisoned transaction.
             poisoned = process.poison(8).await?;
             if self.messages.len() == 0 {
                 break;
@@ -176,7 +178,7 @@ impl Office {
         if let Some(piece) = transactions.iter().find(|row| row.key().row() != "head") {
             return Ok(Err(format!("the piece {} is left", piece.key())));
         }
-        let status = process.status(self.of.plan().id()).await?;
+        let status = process.status(self.plan.transaction().id()).await?;
         let found = self.rows().await?;
         Ok(self.check(&status, &found).map_err(|wrong| format!("{wrong}: {status:?}, {found:?}")))
     }
@@ -192,17 +194,17 @@ impl Office {
         Ok(())
     }
 
-    /// What is set aside says how far it got; it is put back, or given up.
+    /// Checks the status of a poisoned transaction, then requeues or discards it.
     async fn handle(&self, process: &Coordinator, poisoned: &PoisonedTransaction) -> Result<Verdict> {
-        let expected = matches!(poisoned.status, TransactionStatus::Poisoned { step: MAIL, .. });
-        if self.of.poison == Poison::Never || !expected {
-            return Ok(Err(format!("poison: {:?}", poisoned.status)));
+        let expected = matches!(poisoned.status, TransactionStatus::Poisoned { step: MAIL_STEP, .. });
+        if self.plan.poison == Poison::Never || !expected {
+            return Ok(Err(format!("an unexpected poisoned transaction: {:?}", poisoned.status)));
         }
-        if self.of.poison == Poison::Discarded {
+        if self.plan.poison == Poison::Discarded {
             process.discard(poisoned).await?;
             return Ok(Ok(()));
         }
-        self.works.store(true, Ordering::SeqCst);
+        self.handler_works.store(true, Ordering::SeqCst);
         process.requeue(poisoned).await?;
         self.work(process).await.map(Ok)
     }
@@ -216,28 +218,33 @@ impl Office {
         Ok(found)
     }
 
-    /// All of the plan is done, or nothing; of a discarded one what was recorded, or one step more.
+    /// Checks that all steps are done or none. Of a discarded transaction, the recorded steps are done and possibly
+    /// one more.
     fn check(&self, status: &TransactionStatus, found: &BTreeSet<String>) -> Verdict {
-        let mails = self.mails.load(Ordering::SeqCst);
-        let nothing = *found == after(0) && mails == 0;
+        let mails_sent = self.mails_sent.load(Ordering::SeqCst);
+        let nothing = *found == rows_after(0) && mails_sent == 0;
         let right = match status {
-            TransactionStatus::Applied => *found == after(4) && mails > 0,
+            TransactionStatus::Applied => *found == rows_after(4) && mails_sent > 0,
             TransactionStatus::Unknown | TransactionStatus::Aborted => nothing,
-            TransactionStatus::Discarded { step } => *found == after(*step) || *found == after(step + 1),
+            TransactionStatus::Discarded { step } => {
+                *found == rows_after(*step) || *found == rows_after(step + 1)
+            }
             TransactionStatus::Pending { .. } | TransactionStatus::Poisoned { .. } => false,
         };
         if !right {
-            return Err(format!("with {mails} mails"));
+            return Err(format!("the rows do not match the status, with {mails_sent} mails"));
         }
-        for told in self.told.lock().unwrap().iter() {
-            match told {
-                Ok(_) if nothing && self.of.poison != Poison::Discarded => {
-                    return Err("it was said to be committed".to_owned());
+        for answers in self.answers.lock().unwrap().iter() {
+            match answers {
+                Ok(_) if nothing && self.plan.poison != Poison::Discarded => {
+                    return Err(
+                        "submit answered that the transaction is committed, and no step is done".to_owned()
+                    );
                 }
                 Err(error)
-                    if error.outcome() == Outcome::NotApplied && !nothing && self.of.submitters == 1 =>
+                    if error.outcome() == Outcome::NotApplied && !nothing && self.plan.submitters == 1 =>
                 {
-                    return Err(format!("it was said not to be committed: {error}"));
+                    return Err(format!("submit answered *not applied*, and steps are done: {error}"));
                 }
                 _ => {}
             }

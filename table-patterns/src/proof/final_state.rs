@@ -1,4 +1,4 @@
-//! What must hold when everything has come to rest.
+//! The rows of a store after a schedule, and the checks of these rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,24 @@ use table_core::model::{Entity, SYSTEM_PREFIX, TableName, ValueRef};
 use table_core::query::Query;
 use table_core::store::{Result, TableStoreExt};
 
-use super::queue::Messages;
+use super::scheduled_queue::Messages;
 use crate::index::shared::{SharedRows, is_chunk};
 use crate::index::{Entry, Location};
 use crate::journal::{Rules, is_pending, is_unique_row, journal_key};
 
-/// What is wrong, if anything is.
+/// The violation, if there is one.
 pub(super) type Verdict = Result<(), String>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Workers have no ticket left.
+    /// Workers have processed all tickets.
     Worked,
-    /// A sweep has looked for the rest, twice.
+    /// Two sweeps have run after the workers.
     Swept,
 }
 
-/// The rows of a store at rest.
-pub(super) struct Rest {
+/// The rows of a store after a schedule.
+pub(super) struct FinalState {
     phase: Phase,
     tickets: usize,
     /// Journal rows and abort rows.
@@ -33,8 +33,8 @@ pub(super) struct Rest {
     entries: Vec<(Location, Entity)>,
 }
 
-impl Rest {
-    /// Reads the table of the entities, and those of entries.
+impl FinalState {
+    /// Reads the table of the entities and the tables of the entries.
     pub(super) async fn read(
         store: &MemoryStore,
         people: &TableName,
@@ -63,7 +63,7 @@ impl Rest {
         if table == people && row.key().row().starts_with(&format!("{SYSTEM_PREFIX}j_")) {
             self.journal.push(row);
         } else if row.key().is_system() && !is_entry {
-            // The manifest, and whose a table of entries is.
+            // The manifest, or the row that says to which table a table of entries belongs.
         } else if is_entry || table != people {
             self.entries.push((Location { table: table.clone(), key: row.key().clone() }, row));
         } else {
@@ -76,13 +76,14 @@ impl Rest {
         &self.entries
     }
 
-    /// The same with the entries of some indexes alone.
+    /// The same state with the entries of some indexes only.
     pub(super) fn of_indexes(mut self, ids: &[&str]) -> Self {
         self.entries.retain(|(_, row)| Entry::index_of(row).is_some_and(|id| ids.contains(&id)));
         self
     }
 
-    /// No ticket is left, no journal row, no mark, no reservation, and in the end no abort row either.
+    /// Checks that there is no ticket, no journal row, no mark of a move and no reservation. After the sweep there
+    /// must be no abort row either.
     pub(super) fn check_evidence(&self) -> Verdict {
         if self.tickets > 0 {
             return Err(format!("{} tickets are left", self.tickets));
@@ -98,7 +99,7 @@ impl Rest {
         left.map_or(Ok(()), |(_, row)| Err(format!("the reservation {} is left", row.key())))
     }
 
-    /// The entries are exactly those of the entities.
+    /// Checks that the entries are exactly those of the entities.
     pub(super) async fn check_entries(
         &self,
         store: &MemoryStore,
@@ -113,7 +114,7 @@ impl Rest {
                 if entry.shape.is_shared() {
                     lists.entry(at).or_insert_with(BTreeSet::new).insert(owner);
                 } else if let Some((other, _)) = rows.insert(at, (owner, wanted)) {
-                    return Ok(Err(format!("{other} has the same entry as {}", entity.key())));
+                    return Ok(Err(format!("{other} and {} have the same entry key", entity.key())));
                 }
             }
         }
@@ -121,14 +122,14 @@ impl Rest {
             let held = match lists.remove(at) {
                 Some(members) => members == members_of(store, at, row).await?,
                 None => rows.remove(at).is_some_and(|(owner, (wanted, unique))| {
-                    // Rule U has rows elsewhere only.
+                    // Only remote entries have reservations (rule U of the protocol).
                     let here = at.table == *people && at.key.partition() == owner.partition();
                     let ruled = unique && !here;
                     holds(row, &wanted) && is_unique_row(row) == ruled
                 }),
             };
             if !held {
-                return Ok(Err(format!("the entry {} should not be there: {row:?}", at.key)));
+                return Ok(Err(format!("the entry {} belongs to no entity: {row:?}", at.key)));
             }
         }
         let lost = rows.pop_first().map(|(at, (owner, _))| format!("{owner} has no entry {}", at.key));
@@ -147,7 +148,7 @@ async fn members_of(
     Ok(members.and_then(|m| m.keys()).unwrap_or_default().into_iter().collect())
 }
 
-/// Whether an entry's row has all that it is to have.
+/// Whether an entry's row has all wanted properties.
 fn holds(row: &Entity, wanted: &Entity) -> bool {
     wanted.properties().iter().all(|p| row.get(p.name()) == Some(p.value()))
 }

@@ -1,4 +1,4 @@
-//! Where requests wait for the explorer.
+//! The scheduler: every request waits here until the explorer decides what happens to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,33 +16,34 @@ use super::footprint::Footprint;
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// It runs and is answered.
+    /// The request runs and is answered.
     Run,
-    /// The process dies before it is sent.
+    /// The process dies before the request is sent.
     CrashBefore,
-    /// It runs, and the process dies.
+    /// The request runs, and the process dies.
     CrashAfter,
-    /// The task is dropped before it is sent; its process goes on.
+    /// The task is dropped before the request is sent; its process continues.
     CancelBefore,
-    /// It runs, and the task is dropped; its process goes on.
+    /// The request runs, and the task is dropped; its process continues.
     CancelAfter,
-    /// It runs, and the process pauses until so long after the start.
+    /// The request runs, and the process pauses until this time after the start of the schedule.
     Stall(Duration),
-    /// It runs, its answer is lost, and the process pauses until so long after the start.
+    /// The request runs, its answer is lost, and the process pauses until this time after the start of the schedule.
     StallUnanswered(Duration),
-    /// It runs, and the process pauses for so long.
+    /// The request runs, and the process pauses for this time.
     Pause(Duration),
-    /// It runs after so long.
+    /// The request runs after this time.
     Slow(Duration),
-    /// It is lost, and nobody can tell.
+    /// The request is lost without an answer.
     Lose,
-    /// It runs and its answer is lost.
+    /// The request runs, and its answer is lost.
     LoseAnswer,
-    /// It runs, and its answer says so and cannot be read.
+    /// The request runs, and its answer says *applied* but cannot be read.
     BreakAnswer,
-    /// Its answer is lost, and it takes effect later.
+    /// The answer is lost, and the request takes effect later.
     Late,
-    /// It is refused, and what is in front of the store sends it again so long after the start.
+    /// The request is refused; an adapter in front of the store sends it again at this time after the start of the
+    /// schedule.
     Resend(Duration),
     /// A late request takes effect.
     Arrive,
@@ -53,7 +54,7 @@ impl Action {
         !matches!(self, Self::Run | Self::Arrive)
     }
 
-    /// A read that is lost has no effect: one way of losing it is enough.
+    /// Reads have no effect: one kind of loss is enough for them.
     pub(super) const fn can_happen_to_reads(self) -> bool {
         !matches!(
             self,
@@ -69,14 +70,14 @@ impl Action {
     }
 }
 
-/// A request: the `number`th of a task.
+/// The `number`th request of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RequestId {
     pub(super) task: usize,
     pub(super) number: usize,
 }
 
-/// What is done to which request.
+/// The action for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) request: RequestId,
@@ -101,29 +102,29 @@ struct Inner {
     waiting: BTreeMap<RequestId, Waiting>,
     numbers: BTreeMap<usize, usize>,
     late: Vec<Late>,
-    /// The process of each task, where several share one; a task without is a process of its own.
+    /// The process of each task. A task without an entry is a process of its own.
     processes: Vec<usize>,
-    /// Until when processes stand still.
+    /// The end of each process's pause.
     stalled: BTreeMap<usize, Instant>,
     trace: Option<Vec<String>>,
     committed: BTreeSet<String>,
     violation: Option<String>,
 }
 
-/// The place where the requests of all tasks wait.
+/// The requests of all tasks of a schedule, and the trace of the schedule.
 #[derive(Clone)]
-pub(super) struct Stage {
+pub(super) struct Scheduler {
     inner: Arc<Mutex<Inner>>,
     started: Instant,
 }
 
-impl fmt::Debug for Stage {
+impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stage")
+        f.write_str("Scheduler")
     }
 }
 
-impl Stage {
+impl Scheduler {
     pub(super) fn new(traced: bool) -> Self {
         let inner = Inner { trace: traced.then(Vec::new), ..Inner::default() };
         Self { inner: Arc::new(Mutex::new(inner)), started: Instant::now() }
@@ -133,7 +134,7 @@ impl Stage {
         self.inner.lock().unwrap()
     }
 
-    /// Says of which process each task is.
+    /// Sets the process of each task.
     pub(super) fn share(&self, processes: Vec<usize>) {
         self.lock().processes = processes;
     }
@@ -142,10 +143,10 @@ impl Stage {
         self.lock().processes.get(task).copied().unwrap_or(task)
     }
 
-    /// Requests that wait, in the order of tasks, and late ones.
+    /// The waiting requests in the order of tasks. The flag says whether the request can be late: it writes.
     pub(super) fn waiting(&self) -> Vec<(RequestId, Footprint, bool)> {
         let inner = self.lock();
-        // A process may do something else before it looks at what was decided.
+        // Another task of the process may run before this one sees its decision.
         let open = inner.waiting.iter().filter(|(_, waiting)| waiting.verdict.is_none());
         open.map(|(id, w)| (*id, w.footprint.clone(), w.can_be_late)).collect()
     }
@@ -154,7 +155,7 @@ impl Stage {
         self.lock().late.iter().map(|late| (late.request, late.footprint.clone())).collect()
     }
 
-    /// Tells a waiting request what happens to it.
+    /// Decides what happens to a waiting request.
     pub(super) fn decide(&self, choice: Choice) {
         let mut inner = self.lock();
         let waiting = inner.waiting.get_mut(&choice.request).unwrap();
@@ -185,7 +186,7 @@ impl Stage {
         self.lock().trace.clone().unwrap_or_default()
     }
 
-    /// Remembers that the write with this mark was committed.
+    /// Remembers that the write with this mark is committed.
     pub(super) fn committed(&self, mark: &str) {
         self.lock().committed.insert(mark.to_owned());
     }
@@ -194,8 +195,8 @@ impl Stage {
         self.lock().committed.contains(mark)
     }
 
-    /// What was found wrong while the schedule ran.
-    pub(super) fn accuse(&self, what: String) {
+    /// Remembers the first violation that was found while the schedule runs.
+    pub(super) fn report_violation(&self, what: String) {
         self.lock().violation.get_or_insert(what);
     }
 
@@ -203,7 +204,7 @@ impl Stage {
         self.lock().violation.clone()
     }
 
-    /// Runs a request of a task when its turn comes.
+    /// Waits for the decision about a request of a task, then runs the request accordingly.
     pub(super) async fn request<T: Send + 'static>(
         &self,
         task: usize,
@@ -214,7 +215,7 @@ impl Stage {
     ) -> Result<T> {
         let (id, action) = loop {
             let id = self.enter(task, footprint.clone(), !reads);
-            let action = Turn { stage: self.clone(), id }.await;
+            let action = Turn { scheduler: self.clone(), id }.await;
             self.note(|| format!("task {task} {action:?}: {}", label()));
             let Action::Resend(at) = action else { break (id, action) };
             sleep_until(self.started + at).await;
@@ -250,7 +251,7 @@ impl Stage {
         answer
     }
 
-    /// The whole process stands still: none of its clocks ends anything before.
+    /// Pauses the whole process: none of its timers fires before the end.
     async fn stall<T>(&self, task: usize, answer: Result<T>, until: Duration) -> Result<T> {
         let process = self.process_of(task);
         self.lock().stalled.insert(process, self.started + until);
@@ -258,7 +259,7 @@ impl Stage {
         answer
     }
 
-    /// Whether a task's process stands still.
+    /// Whether a task's process is paused.
     pub(super) fn is_stalled(&self, task: usize) -> bool {
         let process = self.process_of(task);
         self.lock().stalled.get(&process).is_some_and(|until| Instant::now() < *until)
@@ -274,20 +275,20 @@ impl Stage {
     }
 }
 
-/// The error of a request whose answer never comes.
+/// The error of a request without an answer.
 fn lost(reads: bool) -> Error {
     let error = Error::from(ErrorKind::Transport("lost on purpose".to_owned()));
     error.with_outcome(if reads { Outcome::NotApplied } else { Outcome::Ambiguous })
 }
 
-/// The error of an answer that says that the request took effect, and nothing else.
+/// The error of an answer that says *applied* and cannot be read.
 fn broken() -> Error {
     Error::from(ErrorKind::Service("broken on purpose".to_owned())).with_outcome(Outcome::Applied)
 }
 
-/// Waits for a request's turn.
+/// Waits for the decision about a request.
 struct Turn {
-    stage: Stage,
+    scheduler: Scheduler,
     id: RequestId,
 }
 
@@ -295,7 +296,7 @@ impl Future for Turn {
     type Output = Action;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Action> {
-        let mut inner = self.stage.lock();
+        let mut inner = self.scheduler.lock();
         let waiting = inner.waiting.get_mut(&self.id).unwrap();
         if let Some(action) = waiting.verdict {
             return Poll::Ready(action);
@@ -307,6 +308,6 @@ impl Future for Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.stage.lock().waiting.remove(&self.id);
+        self.scheduler.lock().waiting.remove(&self.id);
     }
 }

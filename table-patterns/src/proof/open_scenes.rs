@@ -1,4 +1,5 @@
-//! Two programs of one table, one of which has an index more: an opener, and a writer.
+//! Scenes of two programs that open one table. The second program declares one more index than the first, which
+//! writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,45 +10,45 @@ use table_core::model::{Entity, Key, TableName, ValueRef};
 use table_core::store::{Result, TableStore};
 use tokio::time::sleep;
 
-use super::choose::{Bounds, Choose, Random, Systematic};
-use super::explore::{Explored, Play, explore};
-use super::keepers::FAULT;
-use super::queue::Messages;
-use super::rest::{Phase, Rest, Verdict};
-use super::scene::Write;
-use super::stage::Stage;
-use super::store::{MARK, StagedStore};
-use super::told::Told;
-use super::world::{CLIENT, LEASE, SERVER};
+use super::acknowledgements::Acknowledgements;
+use super::chooser::{Bounds, Choose, Random, Systematic};
+use super::explorer::{Explored, Schedule, explore};
+use super::final_state::{FinalState, Phase, Verdict};
+use super::journal_model::{CLIENT, LEASE, SERVER};
+use super::journal_scene::Write;
+use super::maintenance::FAULT;
+use super::scheduled_queue::Messages;
+use super::scheduled_store::{MARK, ScheduledStore};
+use super::scheduler::Scheduler;
 use crate::index::{Index, IndexOptions, IndexState, IndexedEntities, Placement};
 use crate::journal::Timing;
 
-/// The indexes of the writer, and of the opener.
+/// The indexes of the writer and of the opener.
 const KNOWN: [&str; 1] = ["Known"];
 const MORE: [&str; 2] = ["Known", "More"];
 const VALUE: &str = "Value";
 
-/// Who opens a table, and what is written there.
+/// The state of the table, and the actions of the writer and the opener.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
-    /// Whether the table was opened before, with the writer's index, and has an entity.
+struct OpenScene {
+    /// Whether the table exists with the writer's index and an entity.
     founded: bool,
-    /// Whether the opener builds the index that it has more.
+    /// Whether the opener builds its additional index.
     builds: bool,
-    /// When the writer, which has opened the table by then, writes.
-    after: Duration,
+    /// The time at which the writer writes; it has opened the table before.
+    writers_start: Duration,
     writes: &'static [Write],
 }
 
-const NEW: Opening =
-    Opening { founded: false, builds: false, after: Duration::ZERO, writes: &[("x", Some("b"))] };
-const OLD: Opening = Opening { founded: true, ..NEW };
+const NEW: OpenScene =
+    OpenScene { founded: false, builds: false, writers_start: Duration::ZERO, writes: &[("x", Some("b"))] };
+const OLD: OpenScene = OpenScene { founded: true, ..NEW };
 
 fn table(name: &str) -> TableName {
     TableName::new(name).unwrap()
 }
 
-/// Entries in a table of the index's name.
+/// An index with entries in a table of the same name.
 fn index(name: &'static str) -> Index {
     Index::new(name, Placement::OtherTable(table(name)), "1", |e| {
         let Some(ValueRef::String(value)) = e.get(VALUE) else { return Ok(None) };
@@ -60,34 +61,39 @@ fn entity(id: &str, value: &str) -> Entity {
 }
 
 #[derive(Clone)]
-struct Place {
-    of: Opening,
-    stage: Stage,
+struct OpenModel {
+    scene: OpenScene,
+    scheduler: Scheduler,
     store: MemoryStore,
-    told: Told,
+    acknowledgements: Acknowledgements,
 }
 
-impl Place {
-    async fn new(stage: &Stage, of: Opening) -> Result<Self> {
-        let place = Self { of, stage: stage.clone(), store: MemoryStore::new(), told: Told::default() };
+impl OpenModel {
+    async fn new(scheduler: &Scheduler, scene: OpenScene) -> Result<Self> {
+        let model = Self {
+            scene,
+            scheduler: scheduler.clone(),
+            store: MemoryStore::new(),
+            acknowledgements: Acknowledgements::default(),
+        };
         for name in ["People", "Known", "More"] {
-            place.store.create_table(&table(name)).await?;
+            model.store.create_table(&table(name)).await?;
         }
-        if of.founded {
-            place.open(None, &KNOWN).await?.insert(entity("x", "a")).await?;
+        if scene.founded {
+            model.open(None, &KNOWN).await?.insert(entity("x", "a")).await?;
         }
-        Ok(place)
+        Ok(model)
     }
 
-    /// A process; each request of one with a task waits for its turn, those by which it opens the table too.
+    /// A process. With a task, all its requests wait for the scheduler, also those that open the table.
     async fn open(&self, task: Option<usize>, indexes: &[&'static str]) -> Result<IndexedEntities> {
         let mut options = IndexOptions::local();
         options.timing = Timing::new(LEASE, CLIENT, SERVER)?;
         let store: Arc<dyn TableStore> = match task {
             None => Arc::new(self.store.clone()),
-            Some(task) => Arc::new(StagedStore {
+            Some(task) => Arc::new(ScheduledStore {
                 store: self.store.clone(),
-                stage: self.stage.clone(),
+                scheduler: self.scheduler.clone(),
                 task,
                 watched: (table("People"), "none"),
                 live: Arc::new(true.into()),
@@ -99,13 +105,13 @@ impl Place {
     }
 
     fn writer(&self, task: usize) -> BoxFuture<'static, ()> {
-        let place = self.clone();
+        let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = place.open(Some(task), &KNOWN).await else { return };
-            if place.of.after > Duration::ZERO {
-                sleep(place.of.after).await;
+            let Ok(people) = model.open(Some(task), &KNOWN).await else { return };
+            if model.scene.writers_start > Duration::ZERO {
+                sleep(model.scene.writers_start).await;
             }
-            for (n, (id, value)) in place.of.writes.iter().enumerate() {
+            for (n, (id, value)) in model.scene.writes.iter().enumerate() {
                 let mark = n.to_string();
                 let Ok(key) = Key::new("p", *id) else { return };
                 let Ok(old) = people.get(&key).await else { return };
@@ -117,36 +123,36 @@ impl Place {
                         people.replace(&old, entity(id, value).with(MARK, mark.as_str())).await
                     }
                 };
-                place.told.add(&place.stage, mark, &answer);
+                model.acknowledgements.add(&model.scheduler, mark, &answer);
             }
         })
     }
 
-    /// Opens the table and, if it is to, builds.
+    /// The task that opens the table and, in some scenes, builds the index.
     fn opener(&self, task: usize) -> BoxFuture<'static, ()> {
-        let place = self.clone();
+        let model = self.clone();
         Box::pin(async move {
-            let Ok(people) = place.open(Some(task), &MORE).await else { return };
-            if place.of.builds && people.state("More") != IndexState::Readable {
+            let Ok(people) = model.open(Some(task), &MORE).await else { return };
+            if model.scene.builds && people.state("More") != IndexState::Readable {
                 let built = async { people.build("More")?.run().await };
                 let built = built.await;
-                place.stage.note(|| format!("task {task} ends with {built:?}"));
+                model.scheduler.note(|| format!("task {task} ends with {built:?}"));
             }
         })
     }
 
     fn verdict(&self) -> BoxFuture<'static, Result<Option<String>>> {
-        let place = self.clone();
-        Box::pin(async move { Ok(place.judge().await?.err()) })
+        let model = self.clone();
+        Box::pin(async move { Ok(model.judge().await?.err()) })
     }
 
-    /// Every index that can be read is what the entities are, before and after the one that is missing is built.
+    /// Checks every readable index, before and after the missing one is built.
     async fn judge(&self) -> Result<Verdict> {
         let people = self.open(None, &MORE).await?;
         for _ in 0..2 {
             people.journal().sweep(&[], Duration::ZERO).await?;
         }
-        if let Err(wrong) = self.told.check(&self.stage) {
+        if let Err(wrong) = self.acknowledgements.check(&self.scheduler) {
             return Ok(Err(wrong));
         }
         people.refresh().await?;
@@ -167,61 +173,63 @@ impl Place {
 
     async fn in_step(&self, indexes: &[&'static str]) -> Result<Verdict> {
         let people = table("People");
-        let rest = Rest::read(&self.store, &people, &MORE, &Messages::default(), Phase::Swept).await?;
-        if let Err(wrong) = rest.check_evidence() {
+        let final_state =
+            FinalState::read(&self.store, &people, &MORE, &Messages::default(), Phase::Swept).await?;
+        if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
         let derive = |entity: &Entity| {
             let entries = indexes.iter().map(|name| index(name).entries(&people, entity));
             Ok(entries.collect::<Result<Vec<_>>>()?.concat())
         };
-        rest.check_entries(&self.store, &people, derive).await
+        final_state.check_entries(&self.store, &people, derive).await
     }
 }
 
-impl Opening {
+impl OpenScene {
     fn explore(self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |stage: &Stage| {
-            let place = Place::new(stage, self).await?;
-            Ok(Play { tasks: vec![place.writer(0), place.opener(1)], verdict: place.verdict() })
+        explore(chooser, &async |scheduler: &Scheduler| {
+            let model = OpenModel::new(scheduler, self).await?;
+            Ok(Schedule { tasks: vec![model.writer(0), model.opener(1)], verdict: model.verdict() })
         })
     }
 
-    /// Explores with writers that begin at each moment at which a builder acts.
+    /// Explores with writers that start at each time at which the build acts.
     fn at_all_moments(self, scene: &str, bounds: Bounds) {
         let moments = [0, 200, 400, 600].map(Duration::from_millis);
-        let explored = moments.map(|after| Self { after, ..self }.explore(Systematic::new(bounds)));
-        Explored::sum(explored).assert_right(scene);
+        let explored =
+            moments.map(|writers_start| Self { writers_start, ..self }.explore(Systematic::new(bounds)));
+        Explored::sum(explored).assert_no_violation(scene);
     }
 }
 
 #[test]
-fn an_opener_with_one_index_more_and_a_writer() {
+fn an_opener_with_one_more_index_and_a_writer() {
     let orders = Bounds::all_orders().switching(3);
-    let name = "an opener with one index more, and a writer";
-    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(orders)))).assert_right(name);
-    let name = "an opener with one index more, a writer and a fault";
-    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(FAULT)))).assert_right(name);
+    let name = "an opener with one more index, and a writer";
+    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(orders)))).assert_no_violation(name);
+    let name = "an opener with one more index, a writer and a fault";
+    Explored::sum([NEW, OLD].map(|scene| scene.explore(Systematic::new(FAULT)))).assert_no_violation(name);
 }
 
 #[test]
-fn an_opener_who_builds_and_a_writer() {
-    let name = "an opener who builds an index more, and a writer";
-    Opening { builds: true, ..NEW }
+fn an_opener_that_builds_and_a_writer() {
+    let name = "an opener that builds one more index, and a writer";
+    OpenScene { builds: true, ..NEW }
         .at_all_moments(&format!("{name}, in a new table"), Bounds::all_orders().switching(2));
-    Opening { builds: true, ..OLD }.at_all_moments(name, Bounds::all_orders().switching(2));
-    let name = "an opener who builds an index more, a writer and a fault";
-    Opening { builds: true, ..OLD }.at_all_moments(name, FAULT.switching(0));
+    OpenScene { builds: true, ..OLD }.at_all_moments(name, Bounds::all_orders().switching(2));
+    let name = "an opener that builds one more index, a writer and a fault";
+    OpenScene { builds: true, ..OLD }.at_all_moments(name, FAULT.switching(0));
 }
 
 #[test]
-fn openers_by_chance() {
+fn openers_at_random() {
     const WRITES: &[Write] = &[("x", Some("b")), ("y", Some("c")), ("x", None)];
     for (scene, name) in
         [(NEW, "an opener and a busy writer in a new table"), (OLD, "an opener and a busy writer")]
     {
-        let busy = Opening { builds: true, writes: WRITES, ..scene };
+        let busy = OpenScene { builds: true, writes: WRITES, ..scene };
         busy.explore(Random::new(Bounds::all_orders().with_faults(2, FAULT.kinds), 1, 200))
-            .assert_right(name);
+            .assert_no_violation(name);
     }
 }

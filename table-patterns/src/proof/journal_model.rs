@@ -1,4 +1,4 @@
-//! Entities, their index, those who write them, and what must hold in the end.
+//! The model of the journal scenes: entities, their entries, the tasks that write them, and the final check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use table_core::query::Query;
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt};
 use tokio::time::sleep;
 
+use super::acknowledgements::Acknowledgements;
+use super::final_state::{FinalState, Phase, Verdict};
 use super::lineage::Lineage;
-use super::queue::{Messages, StagedQueue};
-use super::rest::{Phase, Rest, Verdict};
-use super::stage::Stage;
-use super::store::{MARK, StagedStore, mark_of_move};
-use super::told::Told;
+use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
+use super::scheduled_store::{MARK, ScheduledStore, mark_of_move};
+use super::scheduler::Scheduler;
 use crate::index::{Entry, Location, Maintainer, Shape};
 use crate::journal::{Acknowledge, Change, Journal, Recovery, Rule, Timing};
 
 pub(super) const LEASE: Duration = Duration::from_millis(400);
-/// The life of a request, here and at the server.
+/// The longest life of a request: the client's and the server's part.
 pub(super) const CLIENT: Duration = Duration::from_millis(60);
 pub(super) const SERVER: Duration = Duration::from_millis(40);
 const VALUE: &str = "Value";
@@ -30,24 +30,24 @@ const LISTS: &str = "Lists";
 /// The tables of entries.
 const TABLES: [&str; 3] = ["Names", "Cities", LISTS];
 
-/// Which entries the value of an entity has: one in a unique index, one in another, a place in a list.
+/// The entries that an entity with a value has: one in a unique index, one in a plain index, a reference in a list.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct People {
+pub(super) struct EntryKinds {
     pub(super) unique: bool,
     pub(super) plain: bool,
     pub(super) listed: bool,
-    /// Whether the unique entry holds who wrote the entity: then it is written with every change.
+    /// Whether the unique entry holds the mark of the write: then every write changes the entry.
     pub(super) full: bool,
 }
 
-pub(super) const PLAIN: People = People { unique: false, plain: true, listed: false, full: false };
-pub(super) const UNIQUE: People = People { unique: true, plain: false, listed: false, full: false };
-pub(super) const FULL: People = People { full: true, ..UNIQUE };
-pub(super) const BOTH: People = People { unique: true, plain: true, listed: false, full: false };
-pub(super) const LISTED: People = People { unique: false, plain: false, listed: true, full: false };
+pub(super) const PLAIN: EntryKinds = EntryKinds { unique: false, plain: true, listed: false, full: false };
+pub(super) const UNIQUE: EntryKinds = EntryKinds { unique: true, plain: false, listed: false, full: false };
+pub(super) const FULL: EntryKinds = EntryKinds { full: true, ..UNIQUE };
+pub(super) const BOTH: EntryKinds = EntryKinds { unique: true, plain: true, listed: false, full: false };
+pub(super) const LISTED: EntryKinds = EntryKinds { unique: false, plain: false, listed: true, full: false };
 
 #[async_trait]
-impl Maintainer for People {
+impl Maintainer for EntryKinds {
     fn entries(&self, entity: &Entity) -> Result<Vec<Entry>> {
         let Some(ValueRef::String(value)) = entity.get(VALUE) else { return Ok(Vec::new()) };
         let mut entries = Vec::new();
@@ -69,9 +69,9 @@ impl Maintainer for People {
     }
 }
 
-/// The same entries, unique where they are not and the other way round.
+/// The same entries, with unique and plain entries exchanged.
 #[derive(Debug)]
-struct Otherwise(People);
+struct Otherwise(EntryKinds);
 
 #[async_trait]
 impl Maintainer for Otherwise {
@@ -87,121 +87,146 @@ fn entry(entity: &Entity, table: &str, key: Key, unique: bool) -> Result<Entry> 
     Ok(Entry { location, owner, properties: Properties::new(), index, unique, shape: Shape::Row })
 }
 
-/// The key of the entity `id`: each has a partition of its own.
+/// The key of an entity. Every entity has a partition of its own.
 fn key(id: &str) -> Result<Key> {
     Key::new(id, "e")
 }
 
-fn people() -> TableName {
+fn entities_table() -> TableName {
     TableName::new("People").unwrap()
 }
 
-/// The store, the queue and what was written.
+/// The store, the queue, and the answers of the writers.
 #[derive(Clone)]
-pub(super) struct World {
-    stage: Stage,
+pub(super) struct JournalModel {
+    scheduler: Scheduler,
     store: MemoryStore,
     messages: Messages,
-    people: People,
+    kinds: EntryKinds,
     broken: Option<Rule>,
-    told: Told,
-    /// What was made of what, where that is looked at.
+    acknowledgements: Acknowledgements,
+    /// The states of entities, in scenes that check them.
     lineage: Option<Lineage>,
     queued: bool,
     retried: bool,
 }
 
-impl World {
-    async fn empty(stage: &Stage, people: People) -> Result<Self> {
+impl JournalModel {
+    async fn empty(scheduler: &Scheduler, kinds: EntryKinds) -> Result<Self> {
         let store = MemoryStore::new();
         for table in TABLES.into_iter().chain(["People"]) {
             store.create_table(&TableName::new(table)?).await?;
         }
-        let (stage, messages, told) = (stage.clone(), Messages::default(), Told::default());
+        let (scheduler, messages, acknowledgements) =
+            (scheduler.clone(), Messages::default(), Acknowledgements::default());
         let (broken, lineage) = (None, None);
-        Ok(Self { stage, store, messages, people, broken, told, lineage, queued: true, retried: false })
+        Ok(Self {
+            scheduler,
+            store,
+            messages,
+            kinds,
+            broken,
+            acknowledgements,
+            lineage,
+            queued: true,
+            retried: false,
+        })
     }
 
-    /// A world with these entities and values.
-    pub(super) async fn new(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
-        let world = Self::empty(stage, people).await?;
+    /// A model whose entities have these values at the start.
+    pub(super) async fn new(
+        scheduler: &Scheduler,
+        kinds: EntryKinds,
+        start: &[(&str, &str)],
+    ) -> Result<Self> {
+        let model = Self::empty(scheduler, kinds).await?;
         for (id, value) in start {
             let entity = Entity::from(key(id)?).with(VALUE, *value).with(MARK, format!("start {id}"));
-            world.undisturbed().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
+            model.unscheduled_journal().write(&[Change::insert(entity)], Acknowledge::Applied).await?;
         }
-        Ok(world)
+        Ok(model)
     }
 
-    /// A world whose entities were written under another definition of their index: it was dropped, with the entries
-    /// that were there, and built again. What was committed and not applied before is left.
-    pub(super) async fn redefined(stage: &Stage, people: People, start: &[(&str, &str)]) -> Result<Self> {
-        let world = Self::empty(stage, people).await?;
-        let store = Arc::new(world.store.clone());
-        let before = Journal::new(store, super::world::people(), Arc::new(Otherwise(people)));
+    /// A model whose index had another definition before. The index was dropped with its entries and built again;
+    /// journal rows of the old definition are left.
+    pub(super) async fn redefined(
+        scheduler: &Scheduler,
+        kinds: EntryKinds,
+        start: &[(&str, &str)],
+    ) -> Result<Self> {
+        let model = Self::empty(scheduler, kinds).await?;
+        let store = Arc::new(model.store.clone());
+        let before = Journal::new(store, super::journal_model::entities_table(), Arc::new(Otherwise(kinds)));
         for (id, value) in start {
             let entity = Entity::from(key(id)?).with(VALUE, *value);
             before.write(&[Change::insert(entity)], Acknowledge::Committed).await?;
         }
         for name in TABLES {
             let table = TableName::new(name)?;
-            for row in world.store.query_all(&table, &Query::new()).await? {
-                world.store.write(&table, Operation::Delete(row.key().clone(), IfMatch::Any)).await?;
+            for row in model.store.query_all(&table, &Query::new()).await? {
+                model.store.write(&table, Operation::Delete(row.key().clone(), IfMatch::Any)).await?;
             }
         }
         for (id, _) in start {
-            let entity = world.store.get_existing(&super::world::people(), &key(id)?).await?;
-            world.undisturbed().write(&[Change::rewrite(entity)], Acknowledge::Applied).await?;
+            let entity = model.store.get_existing(&super::journal_model::entities_table(), &key(id)?).await?;
+            model.unscheduled_journal().write(&[Change::rewrite(entity)], Acknowledge::Applied).await?;
         }
-        Ok(world)
+        Ok(model)
     }
 
-    /// The same world, in which nobody keeps a rule.
+    /// The same model; its processes do not enforce one rule.
     pub(super) const fn breaking(mut self, rule: Option<Rule>) -> Self {
         self.broken = rule;
         self
     }
 
-    /// The same world, in which every committed write is in exactly one entity in the end.
+    /// The same model; the check includes that every current state is in exactly one entity.
     pub(super) fn with_lineage(mut self, start: &[(&str, &str)]) -> Self {
         self.lineage = Some(Lineage::new(start.iter().map(|(id, _)| format!("start {id}"))));
         self
     }
 
-    /// The same world without a queue: a sweep finds what is left.
+    /// The same model without a queue: a sweep finds unfinished writes.
     pub(super) const fn without_queue(mut self) -> Self {
         self.queued = false;
         self
     }
 
-    /// The same world, in which lost requests are sent again.
+    /// The same model with the retry adapter around each store.
     pub(super) const fn under_retries(mut self) -> Self {
         self.retried = true;
         self
     }
 
-    /// The journal of a task, whose requests wait for their turn.
+    /// The journal of a task, whose requests wait for the scheduler.
     fn journal(&self, task: usize) -> Journal {
-        let (store, stage) = (self.store.clone(), self.stage.clone());
-        let watched = (people(), if self.people.unique { VALUE } else { "none" });
-        let store =
-            StagedStore { store, stage, task, watched, live: Arc::new(true.into()), reads_only: false };
+        let (store, scheduler) = (self.store.clone(), self.scheduler.clone());
+        let watched = (entities_table(), if self.kinds.unique { VALUE } else { "none" });
+        let store = ScheduledStore {
+            store,
+            scheduler,
+            task,
+            watched,
+            live: Arc::new(true.into()),
+            reads_only: false,
+        };
         let store: Arc<dyn TableStore> =
             if self.retried { Arc::new(Retrying::new(store, retries())) } else { Arc::new(store) };
         self.journal_over(store, self.queue(task))
     }
 
-    fn queue(&self, task: usize) -> StagedQueue {
-        StagedQueue::new(self.messages.clone(), Some(self.stage.clone()), task, true)
+    fn queue(&self, task: usize) -> ScheduledQueue {
+        ScheduledQueue::new(self.messages.clone(), Some(self.scheduler.clone()), task, true)
     }
 
-    fn undisturbed(&self) -> Journal {
-        let queue = StagedQueue::new(self.messages.clone(), None, usize::MAX, false);
+    fn unscheduled_journal(&self) -> Journal {
+        let queue = ScheduledQueue::new(self.messages.clone(), None, usize::MAX, false);
         self.journal_over(Arc::new(self.store.clone()), queue)
     }
 
-    fn journal_over(&self, store: Arc<dyn TableStore>, queue: StagedQueue) -> Journal {
+    fn journal_over(&self, store: Arc<dyn TableStore>, queue: ScheduledQueue) -> Journal {
         let timing = Timing::new(LEASE, CLIENT, SERVER).unwrap();
-        let mut journal = Journal::new(store, people(), Arc::new(self.people)).with_timing(timing);
+        let mut journal = Journal::new(store, entities_table(), Arc::new(self.kinds)).with_timing(timing);
         if self.queued {
             journal = journal.with_queue(Arc::new(queue));
         }
@@ -211,7 +236,8 @@ impl World {
         }
     }
 
-    /// Reads the entity and gives it a value, or deletes it. Tries so often where others are quicker.
+    /// Reads an entity, then writes a value or deletes the entity. Repeats that after an error, up to `attempts`
+    /// times.
     pub(super) fn writer(
         &self,
         task: usize,
@@ -219,10 +245,12 @@ impl World {
         value: Option<&'static str>,
         attempts: usize,
     ) -> BoxFuture<'static, ()> {
-        let (world, journal) = (self.clone(), self.journal(task));
+        let (model, journal) = (self.clone(), self.journal(task));
         Box::pin(async move {
             for attempt in 0..attempts {
-                let Ok(old) = journal.store().get(&people(), &key(id).unwrap(), None).await else { return };
+                let Ok(old) = journal.store().get(&entities_table(), &key(id).unwrap(), None).await else {
+                    return;
+                };
                 let mark = format!("{task}.{attempt}");
                 let new =
                     value.map(|v| Entity::from(key(id).unwrap()).with(VALUE, v).with(MARK, mark.as_str()));
@@ -232,12 +260,12 @@ impl World {
                     (Some(old), None) => Change::delete(old),
                     (Some(old), Some(new)) => Change::replace(old, new),
                 };
-                let step = world.lineage.as_ref().map(|lineage| lineage.begin(&change, &mark));
+                let step = model.lineage.as_ref().map(|lineage| lineage.begin(&change, &mark));
                 let result = journal.write(&[change], Acknowledge::Applied).await;
-                if let (Some(lineage), Some(step)) = (&world.lineage, step) {
+                if let (Some(lineage), Some(step)) = (&model.lineage, step) {
                     lineage.end(step, result.as_ref().err().map(|error| error.outcome()));
                 }
-                world.told.add(&world.stage, mark, &result);
+                model.acknowledgements.add(&model.scheduler, mark, &result);
                 if result.is_ok() {
                     return;
                 }
@@ -245,7 +273,7 @@ impl World {
         })
     }
 
-    /// Moves an entity, unless another one is at the target and is not to be replaced.
+    /// Moves an entity. Fails if the target exists, except with `replaces`.
     pub(super) fn mover(
         &self,
         task: usize,
@@ -253,31 +281,31 @@ impl World {
         to: &'static str,
         replaces: bool,
     ) -> BoxFuture<'static, ()> {
-        let (world, journal) = (self.clone(), self.journal(task));
+        let (model, journal) = (self.clone(), self.journal(task));
         Box::pin(async move {
             let check = |there: &Entity| match replaces {
                 true => Ok(()),
                 false => Err(Error::invalid_request(format!("{} is there", there.key()))),
             };
             let moved = journal.move_entity(&key(from).unwrap(), &key(to).unwrap(), &check).await;
-            world.told.add_move(&world.stage, mark_of_move(task), &moved);
+            model.acknowledgements.add_move(&model.scheduler, mark_of_move(task), &moved);
         })
     }
 
-    /// Does one deed after the other, whatever comes of each.
-    pub(super) fn hand(&self, task: usize, deeds: Vec<Deed>) -> BoxFuture<'static, ()> {
-        let (world, journal) = (self.clone(), self.journal(task));
+    /// Performs actions one after the other, whatever their results.
+    pub(super) fn acting_process(&self, task: usize, actions: Vec<WriteAction>) -> BoxFuture<'static, ()> {
+        let (model, journal) = (self.clone(), self.journal(task));
         Box::pin(async move {
-            for (n, deed) in deeds.into_iter().enumerate() {
+            for (n, action) in actions.into_iter().enumerate() {
                 let mark = format!("{task}.{n}");
-                let Ok(Some(change)) = deed.change(&journal, &mark).await else { continue };
+                let Ok(Some(change)) = action.change(&journal, &mark).await else { continue };
                 let result = journal.write(&[change], Acknowledge::Applied).await;
-                world.told.add(&world.stage, mark, &result);
+                model.acknowledgements.add(&model.scheduler, mark, &result);
             }
         })
     }
 
-    /// Works on tickets so many times: at once, and then every lease.
+    /// Processes tickets `rounds` times, a lease apart.
     pub(super) fn worker(&self, task: usize, rounds: u32) -> BoxFuture<'static, ()> {
         let (queue, journal) = (self.queue(task), self.journal(task));
         Box::pin(async move {
@@ -290,7 +318,7 @@ impl World {
         })
     }
 
-    /// Sweeps so many times, at once and then every lease.
+    /// Sweeps `rounds` times, a lease apart.
     pub(super) fn sweeper(&self, task: usize, rounds: u32) -> BoxFuture<'static, ()> {
         let journal = self.journal(task);
         Box::pin(async move {
@@ -303,76 +331,70 @@ impl World {
         })
     }
 
-    /// Lets the workers and then the sweep finish; what is wrong then.
+    /// Runs the workers, then the sweep. Returns the violation, if there is one.
     pub(super) fn verdict(&self) -> BoxFuture<'static, Result<Option<String>>> {
-        let world = self.clone();
-        Box::pin(async move { Ok(world.judge().await?.err()) })
+        let model = self.clone();
+        Box::pin(async move { Ok(model.judge().await?.err()) })
     }
 
     async fn judge(&self) -> Result<Verdict> {
         if self.queued {
-            self.work().await?;
+            run_workers(&self.messages, &self.unscheduled_journal()).await?;
             if let Err(wrong) = self.check(Phase::Worked).await? {
                 return Ok(Err(format!("after the workers: {wrong}")));
             }
         }
-        // The second removes the abort rows that the first put in the way of reservations.
+        // The first sweep inserts abort rows to release reservations. The second one removes them.
         for _ in 0..2 {
-            self.undisturbed().sweep(&unique_tables(), Duration::ZERO).await?;
+            self.unscheduled_journal().sweep(&unique_tables(), Duration::ZERO).await?;
         }
         let swept = self.check(Phase::Swept).await?.map_err(|wrong| format!("after the sweep: {wrong}"));
         if let (Ok(()), Some(lineage)) = (&swept, &self.lineage) {
-            let rows = self.store.query_all(&people(), &Query::new()).await?;
-            if let Err(wrong) = lineage.check(&self.stage, &rows) {
+            let rows = self.store.query_all(&entities_table(), &Query::new()).await?;
+            if let Err(wrong) = lineage.check(&self.scheduler, &rows) {
                 return Ok(Err(wrong));
             }
         }
-        Ok(swept.and_then(|()| self.told.check(&self.stage)))
-    }
-
-    async fn work(&self) -> Result<()> {
-        let (queue, journal) =
-            (StagedQueue::new(self.messages.clone(), None, usize::MAX, true), self.undisturbed());
-        for _ in 0..12 {
-            if self.messages.len() == 0 {
-                break;
-            }
-            sleep(LEASE * 3).await;
-            Recovery::new(&queue, vec![&journal]).run_once(32).await?;
-        }
-        Ok(())
+        Ok(swept.and_then(|()| self.acknowledgements.check(&self.scheduler)))
     }
 
     async fn check(&self, phase: Phase) -> Result<Verdict> {
-        let rest = Rest::read(&self.store, &people(), &TABLES, &self.messages, phase).await?;
-        match rest.check_evidence() {
-            Ok(()) => rest.check_entries(&self.store, &people(), |entity| self.people.entries(entity)).await,
+        let final_state =
+            FinalState::read(&self.store, &entities_table(), &TABLES, &self.messages, phase).await?;
+        match final_state.check_evidence() {
+            Ok(()) => {
+                final_state
+                    .check_entries(&self.store, &entities_table(), |entity| self.kinds.entries(entity))
+                    .await
+            }
             wrong => Ok(wrong),
         }
     }
 }
 
-/// What a process does to an entity.
+/// An action of a process on an entity.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Deed {
-    /// Adds it, with a value: nothing is read before.
+pub(super) enum WriteAction {
+    /// Inserts the entity with a value. Reads nothing before.
     Insert(&'static str, &'static str),
-    /// Writes it as it is, under another mark.
+    /// Replaces the entity by itself, with a new mark.
     Touch(&'static str),
-    /// Gives it another value.
+    /// Replaces the value.
     Give(&'static str, &'static str),
     Delete(&'static str),
 }
 
-impl Deed {
-    /// What is to be written, if there is something to do.
+impl WriteAction {
+    /// The change that the action writes; `None` if there is no entity.
     async fn change(self, journal: &Journal, mark: &str) -> Result<Option<Change>> {
         let (Self::Insert(id, _) | Self::Touch(id) | Self::Give(id, _) | Self::Delete(id)) = self;
         let entity = |value: &str| Ok(Entity::from(key(id)?).with(VALUE, value).with(MARK, mark));
         if let Self::Insert(_, value) = self {
             return entity(value).map(Change::insert).map(Some);
         }
-        let Some(old) = journal.store().get(&people(), &key(id)?, None).await? else { return Ok(None) };
+        let Some(old) = journal.store().get(&entities_table(), &key(id)?, None).await? else {
+            return Ok(None);
+        };
         Ok(Some(match self {
             Self::Give(_, value) => Change::replace(old, entity(value)?),
             Self::Delete(_) => Change::delete(old),
@@ -385,7 +407,7 @@ impl Deed {
     }
 }
 
-/// As programs have it: each request is tried again, within the client's part of its life.
+/// The retry policy of a program: attempts within the client's part of a request's life.
 fn retries() -> RetryPolicy {
     let policy = RetryPolicy::default().with_max_attempts(3).with_seed(1).with_write_ids();
     policy.with_delays(Duration::from_millis(5), Duration::from_millis(20)).with_deadline(Some(CLIENT))

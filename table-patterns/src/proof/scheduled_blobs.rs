@@ -1,4 +1,4 @@
-//! A blob store whose requests wait for their turn.
+//! A blob store whose requests wait for the scheduler.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use object_store::{
 };
 
 use super::footprint::Footprint;
-use super::ids::{ACTING, sender};
-use super::stage::Stage;
+use super::ids::{CURRENT_TASK, sending_task};
+use super::scheduler::Scheduler;
 
-/// One process's way to the blobs that all share.
+/// The connection of one process to the shared blobs.
 #[derive(Clone)]
-pub(super) struct StagedBlobs {
+pub(super) struct ScheduledBlobs {
     pub(super) blobs: Arc<InMemory>,
-    pub(super) stage: Stage,
-    /// Whether requests wait; until then they pass.
+    pub(super) scheduler: Scheduler,
+    /// Whether requests wait for the scheduler. Before that they run at once.
     pub(super) live: Arc<AtomicBool>,
 }
 
-impl StagedBlobs {
+impl ScheduledBlobs {
     async fn step<T: Send + 'static>(
         &self,
         at: Option<&Path>,
@@ -45,25 +45,25 @@ impl StagedBlobs {
         };
         let run = Box::pin(async move { Ok(run.await) });
         let label = || format!("blob {what} {at:?}");
-        let answer = self.stage.request(sender(ACTING), footprint, reads, label, run).await;
-        answer.unwrap_or_else(|error| Err(Error::Generic { store: "staged", source: error.into() }))
+        let answer = self.scheduler.request(sending_task(CURRENT_TASK), footprint, reads, label, run).await;
+        answer.unwrap_or_else(|error| Err(Error::Generic { store: "scheduled", source: error.into() }))
     }
 }
 
-impl fmt::Debug for StagedBlobs {
+impl fmt::Debug for ScheduledBlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StagedBlobs")
+        f.write_str("ScheduledBlobs")
     }
 }
 
-impl fmt::Display for StagedBlobs {
+impl fmt::Display for ScheduledBlobs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("staged blobs")
+        f.write_str("scheduled blobs")
     }
 }
 
 #[async_trait]
-impl ObjectStore for StagedBlobs {
+impl ObjectStore for ScheduledBlobs {
     async fn put_opts(&self, at: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let (blobs, path) = (self.blobs.clone(), at.clone());
         let run = Box::pin(async move { blobs.put_opts(&path, payload, options).await });

@@ -1,4 +1,5 @@
-//! A table with an index of any shape, its writers, some of them tasks of one process, and those who work for it.
+//! The model of a table with an index of any shape: its writers (some of them tasks of one process), its maintenance
+//! and its workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,94 +15,95 @@ use table_core::model::{Entity, Key, ValueRef};
 use table_core::store::{Result, TableStore};
 use tokio::time::sleep;
 
-use super::choose::Choose;
-use super::explore::{Explored, Play, explore};
-use super::ids::ACTING;
-use super::library::Kind;
-use super::queue::{Messages, StagedQueue};
-use super::rest::{Phase, Rest, Verdict};
-use super::scene::Write;
-use super::shelf::{self, INDEX, VALUE, table};
-use super::stage::Stage;
-use super::staged_blobs::StagedBlobs;
-use super::store::{MARK, StagedStore, UNWATCHED};
-use super::told::Told;
-use super::world::{CLIENT, LEASE, SERVER};
+use super::acknowledgements::Acknowledgements;
+use super::chooser::Choose;
+use super::explorer::{Explored, Schedule, explore};
+use super::final_state::{FinalState, Phase, Verdict};
+use super::ids::CURRENT_TASK;
+use super::index_model::{INDEX, VALUE, changes, table};
+use super::index_scene::EntryKind;
+use super::journal_model::{CLIENT, LEASE, SERVER};
+use super::journal_scene::Write;
+use super::scheduled_blobs::ScheduledBlobs;
+use super::scheduled_queue::{Messages, ScheduledQueue, run_workers};
+use super::scheduled_store::{MARK, ScheduledStore, UNWATCHED};
+use super::scheduler::Scheduler;
 use crate::index::shared::{ListRow, is_chunk};
 use crate::index::{
-    Entry, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape, Stored,
+    Entry, Index, IndexOptions, IndexState, IndexedEntities, Overflow, Placement, ScrubMode, Shape,
 };
-use crate::journal::{Acknowledge, Change, Recovery, Rule, Timing};
+use crate::journal::{Acknowledge, Recovery, Rule, Timing};
 
-/// How the entries of the index are kept.
+/// The shapes of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Rows of another table.
+    /// Rows in another table.
     Rows,
-    /// The same, and no two entities have one value.
+    /// Rows in another table, with unique values.
     Unique,
     /// A list in one row.
     List,
-    /// A list in chunks, as soon as it has three references.
+    /// A list that is split into chunks at the third reference.
     Chunks,
     /// A list in a blob.
     Blob,
-    /// A list that goes into a blob with the third reference.
+    /// A list that moves into a blob at the third reference.
     Spilled,
-    /// How many, and the sum of their ages.
+    /// The number of entities, and the sum of their ages.
     Summary,
-    /// Into another entity.
+    /// A copy in another entity.
     Copy,
 }
 
-/// What is done with the index beside.
+/// The maintenance of the index while writers continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Upkeep {
     Nothing,
-    /// It is absent, and built.
+    /// The index is absent and is built.
     Build,
     Scrub,
     Sweep,
-    /// Blobs that no row names are collected.
+    /// Blobs that no row names are removed.
     Collect,
 }
 
-/// What goes on.
+/// Writers, maintenance and workers of a table with an index.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shapes {
+pub(super) struct ShapeScene {
     pub(super) form: Form,
-    /// Whether the entries are in the partition of the entities.
-    pub(super) here: bool,
+    /// Whether the entries are local: in the partition of the entities.
+    pub(super) local: bool,
     pub(super) start: &'static [(&'static str, &'static str)],
-    /// The group that each writer writes.
+    /// The group of each writer.
     pub(super) groups: &'static [&'static [Write]],
-    /// The process of each writer, of the upkeep and of each worker, in this order; each is its own where none is given.
+    /// The process of each writer, of the maintenance and of each worker, in this order. A task without a number is a
+    /// process of its own.
     pub(super) processes: &'static [usize],
-    /// When the writers begin.
-    pub(super) after: Duration,
+    /// The start of the writers.
+    pub(super) writers_start: Duration,
     pub(super) acknowledge: Acknowledge,
     pub(super) upkeep: Upkeep,
     pub(super) workers: usize,
     pub(super) queued: bool,
-    /// How long states of the index are relied upon.
+    /// The time for which processes cache index states.
     pub(super) cache: Duration,
     pub(super) broken: Option<Rule>,
 }
 
-impl Shapes {
+impl ShapeScene {
     pub(super) const fn new(
         form: Form,
-        here: bool,
+        local: bool,
         start: &'static [(&'static str, &'static str)],
         groups: &'static [&'static [Write]],
     ) -> Self {
         Self {
             form,
-            here,
+            local,
             start,
             groups,
             processes: &[],
-            after: Duration::ZERO,
+            writers_start: Duration::ZERO,
             acknowledge: Acknowledge::Applied,
             upkeep: Upkeep::Nothing,
             workers: 0,
@@ -111,7 +113,7 @@ impl Shapes {
         }
     }
 
-    /// Says which writers are tasks of one process.
+    /// Sets the processes of the tasks.
     pub(super) const fn in_processes(self, processes: &'static [usize]) -> Self {
         Self { processes, ..self }
     }
@@ -120,22 +122,22 @@ impl Shapes {
         Self { upkeep, ..self }
     }
 
-    pub(super) const fn after(self, after: Duration) -> Self {
-        Self { after, ..self }
+    pub(super) const fn writers_start_at(self, writers_start: Duration) -> Self {
+        Self { writers_start, ..self }
     }
 
-    /// States of the index are relied upon for longer than a lease.
+    /// Index states are cached for longer than a lease.
     pub(super) const fn with_long_caches(self) -> Self {
         Self { cache: Duration::from_secs(5), ..self }
     }
 
-    /// With a queue, and so many who work on its tickets.
+    /// Adds a queue, and this number of workers.
     pub(super) const fn with_workers(self, workers: usize) -> Self {
         Self { workers, queued: true, ..self }
     }
 
-    /// Committed writes are left to workers.
-    pub(super) const fn handed_over(self) -> Self {
+    /// Writers return after the commit; workers apply the writes.
+    pub(super) const fn left_to_workers(self) -> Self {
         Self { acknowledge: Acknowledge::Committed, queued: true, ..self }
     }
 
@@ -144,42 +146,42 @@ impl Shapes {
     }
 
     pub(super) fn explore(&self, chooser: impl Choose) -> Explored {
-        explore(chooser, &async |stage: &Stage| {
-            let town = Town::new(stage, *self).await?;
+        explore(chooser, &async |scheduler: &Scheduler| {
+            let model = ShapeModel::new(scheduler, *self).await?;
             let upkeep = usize::from(self.upkeep != Upkeep::Nothing);
             let tasks = self.groups.len() + upkeep + self.workers;
             let own = |task: usize| self.processes.get(task).copied().unwrap_or(1_000 + task);
             let processes: Vec<_> = (0..tasks).map(own).collect();
-            stage.share(processes.clone());
+            scheduler.share(processes.clone());
             let mut handles = BTreeMap::new();
             for process in &processes {
                 if !handles.contains_key(process) {
-                    handles.insert(*process, town.process().await?);
+                    handles.insert(*process, model.process().await?);
                 }
             }
             let handle = |task: usize| handles[&processes[task]].clone();
             let mut all: Vec<BoxFuture<'static, ()>> = Vec::with_capacity(tasks);
             for group in self.groups {
-                all.push(town.writer(all.len(), handle(all.len()), group));
+                all.push(model.writer(all.len(), handle(all.len()), group));
             }
             if upkeep > 0 {
-                all.push(town.keeper(handle(all.len())));
+                all.push(model.maintainer(handle(all.len())));
             }
             for _ in 0..self.workers {
-                all.push(town.worker(handle(all.len())));
+                all.push(model.worker(handle(all.len())));
             }
-            Ok(Play { tasks: all, verdict: town.verdict() })
+            Ok(Schedule { tasks: all, verdict: model.verdict() })
         })
     }
 
     fn index(&self) -> Result<Index> {
         let kind = match self.form {
-            Form::Rows => Some(Kind::Rows),
-            Form::Unique => Some(Kind::Unique),
+            Form::Rows => Some(EntryKind::Rows),
+            Form::Unique => Some(EntryKind::Unique),
             _ => None,
         };
         if let Some(kind) = kind {
-            return Ok(shelf::index(kind));
+            return Ok(super::index_model::index(kind));
         }
         let small = |overflow| Shape::List { bytes: 256, overflow };
         let (shape, row) = match self.form {
@@ -190,135 +192,149 @@ impl Shapes {
             Form::Copy => (Shape::copy(COPIED, [VALUE, MARK]), "late_{Value}_{RowKey}"),
             Form::List | Form::Rows | Form::Unique => (Shape::LIST, "late_{Value}"),
         };
-        let (placement, partition) = match self.here {
+        let (placement, partition) = match self.local {
             true => (Placement::SamePartition, ""),
             false => (Placement::OtherPartition, ELSEWHERE),
         };
         Ok(Index::keyed(INDEX, placement, partition, row)?.with_shape(shape))
     }
 
-    /// Where a list, summary or copy is.
+    /// The key of a list, summary or copy.
     fn at(&self, row: String) -> Result<Key> {
-        Key::new(if self.here { "p" } else { ELSEWHERE }, row)
+        Key::new(if self.local { "p" } else { ELSEWHERE }, row)
     }
 }
 
 const AGE: &str = "Age";
-/// What the names of copied properties begin with.
+/// The prefix of the names of copied properties.
 const COPIED: &str = "Of";
-/// The partition of entries that are not beside their entities.
+/// The partition of remote entries.
 const ELSEWHERE: &str = "elsewhere";
-/// How often a writer tries.
+/// The number of attempts of a writer.
 const ATTEMPTS: usize = 2;
-/// Every value, and every entity.
+/// All values, and all entities.
 const VALUES: [&str; 4] = ["a", "b", "c", "d"];
 const IDS: [&str; 5] = ["v", "w", "x", "y", "z"];
 
-/// Long, so that three references make a long list. Entities share a partition, so that groups can be written.
+/// The key of an entity. It is long: three references exceed a row's list. All entities are in one partition, so that
+/// a group can write several.
 fn key(id: &str) -> Key {
     Key::new("p", format!("{id}{}", "_".repeat(100))).unwrap()
 }
 
-/// The age tells the versions of an entity apart, so that a sum of another version is another sum.
+/// The age depends on the mark: the sum of another version is another sum.
 fn entity(id: &str, value: &str, mark: &str) -> Entity {
     let age = mark.bytes().fold(1, |age: i32, byte| age * 7 + i32::from(byte - b'.'));
     Entity::from(key(id)).with(VALUE, value).with(MARK, mark).with(AGE, age)
 }
 
-/// The table, its index and the queue.
+/// The table, its index, the queue, and the answers of the writers.
 #[derive(Clone)]
-struct Town {
-    of: Shapes,
-    stage: Stage,
+struct ShapeModel {
+    scene: ShapeScene,
+    scheduler: Scheduler,
     store: MemoryStore,
     blobs: Arc<InMemory>,
     messages: Messages,
-    told: Told,
+    acknowledgements: Acknowledgements,
 }
 
-/// What one process has.
+/// The handles that the tasks of one process share.
 #[derive(Clone)]
 struct Process {
     people: IndexedEntities,
-    queue: Arc<StagedQueue>,
+    queue: Arc<ScheduledQueue>,
 }
 
-impl Town {
-    async fn new(stage: &Stage, of: Shapes) -> Result<Self> {
-        let (store, stage) = (MemoryStore::new(), stage.clone());
+impl ShapeModel {
+    async fn new(scheduler: &Scheduler, scene: ShapeScene) -> Result<Self> {
+        let (store, scheduler) = (MemoryStore::new(), scheduler.clone());
         store.create_table(&table("People")).await?;
         store.create_table(&table("Late")).await?;
-        let (blobs, messages, told) = (Arc::default(), Messages::default(), Told::default());
-        let town = Self { of, stage, store, blobs, messages, told };
-        let indexes = if of.upkeep == Upkeep::Build { Vec::new() } else { vec![of.index()?] };
-        let founder = town.founder(indexes).await?;
-        if of.form == Form::Copy {
+        let (blobs, messages, acknowledgements) =
+            (Arc::default(), Messages::default(), Acknowledgements::default());
+        let model = Self { scene, scheduler, store, blobs, messages, acknowledgements };
+        let indexes = if scene.upkeep == Upkeep::Build { Vec::new() } else { vec![scene.index()?] };
+        let unscheduled_process = model.unscheduled_process(indexes).await?;
+        if scene.form == Form::Copy {
             for (id, value) in IDS.into_iter().flat_map(|id| VALUES.map(|value| (id, value))) {
-                founder.insert(Entity::from(town.target(id, value)?)).await?;
+                unscheduled_process.insert(Entity::from(model.target(id, value)?)).await?;
             }
         }
-        for (id, value) in of.start {
-            founder.insert(entity(id, value, "0.0")).await?;
+        for (id, value) in scene.start {
+            unscheduled_process.insert(entity(id, value, "0.0")).await?;
         }
-        Ok(town)
+        Ok(model)
     }
 
     fn target(&self, id: &str, value: &str) -> Result<Key> {
-        self.of.at(format!("late_{value}_{}", key(id).row()))
+        self.scene.at(format!("late_{value}_{}", key(id).row()))
     }
 
     fn options(&self) -> Result<IndexOptions> {
         let timing = Timing::new(LEASE, CLIENT, SERVER)?;
         Ok(IndexOptions {
             timing,
-            cache: self.of.cache,
-            acknowledge: self.of.acknowledge,
+            cache: self.scene.cache,
+            acknowledge: self.scene.acknowledge,
             ..IndexOptions::local()
         })
     }
 
-    /// A process whose requests pass at once.
-    async fn founder(&self, indexes: Vec<Index>) -> Result<IndexedEntities> {
+    /// A process whose requests run at once.
+    async fn unscheduled_process(&self, indexes: Vec<Index>) -> Result<IndexedEntities> {
         let mut options = self.options()?;
         options.acknowledge = Acknowledge::Applied;
         options.blobs = Some(self.blobs.clone());
         IndexedEntities::open(Arc::new(self.store.clone()), table("People"), indexes, options).await
     }
 
-    /// A process whose requests wait for their turn, of whichever of its tasks they are.
+    /// A process whose requests wait for the scheduler; the current task is their sender.
     async fn process(&self) -> Result<Process> {
         let live = Arc::new(AtomicBool::new(false));
-        let (stage, blobs) = (self.stage.clone(), self.blobs.clone());
+        let (scheduler, blobs) = (self.scheduler.clone(), self.blobs.clone());
         let mut options = self.options()?;
-        options.blobs = Some(Arc::new(StagedBlobs { blobs, stage: stage.clone(), live: live.clone() }));
-        let queue = Arc::new(StagedQueue::new(self.messages.clone(), Some(stage.clone()), ACTING, true));
-        options.queue = self.of.queued.then(|| queue.clone() as _);
-        let watched = if self.of.form == Form::Unique { VALUE } else { UNWATCHED };
+        options.blobs =
+            Some(Arc::new(ScheduledBlobs { blobs, scheduler: scheduler.clone(), live: live.clone() }));
+        let queue =
+            Arc::new(ScheduledQueue::new(self.messages.clone(), Some(scheduler.clone()), CURRENT_TASK, true));
+        options.queue = self.scene.queued.then(|| queue.clone() as _);
+        let watched = if self.scene.form == Form::Unique { VALUE } else { UNWATCHED };
         let watched = (table("People"), watched);
         let store = self.store.clone();
-        let store =
-            StagedStore { store, stage, task: ACTING, watched, live: live.clone(), reads_only: false };
-        let indexes = vec![self.of.index()?];
+        let store = ScheduledStore {
+            store,
+            scheduler,
+            task: CURRENT_TASK,
+            watched,
+            live: live.clone(),
+            reads_only: false,
+        };
+        let indexes = vec![self.scene.index()?];
         let people = IndexedEntities::open(Arc::new(store), table("People"), indexes, options).await?;
         live.store(true, Ordering::SeqCst);
-        Ok(Process { people: people.breaking(self.of.broken), queue })
+        Ok(Process { people: people.breaking(self.scene.broken), queue })
     }
 
-    /// Reads a group's entities and writes the group. Tries again where others are quicker.
+    /// Reads the entities of a group and writes the group. Repeats that after a conflict.
     fn writer(&self, task: usize, process: Process, group: &'static [Write]) -> BoxFuture<'static, ()> {
-        let town = self.clone();
+        let model = self.clone();
         Box::pin(async move {
-            if town.of.after > Duration::ZERO {
-                sleep(town.of.after).await;
+            if model.scene.writers_start > Duration::ZERO {
+                sleep(model.scene.writers_start).await;
             }
             for attempt in 0..ATTEMPTS {
                 let mark = format!("{}.{attempt}", task + 1);
-                let Ok(changes) = changes(&process.people, group, &mark).await else { return };
+                let Ok(changes) =
+                    changes(&process.people, group, &key, |id, value| entity(id, value, &mark)).await
+                else {
+                    return;
+                };
                 if changes.is_empty() {
                     return;
                 }
                 let answer = process.people.write(&changes).await;
-                town.told.add(&town.stage, mark, &answer);
+                model.acknowledgements.add(&model.scheduler, mark, &answer);
                 if answer.is_ok() {
                     return;
                 }
@@ -326,16 +342,16 @@ impl Town {
         })
     }
 
-    fn keeper(&self, process: Process) -> BoxFuture<'static, ()> {
-        let town = self.clone();
+    fn maintainer(&self, process: Process) -> BoxFuture<'static, ()> {
+        let model = self.clone();
         Box::pin(async move {
-            let done = town.keep(&process.people).await;
-            town.stage.note(|| format!("the upkeep ends with {done:?}"));
+            let done = model.maintain(&process.people).await;
+            model.scheduler.note(|| format!("the maintenance ends with {done:?}"));
         })
     }
 
-    async fn keep(&self, people: &IndexedEntities) -> Result<()> {
-        match self.of.upkeep {
+    async fn maintain(&self, people: &IndexedEntities) -> Result<()> {
+        match self.scene.upkeep {
             Upkeep::Nothing => Ok(()),
             Upkeep::Build => people.build(INDEX)?.run().await.map(drop),
             Upkeep::Scrub => people.scrub(INDEX, ScrubMode::Repair).await.map(drop),
@@ -344,7 +360,7 @@ impl Town {
         }
     }
 
-    /// Works on tickets twice: at once, and a lease later.
+    /// Processes tickets twice, a lease apart.
     fn worker(&self, process: Process) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             for round in 0..2 {
@@ -356,25 +372,25 @@ impl Town {
         })
     }
 
-    /// Lets others finish what is left; what is wrong then.
+    /// Runs workers and sweeps. Returns the violation, if there is one.
     fn verdict(&self) -> BoxFuture<'static, Result<Option<String>>> {
-        let town = self.clone();
-        Box::pin(async move { Ok(town.judge().await?.err()) })
+        let model = self.clone();
+        Box::pin(async move { Ok(model.judge().await?.err()) })
     }
 
     async fn judge(&self) -> Result<Verdict> {
-        let people = self.founder(vec![self.of.index()?]).await?;
+        let people = self.unscheduled_process(vec![self.scene.index()?]).await?;
         people.refresh().await?;
         if people.state(INDEX) != IndexState::Readable {
             people.build(INDEX)?.run().await?;
         }
-        if self.of.queued {
-            self.work(&people).await?;
+        if self.scene.queued {
+            run_workers(&self.messages, people.journal()).await?;
             if let Err(wrong) = self.check(&people, Phase::Worked).await? {
                 return Ok(Err(format!("after the workers: {wrong}")));
             }
         }
-        // The second removes the abort rows that the first put in the way of reservations.
+        // The first sweep inserts abort rows to release reservations. The second one removes them.
         for _ in 0..2 {
             people.journal().sweep(&[table("Late")], Duration::ZERO).await?;
         }
@@ -382,39 +398,28 @@ impl Town {
         if let Err(wrong) = self.check(&people, Phase::Swept).await? {
             return Ok(Err(wrong));
         }
-        Ok(self.told.check(&self.stage))
-    }
-
-    async fn work(&self, people: &IndexedEntities) -> Result<()> {
-        let queue = StagedQueue::new(self.messages.clone(), None, usize::MAX, true);
-        for _ in 0..12 {
-            if self.messages.len() == 0 {
-                break;
-            }
-            sleep(LEASE * 3).await;
-            Recovery::new(&queue, vec![people.journal()]).run_once(32).await?;
-        }
-        Ok(())
+        Ok(self.acknowledgements.check(&self.scheduler))
     }
 
     async fn check(&self, people: &IndexedEntities, phase: Phase) -> Result<Verdict> {
-        let mut rest = Rest::read(&self.store, &table("People"), &["Late"], &self.messages, phase).await?;
-        if let Err(wrong) = rest.check_evidence() {
+        let mut final_state =
+            FinalState::read(&self.store, &table("People"), &["Late"], &self.messages, phase).await?;
+        if let Err(wrong) = final_state.check_evidence() {
             return Ok(Err(wrong));
         }
-        if matches!(self.of.form, Form::Rows | Form::Unique) {
-            let index = self.of.index()?;
+        if matches!(self.scene.form, Form::Rows | Form::Unique) {
+            let index = self.scene.index()?;
             let derive = |entity: &Entity| index.entries(&table("People"), entity);
-            return rest.check_entries(&self.store, &table("People"), derive).await;
+            return final_state.check_entries(&self.store, &table("People"), derive).await;
         }
-        let targets: Vec<_> = rest.entities.extract_if(.., |e| e.get(VALUE).is_none()).collect();
+        let targets: Vec<_> = final_state.entities.extract_if(.., |e| e.get(VALUE).is_none()).collect();
         let mut wanted: BTreeMap<&str, Vec<&Entity>> = BTreeMap::new();
-        for entity in &rest.entities {
+        for entity in &final_state.entities {
             if let Some(ValueRef::String(value)) = entity.get(VALUE) {
                 wanted.entry(value).or_default().push(entity);
             }
         }
-        if self.of.form == Form::Copy {
+        if self.scene.form == Form::Copy {
             return self.check_copies(&targets, &wanted);
         }
         for value in VALUES {
@@ -423,21 +428,21 @@ impl Town {
                 return Ok(Err(wrong));
             }
         }
-        if let Err(wrong) = self.check_rows(rest.rows(), wanted.len()) {
+        if let Err(wrong) = self.check_rows(final_state.rows(), wanted.len()) {
             return Ok(Err(wrong));
         }
-        if phase == Phase::Swept { self.check_blobs(rest.rows()).await } else { Ok(Ok(())) }
+        if phase == Phase::Swept { self.check_blobs(final_state.rows()).await } else { Ok(Ok(())) }
     }
 
-    /// What readers find of a value.
+    /// Checks the list or the summary of a value.
     async fn check_value(
         &self,
         people: &IndexedEntities,
         value: &str,
         wanted: &[&Entity],
     ) -> Result<Verdict> {
-        let at = self.of.at(format!("late_{value}"))?;
-        if self.of.form == Form::Summary {
+        let at = self.scene.at(format!("late_{value}"))?;
+        if self.scene.form == Form::Summary {
             let ages = wanted.iter().map(|entity| match entity.get(AGE) {
                 Some(ValueRef::Int32(age)) => i64::from(age),
                 _ => 0,
@@ -449,7 +454,7 @@ impl Town {
             return Ok(if right {
                 Ok(())
             } else {
-                Err(format!("of {value} {held:?} is summed, not {count}, {sum}"))
+                Err(format!("the summary of {value} is {held:?}, expected ({count}, {sum})"))
             });
         }
         let keys: Vec<_> = wanted.iter().map(|entity| entity.key().clone()).collect();
@@ -460,11 +465,11 @@ impl Town {
         Ok(if found == keys {
             Ok(())
         } else {
-            Err(format!("the list of {value} has {found:?}, not {keys:?}"))
+            Err(format!("the list of {value} has {found:?}, expected {keys:?}"))
         })
     }
 
-    /// A row for each value, and the chunks that these name, and no more.
+    /// Checks that there is one row for each value, and that every chunk is in a list.
     fn check_rows(&self, rows: &[(crate::index::Location, Entity)], values: usize) -> Verdict {
         let (chunks, heads): (Vec<_>, Vec<_>) =
             rows.iter().map(|(_, row)| row).partition(|row| is_chunk(row));
@@ -483,7 +488,7 @@ impl Town {
         }
     }
 
-    /// The blobs are those that rows name.
+    /// Checks that the blobs are those that rows name.
     async fn check_blobs(&self, rows: &[(crate::index::Location, Entity)]) -> Result<Verdict> {
         let named = rows.iter().filter_map(|(_, row)| match ListRow::read(row) {
             Ok(ListRow::Blob(name)) => Some(name),
@@ -495,7 +500,7 @@ impl Town {
         Ok(if named == there {
             Ok(())
         } else {
-            Err(format!("rows name the blobs {named:?}, and there are {there:?}"))
+            Err(format!("rows name the blobs {named:?}, and the blob store has {there:?}"))
         })
     }
 
@@ -503,7 +508,7 @@ impl Town {
         let mut copied = BTreeMap::new();
         for (value, entities) in wanted {
             for entity in entities {
-                let at = self.of.at(format!("late_{value}_{}", entity.key().row()))?;
+                let at = self.scene.at(format!("late_{value}_{}", entity.key().row()))?;
                 copied.insert(at, *entity);
             }
         }
@@ -512,30 +517,14 @@ impl Town {
             for name in [VALUE, MARK] {
                 let (found, held) = (target.get(&format!("{COPIED}{name}")), owner.and_then(|e| e.get(name)));
                 if found != held {
-                    return Ok(Err(format!("{} has the copy {found:?}, not {held:?}", target.key())));
+                    return Ok(Err(format!("{} has the copy {found:?}, expected {held:?}", target.key())));
                 }
             }
             let stray = format!("{COPIED}{}", Entry::OWNER_ROW);
             if owner.is_none() && target.get(&stray).is_some() {
-                return Ok(Err(format!("{} names an owner", target.key())));
+                return Ok(Err(format!("{} has no copy and names an owner", target.key())));
             }
         }
-        Ok(copied.pop_first().map_or(Ok(()), |(at, _)| Err(format!("the target {at} is gone"))))
+        Ok(copied.pop_first().map_or(Ok(()), |(at, _)| Err(format!("the target {at} of a copy is missing"))))
     }
-}
-
-/// What brings a group's entities to their values; nothing where that changes nothing.
-async fn changes(people: &IndexedEntities, group: &[Write], mark: &str) -> Result<Vec<Change>> {
-    let mut changes = Vec::with_capacity(group.len());
-    for (id, value) in group {
-        let old = people.get(&key(id)).await?.map(Stored::into_inner);
-        let new = value.map(|value| entity(id, value, mark));
-        match (old, new) {
-            (None, None) => {}
-            (None, Some(new)) => changes.push(Change::insert(new)),
-            (Some(old), None) => changes.push(Change::delete(old)),
-            (Some(old), Some(new)) => changes.push(Change::replace(old, new)),
-        }
-    }
-    Ok(changes)
 }

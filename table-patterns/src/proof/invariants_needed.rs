@@ -1,0 +1,208 @@
+//! Every rule of the protocol is needed: without it, a scene ends with a violation.
+
+use std::time::Duration;
+
+use super::chooser::{Bounds, Random, Systematic};
+use super::index_model::STRAY;
+use super::index_scene::EntryKind::{Local, Rows, UniqueLocal};
+use super::index_scene::IndexScene;
+use super::index_scene::Maintenance::{Build, Rebuild, Repair};
+use super::journal_model::{PLAIN, UNIQUE};
+use super::journal_scene::JournalScene;
+use super::maintenance::{
+    FAULT, ONE, REWRITE, REWRITE_SECOND, SAME_VALUE, SECOND_BUILD_START, SECOND_DROP_START, UPDATE,
+    WRITER_AFTER_TAKE_OVER, X_AND_K,
+};
+use super::scheduler::Action;
+use super::write_scenes::FAULTS;
+use crate::journal::Rule;
+
+/// One entity gets two new values.
+const UPDATED_TWICE: JournalScene =
+    JournalScene::new(PLAIN, &[("x", "a")], &[("x", Some("b")), ("x", Some("c"))]).trying(2).with_workers(1);
+/// One entity releases a value and claims it again; another entity claims it too.
+const RELEASED_AND_CLAIMED: JournalScene =
+    JournalScene::new(UNIQUE, &[("x", "a")], &[("x", Some("b")), ("x", Some("a")), ("y", Some("a"))])
+        .with_workers(1);
+/// Two writers claim one value for one entity, and a third claims it for another entity.
+const THREE_CLAIMS: JournalScene =
+    JournalScene::new(UNIQUE, &[("x", "a")], &[("x", Some("b")), ("x", Some("b")), ("y", Some("b"))])
+        .with_workers(1);
+
+/// One entity is changed and deleted under the retry adapter.
+const RETRIED: JournalScene =
+    JournalScene::new(PLAIN, &[("x", "a")], &[("x", Some("b")), ("x", None)]).under_retries();
+/// A sweep releases a reservation that another entity claims.
+const SWEPT: JournalScene =
+    JournalScene::new(UNIQUE, &[], &[("x", Some("b")), ("y", Some("b"))]).without_queue().with_sweepers(2);
+
+/// Journal rows of another definition of the index are left.
+const REDEFINED: JournalScene = JournalScene::new(UNIQUE, &[("x", "a")], &[("y", Some("b"))])
+    .without_queue()
+    .redefined()
+    .with_sweepers(1);
+
+/// A worker aborts a write, a sweep removes the abort row, and the slow writer commits.
+const ABORT_ROW_SWEPT: JournalScene =
+    JournalScene::new(PLAIN, &[("x", "a")], &[("x", Some("b"))]).with_workers(1).with_sweepers(1);
+
+/// A worker aborts a write whose slow writer reserves a value afterwards and dies.
+const LATE_RESERVATION: JournalScene = JournalScene::new(UNIQUE, &[], &[("x", Some("b"))]).with_workers(1);
+
+/// One process moves an entity, another changes it.
+const MOVED_AND_UPDATED: JournalScene = JournalScene::new(UNIQUE, &[("x", "a")], &[("x", Some("b"))])
+    .without_queue()
+    .moving(&[("x", "d")])
+    .with_sweepers(1);
+/// The change of an entity is applied while another process moves it and a third claims its value.
+const MOVED_AND_CLAIMED: JournalScene =
+    JournalScene::new(UNIQUE, &[("x", "b")], &[("x", Some("a")), ("y", Some("a"))])
+        .without_queue()
+        .moving(&[("x", "d")])
+        .with_sweepers(1);
+
+/// The scene that shows the need of a rule, and a seed shortly before the first failing schedule.
+const NEEDED: [(Rule, JournalScene, u64); 22] = [
+    (Rule::TicketFirst, UPDATED_TWICE, 1),
+    (Rule::Recheck, UPDATED_TWICE, 1),
+    (Rule::ApplyBeforeClear, UPDATED_TWICE, 1),
+    (Rule::RowBeforeTicket, UPDATED_TWICE, 1),
+    (Rule::AbortAbsent, RELEASED_AND_CLAIMED, 3250),
+    (Rule::OneApplier, UPDATED_TWICE, 2000),
+    (Rule::CutOff, UPDATED_TWICE, 1),
+    (Rule::FindOutInLease, UPDATED_TWICE, 400),
+    (Rule::FindOutCutOff, UPDATED_TWICE, 6200),
+    (Rule::DoubtKeepsEvidence, UPDATED_TWICE, 1),
+    (Rule::RowThenEntity, RELEASED_AND_CLAIMED, 2500),
+    (Rule::PendingToItsWrite, RELEASED_AND_CLAIMED, 5150),
+    (Rule::AbortBeforeTakeOver, THREE_CLAIMS, 1),
+    (Rule::AbortBeforeAdopting, THREE_CLAIMS, 190),
+    (Rule::CommitInLease, SWEPT, 1),
+    (Rule::CommitInLease, ABORT_ROW_SWEPT, 240),
+    (Rule::AbortRowsStay, SWEPT, 2330),
+    (Rule::KnownVersions, RETRIED, 1950),
+    (Rule::ByDefinition, REDEFINED, 1),
+    (Rule::MarkSource, MOVED_AND_UPDATED, 1),
+    (Rule::GiveUpMoves, MOVED_AND_UPDATED, 1),
+    (Rule::PairValue, MOVED_AND_CLAIMED, 1),
+];
+
+const BOUNDS: Bounds = Bounds::all_orders().with_faults(2, FAULTS);
+
+#[test]
+fn every_rule_is_needed() {
+    for (rule, scene, seed) in NEEDED {
+        let explored = scene.breaking(rule).explore(Random::new(BOUNDS, seed, 10_000));
+        explored.assert_violation_without(rule);
+    }
+}
+
+/// A write of an entity while the build writes entries.
+const WRITTEN_DURING_BUILD: IndexScene =
+    IndexScene::new(Rows, Build, ONE, UPDATE).writers_start_at(Duration::from_millis(600));
+/// A writer sets the value whose dangling entry the scrub removes.
+const ENTRY_BECOMES_VALID: IndexScene = IndexScene::new(Rows, Repair, ONE, &[&[("x", Some(STRAY))]]);
+/// A process pauses until another one replaces it; then it dies.
+const REPLACED: Bounds = Bounds::all_orders().switching(0).sparing_from(2).with_faults(
+    2,
+    &[
+        Action::Pause(Duration::from_millis(850)),
+        Action::Pause(Duration::from_millis(1300)),
+        Action::CrashAfter,
+    ],
+);
+
+/// The same for the first maintainer only.
+const FIRST_REPLACED: Bounds = REPLACED
+    .sparing_until(1)
+    .with_faults(2, &[Action::Pause(Duration::from_millis(850)), Action::CrashAfter]);
+const VALID_BOUNDS: Bounds = FAULT.switching(0);
+
+/// The index scene that shows the need of a rule, and its bounds.
+const NEEDED_BY_INDEXES: [(Rule, IndexScene, Bounds); 10] = [
+    (
+        Rule::FreshStates,
+        IndexScene::new(Rows, Build, ONE, UPDATE)
+            .writers_start_at(Duration::from_millis(200))
+            .with_workers(0),
+        FAULT,
+    ),
+    (Rule::WaitForWriters, IndexScene::new(Rows, Build, ONE, UPDATE), FAULT),
+    (
+        Rule::OneBuilder,
+        WRITTEN_DURING_BUILD.with_maintainers(2, SECOND_BUILD_START).writers_start_at(WRITER_AFTER_TAKE_OVER),
+        REPLACED,
+    ),
+    (Rule::ReadWindowAgain, IndexScene { groups: REWRITE, ..WRITTEN_DURING_BUILD }, FAULT),
+    (Rule::SettleDrafts, IndexScene { kind: Local, ..WRITTEN_DURING_BUILD }, FAULT),
+    (
+        Rule::LookBeside,
+        IndexScene { kind: UniqueLocal, start: SAME_VALUE, groups: REWRITE_SECOND, ..WRITTEN_DURING_BUILD },
+        FAULT,
+    ),
+    (Rule::DanglingLast, WRITTEN_DURING_BUILD, FAULT),
+    (Rule::ScrubInVersion, ENTRY_BECOMES_VALID, VALID_BOUNDS),
+    (Rule::AddByJournal, IndexScene::new(Rows, Repair, ONE, UPDATE), FAULT),
+    (
+        Rule::DropInVersion,
+        IndexScene::new(Rows, Rebuild, X_AND_K, UPDATE).with_maintainers(2, SECOND_DROP_START),
+        FIRST_REPLACED,
+    ),
+];
+
+#[test]
+fn every_rule_of_indexes_is_needed() {
+    for (rule, scene, bounds) in NEEDED_BY_INDEXES {
+        let explored = scene.breaking(rule).explore(Systematic::new(bounds));
+        explored.assert_violation_without(rule);
+    }
+}
+
+/// A writer reserves so slowly that its ticket is gone, and dies.
+#[test]
+fn every_reservation_has_a_ticket() {
+    const DEADLY: &[Action] = &[Action::Stall(Duration::from_millis(850)), Action::CrashAfter];
+    let bounds = Bounds::all_orders().switching(0).sparing_from(1).with_faults(2, DEADLY);
+    LATE_RESERVATION
+        .explore(Systematic::new(bounds))
+        .assert_no_violation("a slow writer with a reservation, and a worker");
+    let explored = LATE_RESERVATION.breaking(Rule::ReserveInLease).explore(Systematic::new(bounds));
+    explored.assert_violation_without(Rule::ReserveInLease);
+}
+
+#[test]
+fn a_replaced_build_ends_without_violation() {
+    let replaced =
+        WRITTEN_DURING_BUILD.with_maintainers(2, SECOND_BUILD_START).writers_start_at(WRITER_AFTER_TAKE_OVER);
+    replaced
+        .explore(Systematic::new(REPLACED))
+        .assert_no_violation("a build that another process replaces continues");
+}
+
+#[test]
+fn valid_and_rebuilt_entries_stay() {
+    ENTRY_BECOMES_VALID
+        .explore(Systematic::new(VALID_BOUNDS))
+        .assert_no_violation("a dangling entry that becomes valid");
+    let dropped = IndexScene::new(Rows, Rebuild, X_AND_K, UPDATE).with_maintainers(2, SECOND_DROP_START);
+    dropped
+        .explore(Systematic::new(FIRST_REPLACED))
+        .assert_no_violation("a drop that another process replaces continues");
+}
+
+#[test]
+fn the_same_scenes_with_all_rules_have_no_violation() {
+    for (name, scene) in [
+        ("one entity, moved twice", UPDATED_TWICE),
+        ("a value released and claimed again", RELEASED_AND_CLAIMED),
+        ("a value that three writers claim", THREE_CLAIMS),
+        ("one entity, moved and removed under retries", RETRIED),
+        ("two entities claim one value, and a sweep", SWEPT),
+        ("an aborted write whose abort row is swept", ABORT_ROW_SWEPT),
+        ("a write that is aborted before its reservation", LATE_RESERVATION),
+        ("an entity that is moved and changed", MOVED_AND_UPDATED),
+        ("an entity that is moved while another claims its value", MOVED_AND_CLAIMED),
+    ] {
+        scene.explore(Random::new(BOUNDS, 1, 300)).assert_no_violation(name);
+    }
+}
