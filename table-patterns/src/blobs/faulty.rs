@@ -1,4 +1,4 @@
-//! A blob store that fails as it is told, for tests.
+//! A blob store with injected faults, for tests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use object_store::{
 };
 use table_core::adapter::{CrashPoint, FaultInjector};
 
-/// Blobs in memory, whose requests are counted, and one of which fails or is the last of its process.
+/// Blobs in memory. Counts the requests, and makes one of them fail, or crashes the process at one of them.
 #[derive(Debug)]
 pub(crate) struct FaultyBlobs {
     pub(crate) inner: Arc<InMemory>,
@@ -29,7 +29,7 @@ pub(crate) struct FaultyBlobs {
 }
 
 impl FaultyBlobs {
-    /// Blobs of a process whose requests to tables go through `tables`.
+    /// The blobs of a process whose requests to tables go through `tables`: a crash stops the requests to both.
     pub(crate) fn new(inner: Arc<InMemory>, tables: FaultInjector) -> Self {
         let (requests, fails_at) = (AtomicU64::new(0), AtomicU64::new(0));
         let (after, crashes, dead) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
@@ -37,15 +37,15 @@ impl FaultyBlobs {
         Self { inner, tables, requests, fails_at, after, crashes, dead, refuses }
     }
 
-    /// The `n`th request from now, from 1, fails before or after it took effect; with `crashes`, nothing
-    /// works afterwards.
+    /// Makes the `n`th request from now (from 1) fail, before or after it takes effect. With `crashes`, all later requests
+    /// to blobs and tables fail too.
     pub(crate) fn fail_at(&self, n: u64, point: CrashPoint, crashes: bool) {
         self.after.store(point == CrashPoint::After, Ordering::SeqCst);
         self.crashes.store(crashes, Ordering::SeqCst);
         self.fails_at.store(self.requests() + n, Ordering::SeqCst);
     }
 
-    /// From now on every request is refused, as by a bucket that does not exist.
+    /// Refuses all later requests, as for a bucket that does not exist.
     pub(crate) fn refuse(&self) {
         self.refuses.store(true, Ordering::SeqCst);
     }
@@ -54,7 +54,7 @@ impl FaultyBlobs {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// Whether the request that was to fail has come.
+    /// Whether the request that should fail was sent.
     pub(crate) fn has_failed(&self) -> bool {
         let at = self.fails_at.load(Ordering::SeqCst);
         at > 0 && self.requests() >= at
@@ -83,7 +83,7 @@ impl FaultyBlobs {
 }
 
 fn broken() -> Error {
-    Error::Generic { store: "faulty", source: "the blob store is gone (injected)".into() }
+    Error::Generic { store: "faulty", source: "the blob store cannot be reached (injected)".into() }
 }
 
 impl fmt::Display for FaultyBlobs {

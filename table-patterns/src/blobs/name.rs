@@ -2,26 +2,26 @@ use std::fmt::Write as _;
 
 use table_core::store::{Error, Result};
 
-/// The longest segment of a name: local files take 255 bytes.
-const SEGMENT: usize = 200;
+/// The maximal length of a segment of a name, in bytes. File systems allow 255.
+const MAX_SEGMENT: usize = 200;
 
-/// Text as a part of a blob's name that every store takes and keeps: lower-case ASCII letters, digits,
-/// `_` and `-`; every other byte as `=XX`.
+/// Escapes text for a blob's name, for all blob stores: lower-case ASCII letters, digits, `_` and `-` stay, every other
+/// byte becomes `=XX`.
 ///
-/// Upper-case letters are escaped as well, since some file systems do not tell case.
+/// Upper-case letters are escaped because some file systems ignore case.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => out.push(char::from(byte)),
-            // A `String` takes everything.
+            // Writing to a `String` cannot fail.
             _ => drop(write!(out, "={byte:02x}")),
         }
     }
     out
 }
 
-/// Back from [`escape`]; `None` if it is no such text.
+/// Reverses [`escape`]; `None` for text that [`escape`] does not produce.
 pub(crate) fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -38,12 +38,15 @@ pub(crate) fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// [`escape`] after a letter that says what it is, within the length that every store takes.
+/// A segment of a blob's name: the letter `kind`, then the escaped text. `what` names the text in the error.
+///
+/// # Errors
+/// A segment longer than all blob stores allow.
 pub(crate) fn segment(kind: &str, what: &str, text: &str) -> Result<String> {
     let segment = format!("{kind}{}", escape(text));
-    if segment.len() > SEGMENT {
-        let what = format!("bytes of the {what} as it is escaped in a blob's name");
-        return Err(Error::limit(what, SEGMENT, segment.len()));
+    if segment.len() > MAX_SEGMENT {
+        let what = format!("bytes of the {what}, escaped for a blob's name");
+        return Err(Error::limit(what, MAX_SEGMENT, segment.len()));
     }
     Ok(segment)
 }
@@ -56,7 +59,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn every_text_comes_back(text in any::<String>()) {
+        fn escaped_text_round_trips(text in any::<String>()) {
             let escaped = escape(&text);
             let segment = format!("x{escaped}");
             prop_assert!(object_store::path::Path::parse(segment).is_ok());

@@ -1,4 +1,4 @@
-//! Where patterns take the time from. Clocks are never compared between machines.
+//! The clocks of patterns. No pattern compares the clocks of two machines.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -7,12 +7,21 @@ use table_core::model::Ticks;
 use tokio::time::Instant;
 
 /// A source of the current time.
+///
+/// ```
+/// use std::time::Duration;
+/// use table_core::model::Ticks;
+/// use table_patterns::clock::{Clock, SystemClock, after};
+/// let now = SystemClock.now();
+/// assert_eq!(after(now, Duration::from_secs(1)).get() - now.get(), 10_000_000); // ticks of 100 ns
+/// assert_eq!(after(now, Duration::MAX), Ticks::MAX);
+/// ```
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Ticks;
 }
 
-/// The system's clock.
+/// The clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -22,7 +31,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that follows `tokio`'s time from a starting point: virtual where that is paused.
+/// A clock that follows Tokio's time from a starting point. In tests with paused time, the clock is virtual.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     origin: Ticks,
@@ -30,7 +39,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// A clock that shows `origin` now.
+    /// Makes a clock whose current time is `origin`.
     pub fn starting_at(origin: Ticks) -> Self {
         Self { origin, started: Instant::now() }
     }

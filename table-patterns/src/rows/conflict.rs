@@ -1,18 +1,18 @@
-//! Losing against other writers, and trying again; versions and keys in errors.
+//! Repeating an update after a conflict with another writer; versions and keys in errors.
 
 use std::time::Duration;
 
 use table_core::model::{Entity, IfMatch, Key};
 use table_core::store::{Error, ErrorKind, Outcome, Result};
 
-/// Times that a read-modify-write is tried unless told otherwise.
+/// The default number of attempts of a read-modify-write.
 pub(crate) const ATTEMPTS: u32 = 10;
-/// The longest pause after the first conflict; it doubles with each.
+/// The longest pause after the first conflict. The bound doubles with each conflict.
 const FIRST_PAUSE: Duration = Duration::from_millis(8);
-/// The longest pause.
+/// The longest pause after any conflict.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Counts lost races, and pauses after each for a random time.
+/// Counts conflicts, and waits for a random time after each.
 #[derive(Debug)]
 pub(crate) struct Conflicts {
     left: u32,
@@ -24,7 +24,7 @@ impl Conflicts {
         Self { left: attempts, pause: FIRST_PAUSE }
     }
 
-    /// Waits if another writer was quicker and attempts are left; otherwise the error.
+    /// Waits after a conflict if attempts are left; otherwise returns the error.
     pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
         if !is_lost(&error) {
             return Err(error);
@@ -32,7 +32,7 @@ impl Conflicts {
         self.again(error).await
     }
 
-    /// Waits if attempts are left; otherwise the error of the last one, which was certainly not written.
+    /// Waits if attempts are left; otherwise returns the error of the last attempt, which was certainly not applied.
     pub(crate) async fn again(&mut self, error: Error) -> Result<()> {
         self.left = self.left.saturating_sub(1);
         if self.left == 0 {
@@ -44,37 +44,38 @@ impl Conflicts {
     }
 }
 
-/// Whether another writer was quicker: the row changed, came or went, and nothing was written.
+/// Whether another writer has changed, inserted or deleted the row first, and nothing was written.
 pub(crate) fn is_lost(error: &Error) -> bool {
     error.outcome() == Outcome::NotApplied
         && (error.is_precondition_failed() || error.is_already_exists() || error.is_entity_not_found())
 }
 
-/// The version that a row was read in, which a write is bound to: "any" is never what an answer without one means.
+/// The condition that a row has the version that was read. A row without an ETag is an error: a write with the condition
+/// "any version" could overwrite changes of other writers.
 pub(crate) fn version_of(row: &Entity) -> Result<IfMatch> {
     let etag = row.etag().cloned().map(IfMatch::Exactly);
     etag.ok_or_else(|| without_etag(row.key()))
 }
 
-/// The store gave a row without its version.
+/// The error for a row that the store returned without an ETag.
 pub(crate) fn without_etag(key: &Key) -> Error {
-    ErrorKind::Service(format!("{key} without an ETag")).into()
+    ErrorKind::Service(format!("the store returned {key} without an ETag")).into()
 }
 
-/// What happened to a row that stands for the entity `key`, told of that entity; the row's error is the source.
-pub(crate) fn told_of(key: &Key, error: Error) -> Error {
-    let of = |table: &String| (table.clone(), key.to_string());
+/// The error of one row of an entity, with the entity's key in place of the row's. The row's error is the source.
+pub(crate) fn with_entity_key(key: &Key, error: Error) -> Error {
+    let entity = |table: &String| (table.clone(), key.to_string());
     let kind = match error.root().kind() {
         ErrorKind::EntityAlreadyExists { table, .. } => {
-            let (table, key) = of(table);
+            let (table, key) = entity(table);
             ErrorKind::EntityAlreadyExists { table, key }
         }
         ErrorKind::EntityNotFound { table, .. } => {
-            let (table, key) = of(table);
+            let (table, key) = entity(table);
             ErrorKind::EntityNotFound { table, key }
         }
         ErrorKind::PreconditionFailed { table, .. } => {
-            let (table, key) = of(table);
+            let (table, key) = entity(table);
             ErrorKind::PreconditionFailed { table, key }
         }
         _ => return error,
@@ -82,6 +83,8 @@ pub(crate) fn told_of(key: &Key, error: Error) -> Error {
     let outcome = error.outcome();
     Error::new(kind).with_outcome(outcome).with_source(error)
 }
+
+pub(crate) use with_entity_key as told_of;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
-//! Properties that a store encrypts although nothing marks them.
+//! Properties that a store encrypts by a rule, although their type does not mark them.
 //!
-//! A store encrypts by rule what is written to one table under one name. What a pattern derives from an entity goes
-//! elsewhere: under another name, into another table, a key, a message, a blob. So patterns ask the store for the names
-//! ([`TableStore::encrypted_names`]), mark the properties before they derive anything, and refuse what cannot be encrypted.
+//! A rule of a store applies to one property name of one table. Patterns derive data from an entity that the rule does not
+//! cover: copies under another name or in another table, keys, messages, blobs. Patterns therefore ask the store for the
+//! encrypted names ([`TableStore::encrypted_names`]), mark the properties before they derive data, and refuse derived data
+//! that cannot be encrypted.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,7 @@ use table_core::store::{EncryptedNames, Error, Result, TableStore};
 
 use crate::index::{Index, Payload, Placement, Shape};
 
-/// The entity with the marks that its store would give it.
+/// The entity, with a mark on each property that the store encrypts.
 pub(crate) fn marked<'a>(store: &dyn TableStore, table: &TableName, entity: &'a Entity) -> Cow<'a, Entity> {
     let names = store.encrypted_names(table);
     if names.find_unmarked(entity).is_none() {
@@ -23,8 +24,9 @@ pub(crate) fn marked<'a>(store: &dyn TableStore, table: &TableName, entity: &'a 
     Cow::Owned(entity)
 }
 
-/// The properties of an entity that is stored under other keys than its own, with the marks that rules give it by its
-/// own key. Plaintext of what was only met encrypted stays, for the store to refuse.
+/// The properties of an entity whose rows have other keys, with the marks that the store's rules give for the entity's key.
+///
+/// Names without a rule, which the store knows only from encrypted rows, get no mark: the store then refuses plaintext.
 pub(crate) fn marked_by_rule<'a>(
     store: &dyn TableStore,
     table: &TableName,
@@ -41,28 +43,31 @@ pub(crate) fn marked_by_rule<'a>(
     Cow::Owned(properties)
 }
 
-/// Refuses an entity with a property that is to be encrypted, where `what` (a plan, for example) would hold it as plain text.
+/// Refuses an entity with a property that the store encrypts, because `container` (for example a plan) would store it in
+/// plaintext.
 pub(crate) fn check_no_plaintext(
     store: &dyn TableStore,
     table: &TableName,
     entity: &Entity,
-    what: &str,
+    container: &str,
 ) -> Result<()> {
     let names = store.encrypted_names(table);
     let Some(name) = names.find_unmarked(entity) else { return Ok(()) };
-    Err(plaintext_error(name, entity.key(), what))
+    Err(plaintext_error(name, entity.key(), container))
 }
 
-/// The error of a property that `what` would hold as plain text.
-pub(crate) fn plaintext_error(name: &str, key: &Key, what: &str) -> Error {
+/// The error for a property that `container` would store in plaintext.
+pub(crate) fn plaintext_error(name: &str, key: &Key, container: &str) -> Error {
     Error::invalid_request(format!(
-        "the property '{name}' of {key} is to be encrypted, and {what} is not: move the entity, or write it in a handler"
+        "the property '{name}' of {key} is to be encrypted, and {container} is not encrypted: move the entity, or write it in a handler"
     ))
 }
 
-/// Refuses indexes that would show what the store encrypts in the table of the entities: in keys, in sums, or in other tables
-/// where no rule says in which rows the property is encrypted. The names of copies in other tables are declared to the store, so that it
-/// refuses planted plaintext there, and filters on it.
+/// Refuses indexes that would reveal properties which the store encrypts in the entities' table: in keys, in sums, or in
+/// other tables without a rule for the rows in which the property is encrypted.
+///
+/// Declares the names of copies in other tables to the store. The store then refuses plaintext of these names, and
+/// filters on them.
 pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: &[Index]) -> Result<()> {
     let names = store.encrypted_names(table);
     if names.is_empty() {
@@ -75,9 +80,9 @@ pub(crate) fn check_indexes(store: &dyn TableStore, table: &TableName, indexes: 
     Ok(())
 }
 
-/// The first of these properties that an index reads or copies.
+/// The first of these properties that an index reveals: that its keys, condition, sums or payload contain.
 pub(crate) fn shown<'n>(index: &Index, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    // What only Rust code reads is not known.
+    // The properties that the Rust code of an opaque index reads are unknown.
     let read = index.properties_read().unwrap_or_default();
     names.find(|name| {
         let sums = matches!(index.shape(), Shape::Summary { sums } if sums.iter().any(|sum| sum == name));
@@ -95,31 +100,32 @@ fn check_index(
     let read = index.properties_read()?;
     if let Some(name) = names.in_every_row().find(|name| read.iter().any(|part| part == *name)) {
         return refused(format!(
-            "its keys or its condition show '{name}', which the store encrypts in '{table}', and a key is plain text: make the key by a blind \
-             index, or leave the part out; `docs/encryption.md` says what becomes of entries that are there already"
+            "its keys or its condition reveal '{name}', which the store encrypts in '{table}', and keys are plaintext: make the key \
+             with a blind index, or remove the part; for entries that exist already see `docs/encryption.md`"
         ));
     }
     if let Shape::Summary { sums } = index.shape()
         && let Some(name) = names.in_every_row().find(|name| sums.iter().any(|sum| sum == name))
     {
         return refused(format!(
-            "it sums '{name}', which the store encrypts in '{table}', and a sum would show it: leave it out; sums that are \
-             there already: see `docs/encryption.md`"
+            "its sums reveal '{name}', which the store encrypts in '{table}': remove the sum; for sums that exist already see \
+             `docs/encryption.md`"
         ));
     }
     let target = target(index, table);
     let into = store.encrypted_names(target);
-    let elsewhere = target != table || matches!(index.shape(), Shape::Copy { .. });
-    let mut uneven = names.in_some_rows().filter_map(|name| held_as(index, name));
-    match uneven.find(|held| elsewhere && !into.has_rule(held)) {
+    let has_other_rules = target != table || matches!(index.shape(), Shape::Copy { .. });
+    let mut sometimes_encrypted = names.in_some_rows().filter_map(|name| held_as(index, name));
+    match sometimes_encrypted.find(|held| has_other_rules && !into.has_rule(held)) {
         None => Ok(()),
         Some(held) => refused(format!(
-            "it copies what the store encrypts in some rows of '{table}' as '{held}' into '{target}', where no rule says in \
-             which rows that is encrypted: give the store a rule for '{held}' of '{target}'"
+            "it copies a property that the store encrypts in some rows of '{table}' to '{held}' of '{target}', and no rule says in \
+             which rows of '{target}' it is encrypted: give the store a rule for '{held}' of '{target}'"
         )),
     }
 }
 
+/// Declares the copies of properties that the store encrypts in every row.
 fn declare_copies(store: &dyn TableStore, table: &TableName, names: &EncryptedNames, index: &Index) {
     let target = target(index, table);
     let everywhere = names.iter().filter(|name| !names.in_some_rows().any(|some| some == *name));
@@ -138,7 +144,7 @@ fn target<'a>(index: &'a Index, table: &'a TableName) -> &'a TableName {
     }
 }
 
-/// The name under which an index copies a property, if it does.
+/// The name under which an index copies a property; `None` if the index does not copy it.
 fn held_as<'a>(index: &Index, name: &'a str) -> Option<Cow<'a, str>> {
     match (index.shape(), index.payload()) {
         (Shape::Copy { prefix, fields }, _) => {

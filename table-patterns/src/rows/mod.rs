@@ -1,4 +1,5 @@
-//! What every pattern needs to write rows: clocks, retries after conflicts, permission by the manifest, upgrades.
+//! What every pattern needs to write rows: clocks, retries after conflicts, permission by the manifest, encryption rules,
+//! upgrades.
 
 pub mod clock;
 pub(crate) mod conflict;

@@ -1,7 +1,8 @@
 use table_core::store::{Outcome, Result};
 
-/// An answer that says *applied* and cannot be read is an answer: what was written is there, in a version that is not
-/// known.
+/// Treats an unreadable answer of a write that was applied as a success, with a default value in place of the answer.
+///
+/// The rows are stored; only their new ETags are unknown.
 pub(crate) fn took_effect<T: Default>(answer: Result<T>) -> Result<T> {
     answer.or_else(|error| match error.outcome() {
         Outcome::Applied => {

@@ -1,4 +1,4 @@
-//! Rows of older schema versions, rewritten in the present one by the writes of their table.
+//! Upgrades: rewriting rows of older schema versions in the current version, with the writes of their table.
 
 use std::future::ready;
 
@@ -9,47 +9,47 @@ use table_core::typed::TableEntity;
 
 use crate::rows::conflict::is_lost;
 
-/// Whether a row of the type is stored in an older version of its schema.
+/// Whether a row is stored in an older schema version than that of the type.
 pub(crate) fn is_older<T: TableEntity>(row: &Entity) -> Result<bool> {
     Ok(T::SCHEMA.stored_version(row)? < i64::from(T::SCHEMA.version))
 }
 
-/// The row in the present version, with what no version knows.
+/// The row in the current schema version, including properties that no version declares.
 pub(crate) fn upgraded<T: TableEntity>(old: &Entity, value: &T) -> Result<Entity> {
     let mut new = value.to_logical()?;
     T::SCHEMA.keep_unknown(old, &mut new)?;
     Ok(new)
 }
 
-/// Upgrades several at once; how many were.
+/// Upgrades up to `parallelism` rows at once. Returns the number of rows upgraded.
 pub(crate) async fn upgrade_each<R, F>(
     rows: impl Stream<Item = Result<R>> + Send,
-    at_once: usize,
+    parallelism: usize,
     upgrade: impl Fn(R) -> F + Send + Sync,
 ) -> Result<u64>
 where
     R: Send,
     F: Future<Output = Result<bool>> + Send,
 {
-    let upgrades = rows.map_ok(upgrade).try_buffer_unordered(at_once.max(1));
+    let upgrades = rows.map_ok(upgrade).try_buffer_unordered(parallelism.max(1));
     upgrades.try_fold(0, |count, one| ready(Ok(count + u64::from(one)))).await
 }
 
-/// Upgrades a row that was read: `first` in that version, and where another writer was quicker `again` as it is now, unless it is
-/// gone.
+/// Upgrades one row that was read: `first` in the version that was read, and after a conflict `again` in the stored version.
+/// Returns `false` if the row was deleted.
 pub(crate) async fn upgrade_one<A, B>(
     first: impl Future<Output = Result<A>> + Send,
     again: impl Future<Output = Result<B>> + Send,
 ) -> Result<bool> {
-    let gone = |error: &Error| error.is_entity_not_found() && !error.is_ambiguous();
+    let is_deleted = |error: &Error| error.is_entity_not_found() && !error.is_ambiguous();
     match first.await {
         Ok(_) => return Ok(true),
-        Err(error) if gone(&error) => return Ok(false),
+        Err(error) if is_deleted(&error) => return Ok(false),
         Err(error) if is_lost(&error) => {}
         Err(error) => return Err(error),
     }
     match again.await {
-        Err(error) if gone(&error) => Ok(false),
+        Err(error) if is_deleted(&error) => Ok(false),
         done => done.map(|_| true),
     }
 }

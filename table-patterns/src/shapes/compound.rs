@@ -1,27 +1,27 @@
-//! The compound key pattern: an entity and all that belongs to it under one prefix.
+//! The compound key pattern: an entity and the rows that belong to it, under one prefix of the RowKey.
 //!
 //! # Problem
-//! An employee and the reviews of each year are read together. In two tables, or two partitions, that is two requests,
-//! and no group transaction writes both.
+//! A program reads an employee together with the reviews of each year. In two tables or two partitions that takes two
+//! requests, and no group transaction can write both.
 //!
 //! # Key layout
 //!
 //! | row | PartitionKey | RowKey |
 //! |---|---|---|
 //! | the entity | department | `empid_000123` |
-//! | what belongs to it | department | `empid_000123_2012`, `empid_000123_2013` |
+//! | the rows that belong to it | department | `empid_000123_2012`, `empid_000123_2013` |
 //!
-//! The keys are the structs' own templates: `"empid_{id:06}"` and `"empid_{id:06}_{year}"`. The prefix must end
-//! where no other entity's goes on: behind a part of fixed width, or behind a separator. [`Compound::new`] refuses a
-//! key that ends in text, whose neighbours would be under it: give the template of the entity the separator that follows the
-//! text in the others', as in `"{name}_"` and `"{name}_{year}"`.
+//! The keys follow the key templates of the structs: `"empid_{id:06}"` and `"empid_{id:06}_{year}"`. No other entity's
+//! row key may start with the prefix: the prefix must end in a part of fixed width or in a separator. [`Compound::new`]
+//! refuses a key that ends in text, because longer texts start with it. End the entity's template in the separator that
+//! follows the text in the other templates: `"{name}_"` and `"{name}_{year}"`.
 //!
 //! # Guarantees
-//! One range query reads the entity with all of its rows, in the order of keys. Rows are written together in group
-//! transactions, since they share a partition.
+//! One range query reads the entity with all of its rows, in the order of keys. Group transactions write the rows
+//! together, because they share a partition.
 //!
 //! # Failure windows
-//! None: every write is one request. A query of several pages is no snapshot.
+//! None: every write is 1 request. A query of several pages is not a snapshot.
 //!
 //! # Cost in requests
 //!
@@ -29,11 +29,12 @@
 //! |---|---|
 //! | all, one type, a sub-range | 1 per page |
 //! | a group of writes | 1 |
-//! | delete | 1 per page + 1, again on conflict |
+//! | delete | 1 per page + 1, and again after a conflict |
 //!
 //! # Limits, and when not to use it
-//! All is in one partition, with its limits. What is rarely read together is better apart: reading the entity's
-//! neighbours then costs more than it saves. A delete is one group, of at most 100 rows; for more, bulk deletion.
+//! All rows are in one partition, with its limits. Store rows that are rarely read together in separate places: a query
+//! also pays for the rows that it does not need. A delete is one group transaction of at most 100 rows; use
+//! [`bulk`](crate::bulk) for more.
 
 use std::fmt;
 
@@ -46,7 +47,7 @@ use table_core::typed::{
 
 use crate::rows::conflict::{ATTEMPTS, Conflicts, version_of};
 
-/// The rows under a prefix, read as `R`: an enum over their types. See the [module](self).
+/// The rows under a prefix of the RowKey, read as `R`: an enum over their types. See the [module](self).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -121,27 +122,29 @@ impl<R> fmt::Debug for Compound<R> {
 }
 
 impl<R: FromEntity> Compound<R> {
-    /// An entity and the rows whose keys go on from its own. No request.
+    /// An entity and the rows whose row keys start with the entity's. No request.
     ///
     /// # Errors
-    /// The row key of `T` ends in text: other entities' keys go on from it, too. `R` has encrypted properties and the store does not encrypt.
+    /// The row key template of `T` ends in text; `R` has encrypted properties
+    /// and the store does not encrypt.
     pub fn new<T: TableEntity>(table: &Table<T>, key: impl KeyOf<T>) -> Result<Self> {
         let (key, schema) = (key.into_key(), T::SCHEMA);
         if schema.row_key_is_open {
             return Err(Error::invalid_request(format!(
-                "the row key '{0}' of {1} ends in text, so that other entities' row keys start with one of its: end the \
-                 template in a separator, '{0}_', or name a prefix that does (`Compound::under`)",
+                "the row key '{0}' of {1} ends in text, so another entity's row key may start with it: end the template in a \
+                 separator, '{0}_', or give a prefix that ends in one (`Compound::under`)",
                 schema.row_key, schema.rust_name
             )));
         }
         Self::under(table, key.partition_key(), RowPrefix::new(key.row()))
     }
 
-    /// The rows of a partition under a prefix: of all whose row keys start with it, so let it end in a separator or a
-    /// part of fixed width. No request.
+    /// All rows of a partition whose row keys start with a prefix. No request.
+    ///
+    /// The prefix should end in a separator or a part of fixed width, or it also selects rows of other entities.
     ///
     /// # Errors
-    /// A part of the prefix could not be encoded; `R` has encrypted properties and the store does not encrypt.
+    /// A part of the prefix that cannot be encoded; `R` has encrypted properties and the store does not encrypt.
     pub fn under<T: FromEntity>(
         table: &Table<T>,
         partition: impl PartitionIn<T>,
@@ -151,20 +154,20 @@ impl<R: FromEntity> Compound<R> {
         Ok(Self { table: table.view()?, partition, prefix })
     }
 
-    /// All rows, to be narrowed down.
+    /// A query for all rows, which the caller can narrow. No request.
     pub fn query(&self) -> TableQuery<R> {
         self.table.query().partition(&self.partition).rows(RowPrefix::new(&self.prefix))
     }
 
-    /// All rows, in the order of keys. One request a page.
+    /// Reads all rows in the order of keys. 1 request per page.
     ///
     /// # Errors
-    /// The store's; a row is not an `R`.
+    /// Errors of the store; a row that is not an `R`.
     pub async fn all(&self) -> Result<Vec<R>> {
         self.query().all().await
     }
 
-    /// The rows of one type, to be narrowed down.
+    /// A query for the rows of one type, which the caller can narrow. No request.
     ///
     /// # Errors
     /// `T` has encrypted properties and the store does not encrypt.
@@ -173,7 +176,7 @@ impl<R: FromEntity> Compound<R> {
         Ok(table.query().partition(&self.partition).rows(RowPrefix::new(&self.prefix)))
     }
 
-    /// The rows of one type under a prefix, or in a range of prefixes, of its own.
+    /// A query for the rows of one type under a longer prefix, or in a range of prefixes. No request.
     ///
     /// # Errors
     /// `T` has encrypted properties and the store does not encrypt.
@@ -181,7 +184,7 @@ impl<R: FromEntity> Compound<R> {
         Ok(self.of::<T>()?.rows(rows))
     }
 
-    /// The rows of one type from one key to another, both included: the reviews of some years.
+    /// A query for the rows of one type from one key to another, both included. No request.
     ///
     /// # Errors
     /// `T` has encrypted properties and the store does not encrypt.
@@ -195,11 +198,11 @@ impl<R: FromEntity> Compound<R> {
         self.table.group(&self.partition)
     }
 
-    /// Deletes all rows, in the versions they have, together; how many. One request a page and one that deletes; again
-    /// where another writer was quicker.
+    /// Deletes all rows atomically, in the versions that were read. Returns the number of rows. 1 request per page and 1
+    /// for the deletion; again after a conflict.
     ///
     /// # Errors
-    /// More rows than a group transaction takes; precondition failed, after the last attempt; the store's.
+    /// More rows than a group transaction takes; precondition failed, after the last of 10 attempts; errors of the store.
     pub async fn delete(&self) -> Result<usize> {
         let mut conflicts = Conflicts::new(ATTEMPTS);
         loop {
@@ -207,7 +210,9 @@ impl<R: FromEntity> Compound<R> {
             let mut group = self.group();
             for row in &rows {
                 let version = version_of(row)?;
-                group.push(Operation::Delete(row.key().clone(), version)).map_err(|e| self.too_many(e))?;
+                group
+                    .push(Operation::Delete(row.key().clone(), version))
+                    .map_err(|e| self.too_many_rows(e))?;
             }
             if rows.is_empty() {
                 return Ok(0);
@@ -219,19 +224,19 @@ impl<R: FromEntity> Compound<R> {
         }
     }
 
-    /// Every row, whatever its type.
+    /// The keys and versions of all rows of any type.
     async fn keys(&self) -> Result<Vec<Entity>> {
         let query =
             self.of::<Entity>()?.select(Select::new([Filter::PARTITION_KEY]).names()).with_index_entries();
         query.all().await
     }
 
-    fn too_many(&self, error: Error) -> Error {
+    fn too_many_rows(&self, error: Error) -> Error {
         if !error.is_limit_exceeded() {
             return error;
         }
         Error::invalid_request(format!(
-            "the rows under ({}, {}…) are too many to be deleted together: delete them in bulk",
+            "too many rows under ({}, {}…) for one group transaction: delete them with `bulk::delete_where`",
             self.partition, self.prefix
         ))
     }

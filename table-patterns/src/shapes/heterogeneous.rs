@@ -1,29 +1,28 @@
 //! Heterogeneous entity types: several types in one table, read and changed without knowing which.
 //!
 //! # Problem
-//! Entities that are written together, or read together, are in one partition, whatever their types. A program must tell
-//! them apart, leave alone what it does not know, and sometimes change a property of any of them.
+//! Entities that are written or read together are in one partition, whatever their types. A program must distinguish the
+//! types, must not change entities of unknown types by mistake, and sometimes changes one property of any type.
 //!
-//! # Layout
-//! Each type is told by its discriminator: the property `EntityType`, or the start of a key. An enum with
-//! `#[derive(EntityResolver)]` reads all of them, known at compile time; a [`Resolver`] is
-//! put together at run time, from closures.
+//! # Key layout
+//! None of its own. The discriminator of a type is the property `EntityType`, or a prefix of a key. An enum with
+//! `#[derive(EntityResolver)]` reads types that are known at compile time; a [`Resolver`] is built at run time, from
+//! closures.
 //!
 //! # Guarantees
-//! A row of an unknown type is an error, or what `other` makes of it: never a struct of defaults. Index entries are no rows of
-//! unknown types: queries leave them out. [`modify`] writes
-//! the properties that it was given and nothing else, under the ETag that it read.
+//! - A row of an unknown type is an error, or goes to the closure of [`Resolver::other`]; it never becomes a struct of
+//!   default values. Queries omit index entries, so these are not rows of unknown types.
+//! - [`modify`] writes only the properties that the closure returns, under the ETag that was read.
 //!
 //! # Failure windows
-//! None: a change is one request.
+//! None: a change is 1 request.
 //!
 //! # Cost in requests
-//! Reading: those of the query. [`modify`]: 2, and 2 more for each conflict.
+//! Reading: the requests of the query. [`modify`]: 2, and 2 per conflict.
 //!
-//! # When not to use it
-//! [`modify`] refuses an entity that an index is of, whose entry would go stale: change such entities through
-//! [`IndexedTable`](crate::index::IndexedTable). Types that are never read together are
-//! better off in tables of their own.
+//! # Limits, and when not to use it
+//! [`modify`] refuses an entity that an index covers, because its index entry would become stale: change such entities
+//! through [`IndexedTable`](crate::index::IndexedTable). Store types that are never read together in separate tables.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -37,9 +36,10 @@ use table_core::typed::{Schema, Table, TableEntity, TableQuery};
 
 use crate::rows::conflict::{ATTEMPTS, Conflicts, version_of};
 
-type Read<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
+/// Converts an entity to an `R`.
+type Convert<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
 
-/// Makes an `R` of an entity, by the type that a property names.
+/// Converts an entity to an `R`, by the type name in one of its properties.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -64,8 +64,8 @@ type Read<R> = Box<dyn Fn(Entity) -> Result<R> + Send + Sync>;
 /// ```
 pub struct Resolver<R> {
     property: String,
-    types: HashMap<String, Read<R>>,
-    other: Option<Read<R>>,
+    types: HashMap<String, Convert<R>>,
+    other: Option<Convert<R>>,
 }
 
 impl<R> Default for Resolver<R> {
@@ -85,62 +85,62 @@ impl<R> fmt::Debug for Resolver<R> {
 }
 
 impl<R> Resolver<R> {
-    /// Knows no type yet. The property `EntityType` tells them.
+    /// A resolver without types. The property `EntityType` holds the type name.
     pub fn new() -> Self {
         Self { property: Schema::TYPE_PROPERTY.to_owned(), types: HashMap::new(), other: None }
     }
 
-    /// Another property tells the types.
+    /// Sets the property that holds the type name.
     #[must_use]
-    pub fn told_by(mut self, property: &str) -> Self {
+    pub fn discriminated_by(mut self, property: &str) -> Self {
         property.clone_into(&mut self.property);
         self
     }
 
-    /// What to make of a type.
+    /// Adds a type by its name: `convert` is called for its entities.
     #[must_use]
-    pub fn on(mut self, name: &str, read: impl Fn(Entity) -> Result<R> + Send + Sync + 'static) -> Self {
-        self.types.insert(name.to_owned(), Box::new(read));
+    pub fn on(mut self, name: &str, convert: impl Fn(Entity) -> Result<R> + Send + Sync + 'static) -> Self {
+        self.types.insert(name.to_owned(), Box::new(convert));
         self
     }
 
-    /// What to make of a derived type, by its name.
+    /// Adds a derived type by its type name.
     #[must_use]
     pub fn on_type<T: TableEntity>(self, make: impl Fn(T) -> R + Send + Sync + 'static) -> Self {
         self.on(T::SCHEMA.type_name, move |entity| T::from_entity(entity).map(&make))
     }
 
-    /// What to make of everything else, which is an error otherwise.
+    /// Sets the conversion of entities of unknown types. Without it, they are errors.
     #[must_use]
-    pub fn other(mut self, read: impl Fn(Entity) -> Result<R> + Send + Sync + 'static) -> Self {
-        self.other = Some(Box::new(read));
+    pub fn other(mut self, convert: impl Fn(Entity) -> Result<R> + Send + Sync + 'static) -> Self {
+        self.other = Some(Box::new(convert));
         self
     }
 
-    /// Makes one.
+    /// Converts one entity. No request.
     ///
     /// # Errors
-    /// The type is unknown; the closure's.
+    /// An unknown type; an error of the closure.
     pub fn resolve(&self, entity: Entity) -> Result<R> {
         let name = match entity.get(&self.property) {
             Some(ValueRef::String(name)) => Some(name),
             _ => None,
         };
         match name.and_then(|name| self.types.get(name)).or(self.other.as_ref()) {
-            Some(read) => read(entity),
-            None => Err(self.unknown(&entity, name)),
+            Some(convert) => convert(entity),
+            None => Err(self.unknown_type(&entity, name)),
         }
     }
 
-    /// The results of a query, one after another. One request a page.
+    /// Converts the results of a query, as a stream. 1 request per page.
     ///
     /// # Errors
-    /// The store's and those of [`resolve`](Self::resolve), in the stream.
+    /// Errors of the store and of [`resolve`](Self::resolve), as items.
     pub fn stream(&self, query: &TableQuery<Entity>) -> impl Stream<Item = Result<R>> + Send {
         query.stream().map(|entity| entity.and_then(|entity| self.resolve(entity)))
     }
 
-    /// All results of a query. One request a page.
+    /// Converts all results of a query. 1 request per page.
     ///
     /// # Errors
     /// As [`stream`](Self::stream).
@@ -148,7 +148,7 @@ impl<R> Resolver<R> {
         query.all().await?.into_iter().map(|entity| self.resolve(entity)).collect()
     }
 
-    fn unknown(&self, entity: &Entity, name: Option<&str>) -> Error {
+    fn unknown_type(&self, entity: &Entity, name: Option<&str>) -> Error {
         let mut known: Vec<_> = self.types.keys().map(String::as_str).collect();
         known.sort_unstable();
         let found = name.map_or_else(|| "no type".to_owned(), |name| format!("{name:?}"));
@@ -157,11 +157,13 @@ impl<R> Resolver<R> {
     }
 }
 
-/// Changes an entity without knowing its type: reads it, lets `change` look at its properties and say which to set, and
-/// merges those in the version that was read; from the start if another writer was quicker. Other properties stay as
-/// they are, of whatever type the entity is, and what was marked for encryption stays marked. What was set; empty if `change` set nothing, and then nothing is written.
+/// Changes some properties of an entity of any type.
 ///
-/// Two requests, and two more for each conflict; beside them that of writes for the [manifest](Table#cost).
+/// Reads the entity, calls `change` for the properties to set, and merges them in the version that was read; after a
+/// conflict, starts again. Other properties stay, and a property that was marked for encryption stays marked. Returns the
+/// properties that were set. If `change` returns none, nothing is written.
+///
+/// 2 requests, and 2 per conflict; the [manifest](Table#cost) as for other writes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -181,7 +183,7 @@ impl<R> Resolver<R> {
 ///         set.set("EmployeeCount", count + 1);
 ///         Ok(set)
 ///     }
-///     _ => Err(Error::invalid_request("this entity counts no employees")),
+///     _ => Err(Error::invalid_request("the entity has no EmployeeCount")),
 /// })
 /// .await?;
 /// let read = table.get_existing(sales.key()).await?;
@@ -192,8 +194,8 @@ impl<R> Resolver<R> {
 /// ```
 ///
 /// # Errors
-/// Entity not found; an index is of the entity (see [`Table::unmanaged`]); of `change`, with nothing written; precondition failed, after the last of
-/// ten attempts; the store's.
+/// Entity not found; an index covers the entity (see [`Table::unmanaged`]); the error of `change`, with nothing written;
+/// precondition failed, after the last of 10 attempts; errors of the store.
 pub async fn modify<T>(
     table: &Table<T>,
     key: &Key,
@@ -201,44 +203,44 @@ pub async fn modify<T>(
 ) -> Result<Properties> {
     let (store, name) = (table.store(), table.name());
     let mut conflicts = Conflicts::new(ATTEMPTS);
-    let (mut rests_on, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
+    let (mut permission, mut read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     loop {
-        let entity = read.ok_or_else(|| missing(table, key))?;
+        let entity = read.ok_or_else(|| not_found(table, key))?;
         let mut set = change(&entity)?;
         keep_marks(&mut set, entity.properties());
         if set.is_empty() {
             return Ok(set);
         }
-        if let Some(rests_on) = &rests_on {
-            check_plain(rests_on, name, &entity, &set)?;
+        if let Some(permission) = &permission {
+            check_plain(permission, name, &entity, &set)?;
         }
         let merge = Operation::Merge(Entity::from_parts(key.clone(), set.clone()), version_of(&entity)?);
         match store.write(name, merge).await {
             Err(error) => conflicts.wait(error).await?,
             Ok(_) => return Ok(set),
         }
-        (rests_on, read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
+        (permission, read) = try_join(table.plain_write(), store.get(name, key, None)).await?;
     }
 }
 
-/// Refuses to change what an index is of, or to make it that.
-fn check_plain(rests_on: &PlainWrite, table: &TableName, entity: &Entity, set: &Properties) -> Result<()> {
+/// Refuses the change if an index covers the entity before or after it.
+fn check_plain(permission: &PlainWrite, table: &TableName, entity: &Entity, set: &Properties) -> Result<()> {
     let mut changed = entity.clone();
     set.iter()
         .for_each(|property| changed.properties_mut().set(property.name(), property.value().to_owned()));
     [entity, &changed].into_iter().try_for_each(|entity| {
-        let instead = "change it through `IndexedTable`, or ask for it by `unmanaged()`";
-        rests_on.manifest().check_plain(table, Touched::Entity(entity), "a change", instead)
+        let instead = "change it through `IndexedTable`, or open the table as `unmanaged()`";
+        permission.manifest().check_plain(table, Touched::Entity(entity), "a change", instead)
     })
 }
 
-/// Marks what is set in place of something marked.
+/// Marks each new value whose old value is marked.
 fn keep_marks(set: &mut Properties, old: &Properties) {
     let marked = set.iter().filter(|p| old.find(p.name()).is_some_and(|old| old.is_encrypted()));
     let marked: Vec<_> = marked.map(|p| (p.name().to_owned(), p.value().to_owned())).collect();
     marked.into_iter().for_each(|(name, value)| set.set_encrypted(&name, value));
 }
 
-fn missing<T>(table: &Table<T>, key: &Key) -> Error {
+fn not_found<T>(table: &Table<T>, key: &Key) -> Error {
     ErrorKind::EntityNotFound { table: table.name().to_string(), key: key.to_string() }.into()
 }

@@ -1,4 +1,4 @@
-//! A store that gives rows without their versions: a projection that went wrong. Nothing is then written to "any".
+//! A store that returns rows without their ETags: no pattern then writes with the condition "any version".
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::series::{DataSeries, Hours};
 use crate::wide::WideEntities;
 
 #[derive(Debug)]
-struct Versionless(Arc<MemoryStore>);
+struct WithoutETags(Arc<MemoryStore>);
 
-fn stripped(entity: Entity) -> Entity {
+fn without_etag(entity: Entity) -> Entity {
     let (key, properties) = entity.into_parts();
     Entity::from_parts(key, properties)
 }
 
 #[async_trait]
-impl TableStore for Versionless {
+impl TableStore for WithoutETags {
     fn profile(&self) -> &ServiceProfile {
         self.0.profile()
     }
@@ -48,7 +48,7 @@ impl TableStore for Versionless {
     }
 
     async fn get(&self, table: &TableName, key: &Key, select: Option<&Select>) -> Result<Option<Entity>> {
-        Ok(self.0.get(table, key, select).await?.map(stripped))
+        Ok(self.0.get(table, key, select).await?.map(without_etag))
     }
 
     async fn query(
@@ -58,7 +58,7 @@ impl TableStore for Versionless {
         from: Option<&Continuation>,
     ) -> Result<Page<Entity>> {
         let Page { items, continuation } = self.0.query(table, query, from).await?;
-        Ok(Page { items: items.into_iter().map(stripped).collect(), continuation })
+        Ok(Page { items: items.into_iter().map(without_etag).collect(), continuation })
     }
 
     async fn write(&self, table: &TableName, operation: Operation) -> Result<Written> {
@@ -71,7 +71,7 @@ impl TableStore for Versionless {
 }
 
 #[tokio::test]
-async fn a_row_without_a_version_is_no_row_in_any() -> Result<()> {
+async fn a_row_without_an_etag_is_not_written_in_any_version() -> Result<()> {
     let (inner, name) = (Arc::new(MemoryStore::new()), TableName::new("Rows")?);
     inner.create_table(&name).await?;
     let key = Key::new("p", "r")?;
@@ -80,7 +80,7 @@ async fn a_row_without_a_version_is_no_row_in_any() -> Result<()> {
     WideEntities::new(inner.clone(), name.clone()).insert(&Entity::new("p", "w")?.with("A", 1)).await?;
     let before = inner.query_all(&name, &Query::new()).await?;
 
-    let store: Arc<dyn TableStore> = Arc::new(Versionless(inner.clone()));
+    let store: Arc<dyn TableStore> = Arc::new(WithoutETags(inner.clone()));
     let table = Table::<Entity>::new(store.clone(), name.clone())?;
     let refused = |error: Error| assert!(error.to_string().contains("without an ETag"), "{error}");
     let set = |_: &Entity| Ok(Properties::from_iter([("H01", 2)]));

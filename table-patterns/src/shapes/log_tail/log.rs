@@ -8,15 +8,14 @@ use table_core::query::{Comparison, Filter};
 use table_core::store::{Error, Operation, Result, TableStore, TableStoreExt as _};
 use table_core::typed::{Record, Table, TableQuery};
 
-use super::entry::inverted;
-use super::ids::Ids;
+use super::entry::{IdGenerator, inverted};
 use super::{EntryId, Logged};
 use crate::clock::Clock;
 use crate::rows::plain;
 
-/// A log of `E`, newest first, in one partition of a table. See the [module](super).
+/// A log of values of type `E` in one partition of a table, newest first. See the [module](super).
 ///
-/// Cheap to clone. Keep one handle and clone it: its appends stay in order.
+/// Clones are cheap. Use clones of one handle for all appends of a program: then their ids are in order.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,7 +48,7 @@ pub struct LogTail<E> {
     table: Table<Entity>,
     partition: PartitionKey,
     prefix: String,
-    ids: Arc<Ids>,
+    ids: Arc<IdGenerator>,
     sorts: bool,
     of: PhantomData<fn() -> E>,
 }
@@ -62,11 +61,10 @@ impl<E> Clone for LogTail<E> {
 }
 
 impl<E: Record> LogTail<E> {
-    /// Opens a log. No request: the table must exist when the log is used.
+    /// Opens a log. No request; the table must exist when the log is used.
     ///
     /// # Errors
-    /// The name is not legal; `E` has encrypted properties and the store does not encrypt. What else the store does not
-    /// allow is refused when the log is used.
+    /// An invalid table name; `E` has encrypted properties and the store does not encrypt.
     pub fn new<S, N>(store: S, table: N, partition: PartitionKey) -> Result<Self>
     where
         S: TableStore,
@@ -79,41 +77,41 @@ impl<E: Record> LogTail<E> {
         Ok(Self { table, partition, prefix, ids, sorts: false, of: PhantomData })
     }
 
-    /// Starts the entries' row keys with a text, so that the partition can hold other rows.
+    /// Sets the prefix of the entries' row keys, so that the partition can hold other rows.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Takes the time of appends from another clock.
+    /// Sets the clock that gives appends their times.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.ids = Arc::new(Ids::new(clock));
+        self.ids = Arc::new(IdGenerator::new(clock));
         self
     }
 
-    /// On a service without order, reads everything that is asked for and sorts it here, instead of refusing.
+    /// Reads whole ranges and sorts them in memory if the service does not sort, instead of an error.
     #[must_use]
     pub const fn sorted_on_client(mut self) -> Self {
         self.sorts = true;
         self
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.table.create_if_missing().await
     }
 
-    /// A name for an entry that is appended now. No request.
+    /// A new id for an entry with the current time. No request.
     pub fn new_id(&self) -> EntryId {
         self.ids.next(self.ids.now())
     }
 
-    /// A name for an entry of a certain time. No request.
+    /// A new id for an entry with this time. No request.
     pub fn new_id_at(&self, at: Ticks) -> EntryId {
         self.ids.next(at)
     }
@@ -121,24 +119,24 @@ impl<E: Record> LogTail<E> {
     /// The row of an entry, for an entity group transaction with other rows of the partition. No request.
     ///
     /// # Errors
-    /// A value cannot be stored, or the key is too long.
+    /// A value that cannot be stored; a key that is too long.
     pub fn entity(&self, id: &EntryId, value: &E) -> Result<Entity> {
         let key = Key::new(&self.partition, format!("{}{id}", self.prefix))?;
         Ok(Entity::from_parts(key, value.to_properties()?))
     }
 
-    /// Appends an entry. One request.
+    /// Appends an entry with the current time. 1 request.
     ///
     /// # Errors
-    /// The store's. If the outcome is ambiguous and the entry must not be there twice, append it by
-    /// [`append_as`](Self::append_as), which can be repeated.
+    /// Errors of the store. After an ambiguous outcome the entry may be stored. To repeat an append safely, use
+    /// [`append_as`](Self::append_as).
     pub async fn append(&self, value: &E) -> Result<EntryId> {
         let id = self.new_id();
         self.append_as(&id, value).await?;
         Ok(id)
     }
 
-    /// Appends an entry of a certain time: an event that was recorded elsewhere. One request.
+    /// Appends an entry with this time, such as the time of an event. 1 request.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -148,44 +146,46 @@ impl<E: Record> LogTail<E> {
         Ok(id)
     }
 
-    /// Appends an entry under a name from [`new_id`](Self::new_id). One request. Repeating it with the same value changes
-    /// nothing, and costs one more.
+    /// Appends an entry with an id from [`new_id`](Self::new_id). 1 request. A repeated append with the same value changes
+    /// nothing and takes 2 requests.
     ///
     /// # Errors
-    /// The store's; the entity exists already, with another value, or under a name that was not made here: others can
-    /// have it too.
+    /// Errors of the store; the entry exists with another value; the entry exists and its id is not unique, as an id of
+    /// [`EntryId::of_guide`], which other writers may use too.
     pub async fn append_as(&self, id: &EntryId, value: &E) -> Result<()> {
         let entity = self.entity(id, value)?;
-        match plain::write(&**self.table.store(), self.table.name(), Operation::Insert(entity.clone())).await
-        {
+        let insert = Operation::Insert(entity.clone());
+        match plain::write(&**self.table.store(), self.table.name(), insert).await {
             Err(error) if error.is_already_exists() && id.is_unique() => {
-                self.check_same(&entity, error).await
+                self.check_repeated(&entity, error).await
             }
             written => written.map(drop),
         }
     }
 
-    /// Nobody else has this name, but its owner may have used it for another value.
-    async fn check_same(&self, entity: &Entity, error: Error) -> Result<()> {
+    /// Succeeds if the stored entry has the same value, so the append was repeated. Otherwise the caller has used the id
+    /// for two values.
+    async fn check_repeated(&self, entity: &Entity, error: Error) -> Result<()> {
         let stored = self.table.get(entity.key()).await?;
-        match stored.is_some_and(|stored| holds_the_same(stored, entity)) {
+        match stored.is_some_and(|stored| has_same_properties(stored, entity)) {
             true => Ok(()),
             false => {
-                Err(error.with_source("an entry with this id holds another value: take a new id for each"))
+                Err(error.with_source("an entry with this id has another value: use a new id for each entry"))
             }
         }
     }
 
-    /// The newest `n` entries, newest first. One request for up to 1000.
+    /// The newest `n` entries, newest first. 1 request for up to 1000 entries.
     ///
     /// # Errors
-    /// The store's; it does not sort; a row in the log's range is no entry.
+    /// Errors of the store; the store does not sort; a row in the log's range that is not an entry.
     pub async fn latest(&self, n: usize) -> Result<Vec<Logged<E>>> {
         self.page(None, n).await
     }
 
-    /// The `n` entries before (older than) one, newest first: pages that a web client walks by the id of the last entry it
-    /// has. One request for up to 1000. Entries that are appended meanwhile do not shift it.
+    /// The `n` entries that are older than `before`, newest first. 1 request for up to 1000 entries.
+    ///
+    /// A web client pages with the id of the last entry that it has. New entries do not shift the pages.
     ///
     /// # Errors
     /// As [`latest`](Self::latest).
@@ -194,7 +194,7 @@ impl<E: Record> LogTail<E> {
         self.read(self.rows(from, None).limit(n)).try_collect().await
     }
 
-    /// The entries of a moment and all newer ones, newest first. One request a page.
+    /// The entries of this time and all newer ones, newest first. 1 request per page.
     ///
     /// # Errors
     /// As [`latest`](Self::latest), in the stream.
@@ -202,7 +202,7 @@ impl<E: Record> LogTail<E> {
         self.read(self.rows(None, Some(self.until(moment))))
     }
 
-    /// The entries from a moment on and before another, newest first. One request a page.
+    /// The entries from a time (included) to another (excluded), newest first. 1 request per page.
     ///
     /// # Errors
     /// As [`latest`](Self::latest), in the stream.
@@ -215,17 +215,17 @@ impl<E: Record> LogTail<E> {
         self.read(self.rows(Some(newest), Some(self.until(from))))
     }
 
-    /// One entry. One request.
+    /// Reads one entry; `None` if it does not exist. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store; the row is not an entry.
     pub async fn get(&self, id: &EntryId) -> Result<Option<Logged<E>>> {
         let key = Key::new(&self.partition, format!("{}{id}", self.prefix))?;
         let entity = self.table.get(key).await?;
         entity.map(|entity| Logged::read(&entity, &self.prefix)).transpose()
     }
 
-    /// Up to and including the entries of a moment, which is where keys end: older is larger.
+    /// The filter for the entries of this time and newer ones: an older entry has a larger key.
     fn until(&self, moment: Ticks) -> Filter {
         self.bound(Comparison::LessThan, &inverted(moment.inverted() + 1))
     }
@@ -234,7 +234,7 @@ impl<E: Record> LogTail<E> {
         Filter::compare(Filter::ROW_KEY, comparison, format!("{}{text}", self.prefix))
     }
 
-    /// Rows between two bounds: by default, those that go on with a digit.
+    /// The rows between two bounds. Without a bound: all rows whose key has a digit after the prefix (`:` follows `9`).
     fn rows(&self, from: Option<Filter>, to: Option<Filter>) -> TableQuery<Entity> {
         let from = from.unwrap_or_else(|| self.bound(Comparison::GreaterThanOrEqual, "0"));
         let to = to.unwrap_or_else(|| self.bound(Comparison::LessThan, ":"));
@@ -251,13 +251,13 @@ impl<E: Record> LogTail<E> {
     }
 }
 
-/// Whether two rows have the same properties, in whichever order; that of a write id is an adapter's.
-fn holds_the_same(mut stored: Entity, wanted: &Entity) -> bool {
+/// Whether two rows have the same properties in any order. The write id of an adapter is ignored.
+fn has_same_properties(mut stored: Entity, expected: &Entity) -> bool {
     stored.properties_mut().remove(WRITE_ID_PROPERTY);
-    let same = |name: &str| match (stored.get(name), wanted.get(name)) {
+    let same = |name: &str| match (stored.get(name), expected.get(name)) {
         (Some(ValueRef::Double(a)), Some(ValueRef::Double(b))) => a.total_cmp(&b).is_eq(),
-        (stored, wanted) => stored == wanted,
+        (stored, expected) => stored == expected,
     };
-    stored.properties().len() == wanted.properties().len()
-        && wanted.properties().iter().all(|property| same(property.name()))
+    stored.properties().len() == expected.properties().len()
+        && expected.properties().iter().all(|property| same(property.name()))
 }

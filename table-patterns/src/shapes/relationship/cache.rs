@@ -1,46 +1,55 @@
-use std::collections::HashMap;
+//! The join cache: cached entities, and reads that several callers share.
+
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use moka::sync::Cache;
 use table_core::model::Key;
 use table_core::store::{Error, Result};
 use table_core::typed::{FromEntity, KeyOf, Table, TableEntity, TableQuery};
+use tokio::sync::OnceCell;
 
-use super::kept::{Found, Kept};
-
-/// Reads in flight for one join.
+/// The number of reads in flight for one join.
 const CONCURRENCY: usize = 16;
 
-/// How much a [`JoinCache`] keeps, and how long.
+/// How many entities a [`JoinCache`] keeps, and for how long.
+///
+/// ```
+/// use std::time::Duration;
+/// use table_patterns::relationship::JoinOptions;
+/// let options = JoinOptions::default().with_time_to_live(Duration::from_secs(60)).remember_missing();
+/// assert_eq!(options.entities, 10_000);
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct JoinOptions {
-    /// Entities at most; the least used go first.
+    /// The maximal number of entities. The cache removes the least used entities first.
     pub entities: u64,
     /// The age at which a value is read again.
     pub time_to_live: Duration,
-    /// Whether it is remembered that there is no entity with a key.
+    /// Whether the cache keeps that a key has no entity.
     pub remember_missing: bool,
 }
 
 impl JoinOptions {
-    /// Another bound on the entities.
+    /// Sets the maximal number of entities.
     #[must_use]
     pub const fn with_entities(mut self, entities: u64) -> Self {
         self.entities = entities;
         self
     }
 
-    /// Another age at which a value is read again; [`Duration::MAX`] for never.
+    /// Sets the age at which a value is read again; [`Duration::MAX`] for never.
     #[must_use]
     pub const fn with_time_to_live(mut self, time_to_live: Duration) -> Self {
         self.time_to_live = time_to_live;
         self
     }
 
-    /// Remembers too that there is no entity with a key.
+    /// Keeps also that a key has no entity.
     #[must_use]
     pub const fn remember_missing(mut self) -> Self {
         self.remember_missing = true;
@@ -49,15 +58,16 @@ impl JoinOptions {
 }
 
 impl Default for JoinOptions {
-    /// 10,000 entities for five minutes; what is missing is asked for each time.
+    /// 10,000 entities for 5 minutes; a key without an entity is read each time.
     fn default() -> Self {
         Self { entities: 10_000, time_to_live: Duration::from_secs(300), remember_missing: false }
     }
 }
 
-/// The other side of a join, kept in the client: for what is small and changes little.
+/// A cache of the other side of a join, for small tables that change rarely.
 ///
-/// Cheap to clone; clones share what they know. Many who ask for one key at once cause one request.
+/// Clones are cheap and share the cached entities. Several callers that ask for one key at the same time cause 1
+/// request.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -86,12 +96,12 @@ impl Default for JoinOptions {
 /// ```
 pub struct JoinCache<T> {
     pub(super) table: Table<T>,
-    pub(super) kept: Arc<Kept<T>>,
+    pub(super) cached: Arc<CachedReads<T>>,
 }
 
 impl<T> Clone for JoinCache<T> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), kept: Arc::clone(&self.kept) }
+        Self { table: self.table.clone(), cached: Arc::clone(&self.cached) }
     }
 }
 
@@ -102,28 +112,29 @@ impl<T> fmt::Debug for JoinCache<T> {
 }
 
 impl<T: FromEntity + Sync> JoinCache<T> {
-    /// Knows nothing yet. No request.
+    /// Makes an empty cache. No request.
     pub fn new(table: Table<T>, options: JoinOptions) -> Self {
-        Self { table, kept: Arc::new(Kept::new(options)) }
+        Self { table, cached: Arc::new(CachedReads::new(options)) }
     }
 
-    /// The entity with this key, if it is there. No request while it is known; otherwise one, for all who ask meanwhile.
+    /// The entity with this key; `None` if it does not exist. No request if the entity is cached; otherwise 1 request for
+    /// all callers that ask for the key before the answer.
     ///
     /// # Errors
-    /// The store's, to all who waited for it; the next one asks again.
+    /// Errors of the store, for all callers that waited for the read. The next call reads again.
     pub async fn get(&self, key: impl KeyOf<T>) -> Result<Option<Arc<T>>> {
         let key = key.into_key();
-        self.kept.get(&key, self.read(&key)).await
+        self.cached.get(&key, self.read(&key)).await
     }
 
     async fn read(&self, key: &Key) -> Result<Found<T>> {
         Ok(self.table.get(key).await?.map(Arc::new))
     }
 
-    /// Each item with the entity that its key names. One request for each distinct key that is not known, several at once.
+    /// Joins each item with the entity of its key. 1 request per distinct key that is not cached, several at once.
     ///
     /// # Errors
-    /// The store's; a key cannot be encoded.
+    /// Errors of the store; a key that cannot be encoded.
     pub async fn join<A, K: KeyOf<T>>(
         &self,
         items: impl IntoIterator<Item = A>,
@@ -134,7 +145,7 @@ impl<T: FromEntity + Sync> JoinCache<T> {
             let key = key(&item)?.into_key();
             keyed.push((item, key));
         }
-        // Of one join, a key is read once even if what is missing is not remembered.
+        // Within one join each key is read once, even if the cache does not keep missing entities.
         let distinct: HashMap<Key, ()> = keyed.iter().map(|(_, key)| (key.clone(), ())).collect();
         let read = |key: Key| async move { Ok::<_, Error>((key.clone(), self.get(key).await?)) };
         let found: HashMap<Key, Option<Arc<T>>> =
@@ -143,31 +154,188 @@ impl<T: FromEntity + Sync> JoinCache<T> {
         Ok(joined.collect())
     }
 
-    /// Forgets an entity, after it was changed here: who asks afterwards sees the change, even if it is being read
-    /// just now for others.
+    /// Removes an entity from the cache, after this program changed it. Later calls see the change, even if a read for
+    /// other callers is in flight.
     pub fn forget(&self, key: impl KeyOf<T>) {
-        self.kept.forget(&key.into_key());
+        self.cached.forget(&key.into_key());
     }
 
-    /// Forgets everything, as [`forget`](Self::forget) does.
+    /// Removes all entities from the cache, as [`forget`](Self::forget) does.
     pub fn clear(&self) {
-        self.kept.clear();
+        self.cached.clear();
     }
 }
 
 impl<T: TableEntity> JoinCache<T> {
-    /// Reads what a query finds into the cache: a small table, at the start. One request a page. How many; what
-    /// others read or forgot meanwhile is left as it is and not counted.
+    /// Reads the results of a query into the cache, such as a small table at the start. 1 request per page.
+    ///
+    /// Returns the number of entities added. An entity that another caller reads or forgets during the load is not
+    /// changed and not counted, because the cache may have a newer version.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn load(&self, query: &TableQuery<T>) -> Result<usize> {
-        let (mut loaded, load) = (0, self.kept.load());
+        let (mut loaded, load) = (0, self.cached.start_load());
         let mut entities = query.stream();
         while let Some(entity) = entities.try_next().await? {
             let key = entity.entity_key()?.into_key();
-            loaded += usize::from(load.keep(key, entity));
+            loaded += usize::from(load.insert(key, entity));
         }
         Ok(loaded)
+    }
+}
+
+/// The longest time to live that `moka` accepts: 1,000 years.
+const MAX_TIME_TO_LIVE: Duration = Duration::from_secs(1000 * 365 * 24 * 3600);
+
+/// An entity; `None` if the key has no entity.
+type Found<T> = Option<Arc<T>>;
+
+/// One read in@shared_read, shared by all callers that wait for it.
+type SharedRead<T> = Arc<OnceCell<Result<Found<T>>>>;
+
+/// The cached values, and the reads in@shared_read.
+///
+/// Invariant: `values` changes only while `in_flight` is locked, together with the read or the key in it. Therefore a read
+/// that began before its key was forgotten is never cached, and never answers a caller that asked after that.
+pub(super) struct CachedReads<T> {
+    values: Cache<Key, Found<T>>,
+    remember_missing: bool,
+    in_flight: Mutex<InFlight<T>>,
+}
+
+struct InFlight<T> {
+    reads: HashMap<Key, SharedRead<T>>,
+    /// The number of loads.
+    loads: usize,
+    /// The keys that were read or forgotten since the oldest load began. A load may have an older version of them.
+    changed: HashSet<Key>,
+    /// Whether the cache was cleared since the oldest load began.
+    cleared: bool,
+}
+
+impl<T: Send + Sync + 'static> CachedReads<T> {
+    fn new(options: JoinOptions) -> Self {
+        let time_to_live = options.time_to_live.min(MAX_TIME_TO_LIVE);
+        let values = Cache::builder().max_capacity(options.entities).time_to_live(time_to_live).build();
+        let in_flight = InFlight { reads: HashMap::new(), loads: 0, changed: HashSet::new(), cleared: false };
+        Self { values, remember_missing: options.remember_missing, in_flight: Mutex::new(in_flight) }
+    }
+
+    /// The cached value of a key; otherwise the result of a read in@shared_read, or of `read`.
+    async fn get(&self, key: &Key, read: impl Future<Output = Result<Found<T>>>) -> Result<Found<T>> {
+        if let Some(found) = self.values.get(key) {
+            return Ok(found);
+        }
+        let shared_read = {
+            let mut in_flight = self.in_flight();
+            if let Some(found) = self.values.get(key) {
+                return Ok(found);
+            }
+            Arc::clone(in_flight.reads.entry(key.clone()).or_default())
+        };
+        let waiting = Waiting { cached: self, key, shared_read };
+        waiting.shared_read.get_or_init(|| read).await.clone()
+    }
+
+    fn forget(&self, key: &Key) {
+        let mut in_flight = self.in_flight();
+        in_flight.reads.remove(key);
+        in_flight.mark_changed(key);
+        self.values.invalidate(key);
+    }
+
+    fn clear(&self) {
+        let mut in_flight = self.in_flight();
+        in_flight.reads.clear();
+        in_flight.cleared = in_flight.loads > 0;
+        self.values.invalidate_all();
+    }
+
+    /// Starts a load, which runs until the value is dropped.
+    fn start_load(&self) -> Load<'_, T> {
+        self.in_flight().loads += 1;
+        Load(self)
+    }
+
+    /// The number of values, after `moka` has removed those over its capacity.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> u64 {
+        self.values.run_pending_tasks();
+        self.values.entry_count()
+    }
+
+    // A poisoned lock is safe to use: every statement leaves a consistent state.
+    fn in_flight(&self) -> MutexGuard<'_, InFlight<T>> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> InFlight<T> {
+    fn mark_changed(&mut self, key: &Key) {
+        if self.loads > 0 {
+            self.changed.insert(key.clone());
+        }
+    }
+}
+
+/// A caller that waits for a read.
+///
+/// The first caller that drops the value after the read has finished caches the result. If all callers are cancelled
+/// before that, the last one removes the read.
+struct Waiting<'a, T: Send + Sync + 'static> {
+    cached: &'a CachedReads<T>,
+    key: &'a Key,
+    shared_read: SharedRead<T>,
+}
+
+impl<T: Send + Sync + 'static> Drop for Waiting<'_, T> {
+    fn drop(&mut self) {
+        let mut in_flight = self.cached.in_flight();
+        let shared_read = std::mem::take(&mut self.shared_read);
+        let is_current =
+            in_flight.reads.get(self.key).is_some_and(|current| Arc::ptr_eq(current, &shared_read));
+        // Two references: this one and the one in `reads`. More belong to other callers, which finish the read.
+        if !is_current || (!shared_read.initialized() && Arc::strong_count(&shared_read) > 2) {
+            return;
+        }
+        in_flight.reads.remove(self.key);
+        if let Some(Ok(found)) = shared_read.get()
+            && (found.is_some() || self.cached.remember_missing)
+        {
+            in_flight.mark_changed(self.key);
+            self.cached.values.insert(self.key.clone(), found.clone());
+        }
+    }
+}
+
+/// A query whose results are cached, except for keys that changed during the load.
+struct Load<'a, T: Send + Sync + 'static>(&'a CachedReads<T>);
+
+impl<T: Send + Sync + 'static> Load<'_, T> {
+    /// Caches an entity, unless its key changed during the load. Whether the entity was cached.
+    fn insert(&self, key: Key, entity: T) -> bool {
+        let in_flight = self.0.in_flight();
+        let is_newest = !in_flight.cleared && !in_flight.changed.contains(&key);
+        if is_newest {
+            self.0.values.insert(key, Some(Arc::new(entity)));
+        }
+        is_newest
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Load<'_, T> {
+    fn drop(&mut self) {
+        let mut in_flight = self.0.in_flight();
+        in_flight.loads -= 1;
+        if in_flight.loads == 0 {
+            (in_flight.changed, in_flight.cleared) = (HashSet::new(), false);
+        }
+    }
+}
+
+impl<T> fmt::Debug for CachedReads<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedReads").finish_non_exhaustive()
     }
 }

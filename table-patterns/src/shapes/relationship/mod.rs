@@ -1,32 +1,36 @@
 //! Relationships between entities, and joins in the client.
 //!
 //! # Problem
-//! A table service joins nothing and checks no reference. Which entities belong together is said by their keys, or by a
-//! key that one of them stores; reading both takes as many requests as there are places.
+//! The Table service has no joins and checks no references. Keys express which entities belong together: by a convention,
+//! or as a property that stores a key. A program that reads both sides sends at least one request per place.
 //!
 //! # Choices
 //!
-//! | relationship | kept by | here | requests to read both |
+//! | relationship | expressed by | type | requests to read both sides |
 //! |---|---|---|---|
 //! | one-to-many, same partition | keys | [`Compound`](crate::compound::Compound): one range, an enum | 1 per page |
 //! | one-to-many, other partition or table | keys | [`Relation::many`] | 1 + 1 per page |
 //! | one-to-one, any place | keys, by convention | [`Relation::one`] | 2 |
 //! | one-to-one, any place | a stored key | [`Link`] | 2 |
-//! | many-to-one, a small other side | the client | [`JoinCache`] | 1 per distinct key, then none |
+//! | many-to-one, few entities on the other side | the client | [`JoinCache`] | 1 per distinct key, then 0 |
 //! | inheritance | a discriminator | an enum with `EntityResolver`, its base `#[entity(flatten)]` | 1 per page |
 //!
 //! # Guarantees
-//! In one partition, both sides are written in a group transaction ([`Table::group`](table_core::typed::Table::group)),
-//! and counts on one side can be kept in step with the other. Elsewhere each side is written alone: a link may name what
-//! is not there (any more), and following it answers `None`. [`JoinCache`] asks once for a key however many wait for it,
-//! never gives a value older than its time to live, and after [`JoinCache::forget`] none that was read before.
+//! - In one partition, a group transaction ([`Table::group`](table_core::typed::Table::group)) writes both sides, and
+//!   can keep a count on one side equal to the number of entities on the other.
+//! - In different partitions each side is written alone. A link may therefore name an entity that does not exist;
+//!   following the link then returns `None`.
+//! - [`JoinCache`] sends 1 request for a key, however many callers wait for the key. It never returns a value older than
+//!   its time to live. After [`JoinCache::forget`] it returns no value that was read before.
 //!
 //! # Failure windows
-//! Two sides in two places are two writes: a crash between them leaves one. Write the side that is pointed at first,
-//! delete it last, or use eventually consistent transactions. Moving an entity to another partition is such a pair.
+//! Two sides in two places are two writes: a crash between them leaves one side. Insert the side that is referred to
+//! first and delete it last, or use eventually consistent transactions. The same holds for moving an entity to another
+//! partition.
 //!
 //! # Inheritance
-//! A base struct is flattened into each type; the enum over the types is the base class. The example `inheritance` runs it.
+//! A base struct is flattened into each type, and an enum over the types takes the place of the base class. The example
+//! `inheritance` is a whole program.
 //!
 //! ```
 //! use table_core::prelude::*;
@@ -71,16 +75,13 @@
 //! ```
 //!
 //! # When not to use it
-//! Where most reads need both sides, keep them together: in one entity (denormalization), or in one partition.
+//! If most reads need both sides, store them together: in one entity (denormalization) or in one partition.
 
 mod cache;
-mod kept;
-mod link;
 mod relation;
 
 pub use cache::{JoinCache, JoinOptions};
-pub use link::Link;
-pub use relation::Relation;
+pub use relation::{Link, Relation};
 
 #[cfg(test)]
 mod tests;

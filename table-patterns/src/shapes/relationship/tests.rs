@@ -1,4 +1,4 @@
-//! What a join cache keeps, and for how long.
+//! Capacity, age and concurrent reads of the join cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A table of so many airlines.
+    /// A table with this number of airlines.
     async fn new(airlines: u32) -> Result<Self> {
         let rig = Self { store: Arc::default(), faults: FaultInjector::new(0), meter: RequestMeter::new() };
         let table = rig.table()?;
@@ -46,7 +46,7 @@ impl Rig {
         Ok(JoinCache::new(Table::new(Metered::new(faulty, self.meter.clone()), "Airlines")?, options))
     }
 
-    /// The answers of reads of this kind wait for a second, those after the first.
+    /// Delays the answer of the next read of this kind by a second.
     fn delay(&self, kind: OperationKind) {
         self.faults.add(FaultRule::new(Fault::DelayAnswer(Duration::from_secs(1))).on(kind).nth(1));
     }
@@ -61,22 +61,22 @@ async fn planes(cache: &JoinCache<Airline>, code: u32) -> Result<Option<i32>> {
 }
 
 #[tokio::test]
-async fn it_keeps_no_more_than_it_is_told() -> Result<()> {
+async fn the_cache_keeps_at_most_its_capacity() -> Result<()> {
     let rig = Rig::new(50).await?;
     let cache = rig.cache(JoinOptions::default().with_entities(5))?;
     for code in 0..50 {
         assert_eq!(planes(&cache, code).await?, Some(1));
     }
-    assert_eq!(cache.kept.settled(), 5);
+    assert_eq!(cache.cached.len(), 5);
     let all = rig.table()?.query();
     cache.load(&all).await?;
-    assert_eq!(cache.kept.settled(), 5, "what is loaded counts too");
+    assert_eq!(cache.cached.len(), 5, "loaded entities count too");
     assert_eq!(rig.cache(JoinOptions::default())?.load(&all).await?, 50);
     Ok(())
 }
 
 #[tokio::test]
-async fn what_is_old_is_read_again() -> Result<()> {
+async fn an_old_value_is_read_again() -> Result<()> {
     let rig = Rig::new(1).await?;
     let cache = rig.cache(JoinOptions::default().with_time_to_live(Duration::from_millis(20)))?;
     assert_eq!(planes(&cache, 0).await?, Some(1));
@@ -86,13 +86,14 @@ async fn what_is_old_is_read_again() -> Result<()> {
 
     let lasting = rig.cache(JoinOptions::default().with_time_to_live(Duration::MAX))?;
     rig.meter.reset();
-    assert_eq!((planes(&lasting, 0).await?, planes(&lasting, 0).await?), (Some(2), Some(2)));
+    assert_eq!(planes(&lasting, 0).await?, Some(2), "the first read");
+    assert_eq!(planes(&lasting, 0).await?, Some(2), "from the cache");
     assert_eq!(rig.meter.total(), 1);
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_forgets_sees_the_change_though_others_were_reading() -> Result<()> {
+async fn after_forget_a_read_in_flight_is_not_used() -> Result<()> {
     for clears in [false, true] {
         let rig = Rig::new(1).await?;
         let cache = rig.cache(JoinOptions::default())?;
@@ -108,16 +109,17 @@ async fn who_forgets_sees_the_change_though_others_were_reading() -> Result<()> 
             planes(&cache, 0).await
         };
         let (before, after) = join(planes(&cache, 0), changed).await;
-        assert_eq!((before?, after?), (Some(1), Some(2)), "clear: {clears}");
+        assert_eq!(before?, Some(1), "clear: {clears}");
+        assert_eq!(after?, Some(2), "clear: {clears}");
         assert_eq!(rig.meter.total(), 2);
-        assert_eq!(planes(&cache, 0).await?, Some(2), "what was read before is not kept");
+        assert_eq!(planes(&cache, 0).await?, Some(2), "the earlier read is not cached");
         assert_eq!(rig.meter.total(), 2);
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_brings_back_nothing_older() -> Result<()> {
+async fn a_load_does_not_replace_newer_values() -> Result<()> {
     for clears in [false, true] {
         let rig = Rig::new(3).await?;
         let cache = rig.cache(JoinOptions::default())?;
@@ -135,27 +137,31 @@ async fn a_load_brings_back_nothing_older() -> Result<()> {
             planes(&cache, 1).await
         };
         let (loaded, read) = join(cache.load(&all), changed).await;
-        assert_eq!((loaded?, read?), (if clears { 0 } else { 1 }, Some(2)));
-        assert_eq!((planes(&cache, 0).await?, planes(&cache, 1).await?), (Some(2), Some(2)));
-        assert_eq!(cache.load(&all).await?, 3, "the next load brings everything");
+        assert_eq!(loaded?, if clears { 0 } else { 1 }, "clear: {clears}");
+        assert_eq!(read?, Some(2), "clear: {clears}");
+        assert_eq!(planes(&cache, 0).await?, Some(2), "clear: {clears}");
+        assert_eq!(planes(&cache, 1).await?, Some(2), "clear: {clears}");
+        assert_eq!(cache.load(&all).await?, 3, "the next load adds all entities");
     }
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_leaves_the_read_to_others() -> Result<()> {
+async fn a_cancelled_caller_leaves_the_read_to_others() -> Result<()> {
     let rig = Rig::new(1).await?;
     let cache = rig.cache(JoinOptions::default())?;
     rig.delay(OperationKind::Get);
     let wait = Duration::from_millis(500);
     let impatient = tokio::time::timeout(wait, planes(&cache, 0));
-    let (gone, patient) = join(impatient, planes(&cache, 0)).await;
-    assert!(gone.is_err());
-    assert_eq!((patient?, rig.meter.total()), (Some(1), 2));
+    let (cancelled, patient) = join(impatient, planes(&cache, 0)).await;
+    assert!(cancelled.is_err());
+    assert_eq!(patient?, Some(1));
+    assert_eq!(rig.meter.total(), 2);
 
     rig.delay(OperationKind::Get);
     cache.clear();
     assert!(tokio::time::timeout(wait, planes(&cache, 0)).await.is_err());
-    assert_eq!((planes(&cache, 0).await?, planes(&cache, 0).await?), (Some(1), Some(1)));
+    assert_eq!(planes(&cache, 0).await?, Some(1), "a new read");
+    assert_eq!(planes(&cache, 0).await?, Some(1), "from the cache");
     Ok(())
 }

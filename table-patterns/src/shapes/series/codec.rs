@@ -5,56 +5,56 @@ use table_core::store::limits::{BINARY_BYTES, STRING_UNITS};
 use table_core::store::{Error, Result};
 use table_core::typed::{Codec, Json, Plain, Property, PropertyGroup, PropertySink};
 
-/// How the value of a slot is stored in its row.
+/// Stores the value of a slot as properties of its row.
 ///
 /// | codec | values |
 /// |---|---|
-/// | [`Plain`] | numbers, booleans, times, texts: any `Property` but an `Option` |
-/// | [`Grouped`] | a small struct that derives `PropertyGroup`: a property per field, named slot + field |
-/// | [`Json`] | anything with a JSON form, as one text |
+/// | [`Plain`] | numbers, booleans, times, strings: any `Property` except an `Option` |
+/// | [`Grouped`] | a small struct that derives `PropertyGroup`: one property per field, named slot + field |
+/// | [`Json`] | any value that serializes to JSON, as one string |
 ///
-/// There is no value for "absent": a slot that is not set is missing, and a merge cannot clear one.
+/// No value means "missing": a slot without a value has no property, and a merge cannot remove a property.
 pub trait SlotCodec<V>: Send + Sync + 'static {
-    /// The properties of a slot: their names behind the slot's.
+    /// The names of a slot's properties, without the slot's name in front.
     fn suffixes() -> Vec<&'static str>;
 
-    /// Those of the [`suffixes`](Self::suffixes) whose properties must be encrypted.
+    /// The [`suffixes`](Self::suffixes) of properties that must be encrypted.
     fn encrypted() -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The bytes of the largest value in a store.
+    /// The size of the largest value in a store, in bytes.
     fn max_bytes() -> usize;
 
-    /// Appends the value of a slot.
+    /// Adds the properties of a slot's value to a row.
     ///
     /// # Errors
-    /// The value cannot be stored.
+    /// A value that cannot be stored.
     fn write(slot: &str, value: &V, row: &mut Properties) -> Result<()>;
 
-    /// The value of a slot in its row.
+    /// Reads the value of a slot from its row; `None` if the slot is missing.
     ///
     /// # Errors
-    /// What is stored does not fit the type.
+    /// A stored value of another type.
     fn read(slot: &str, row: &Entity) -> Result<Option<V>>;
 }
 
 impl<V: Property> SlotCodec<V> for Plain {
     fn suffixes() -> Vec<&'static str> {
-        const { assert!(!V::OPTIONAL, "a slot that is not set is missing: take the type without `Option`") };
+        const { assert!(!V::OPTIONAL, "a slot without a value is missing: use the type without `Option`") };
         vec![""]
     }
 
     fn max_bytes() -> usize {
-        largest(V::TYPE)
+        max_size(V::TYPE)
     }
 
     fn write(slot: &str, value: &V, row: &mut Properties) -> Result<()> {
-        value.write(PropertySink::new(row, slot, false)).map_err(|e| refused(slot, &e))
+        value.write(PropertySink::new(row, slot, false)).map_err(|e| unstorable(slot, &e))
     }
 
     fn read(slot: &str, row: &Entity) -> Result<Option<V>> {
-        row.get(slot).map(V::read).transpose().map_err(|e| misfit(slot, row, &e))
+        row.get(slot).map(V::read).transpose().map_err(|e| type_mismatch(slot, row, &e))
     }
 }
 
@@ -64,34 +64,39 @@ impl<V: Serialize + DeserializeOwned + Send + Sync + 'static> SlotCodec<V> for J
     }
 
     fn max_bytes() -> usize {
-        largest(EdmType::String)
+        max_size(EdmType::String)
     }
 
     fn write(slot: &str, value: &V, row: &mut Properties) -> Result<()> {
         let before = row.as_packed().len();
         <Self as Codec<V>>::write(value, PropertySink::new(row, slot, false))
-            .map_err(|e| refused(slot, &e))?;
+            .map_err(|e| unstorable(slot, &e))?;
         if row.as_packed().len() == before {
-            return Err(Error::invalid_value(slot, "`null` cannot be merged; `clear` the slot"));
+            return Err(Error::invalid_value(slot, "`null` cannot be merged: remove the value with `clear`"));
         }
         Ok(())
     }
 
     fn read(slot: &str, row: &Entity) -> Result<Option<V>> {
-        row.get(slot).map(<Self as Codec<V>>::read).transpose().map_err(|e| misfit(slot, row, &e))
+        row.get(slot).map(<Self as Codec<V>>::read).transpose().map_err(|e| type_mismatch(slot, row, &e))
     }
 }
 
 /// Stores a struct as one property per field: `H07Count`, `H07Mean`.
 ///
-/// Every field is always written, so that a merge leaves nothing of an earlier value: a struct with an
-/// `Option` does not compile; store it as [`Json`].
+/// A merge must replace every field of the earlier value, so every field is always written. A struct with an `Option`
+/// therefore does not compile; store it as [`Json`].
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped;
 
 impl<V: PropertyGroup> SlotCodec<V> for Grouped {
     fn suffixes() -> Vec<&'static str> {
-        const { assert!(all_present::<V>(), "a merge cannot clear an `Option`: store the struct as `Json`") };
+        const {
+            assert!(
+                has_no_options::<V>(),
+                "a merge cannot remove the property of an `Option`: store the struct as `Json`"
+            )
+        };
         V::PROPERTIES.iter().map(|p| p.name).collect()
     }
 
@@ -100,7 +105,7 @@ impl<V: PropertyGroup> SlotCodec<V> for Grouped {
     }
 
     fn max_bytes() -> usize {
-        V::PROPERTIES.iter().map(|p| largest(p.edm_type)).sum()
+        V::PROPERTIES.iter().map(|p| max_size(p.edm_type)).sum()
     }
 
     fn write(slot: &str, value: &V, row: &mut Properties) -> Result<()> {
@@ -130,7 +135,7 @@ impl Grouped {
     }
 }
 
-const fn all_present<V: PropertyGroup>() -> bool {
+const fn has_no_options<V: PropertyGroup>() -> bool {
     let mut i = 0;
     while i < V::PROPERTIES.len() {
         if V::PROPERTIES[i].optional {
@@ -141,8 +146,8 @@ const fn all_present<V: PropertyGroup>() -> bool {
     true
 }
 
-/// The bytes of the largest value of a type, as the service counts them.
-const fn largest(edm: EdmType) -> usize {
+/// The size of the largest value of a type as the service counts it, in bytes.
+const fn max_size(edm: EdmType) -> usize {
     match edm {
         EdmType::String => 4 + 2 * STRING_UNITS,
         EdmType::Binary => 4 + BINARY_BYTES,
@@ -150,10 +155,10 @@ const fn largest(edm: EdmType) -> usize {
     }
 }
 
-fn refused(slot: &str, error: &ValueError) -> Error {
+fn unstorable(slot: &str, error: &ValueError) -> Error {
     Error::invalid_value(slot, format!("expected {}, found {}", error.expected(), error.found()))
 }
 
-fn misfit(slot: &str, row: &Entity, error: &ValueError) -> Error {
+fn type_mismatch(slot: &str, row: &Entity, error: &ValueError) -> Error {
     Error::decode("data series", row.key(), slot, error.expected(), error.found())
 }

@@ -1,20 +1,22 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::ops::Index;
 use std::sync::Arc;
 
-use table_core::model::{Entity, Key, Properties, TableName};
+use table_core::model::{Entity, IfMatch, Key, Properties, TableName};
 use table_core::query::{Query, Select};
+use table_core::store::limits::GROUP_OPERATIONS;
 use table_core::store::{Error, GroupTransaction, Operation, Result, TableStore, TableStoreExt};
 use table_core::typed::{Plain, Property};
 
 use super::layout::Layout;
-use super::{Series, SlotCodec, SlotSet};
-use crate::rows::conflict::{ATTEMPTS, Conflicts, told_of, version_of};
+use super::{SlotCodec, SlotSet};
+use crate::rows::conflict::{ATTEMPTS, Conflicts, is_lost, version_of, with_entity_key};
 use crate::rows::plain;
 
-/// Series of values of type `V` in the slots `S`, stored by the codec `C`. See the [module](super).
+/// The series of a table: values of type `V` in slots of the set `S`, stored by the codec `C`. See the [module](super).
 ///
-/// One handle serves all series of a table that have these slots; a key names the series.
+/// One handle serves all series of the table with these slots. The key of the first row identifies a series.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -35,10 +37,10 @@ use crate::rows::plain;
 /// ```
 #[derive(Debug)]
 pub struct DataSeries<S, V, C = Plain> {
-    pub(super) store: Arc<dyn TableStore>,
-    pub(super) table: TableName,
-    pub(super) layout: Arc<Layout<S>>,
-    pub(super) attempts: u32,
+    store: Arc<dyn TableStore>,
+    table: TableName,
+    layout: Arc<Layout<S>>,
+    attempts: u32,
     of: PhantomData<fn() -> (V, C)>,
 }
 
@@ -50,10 +52,10 @@ impl<S, V, C> Clone for DataSeries<S, V, C> {
 }
 
 impl<S: SlotSet, V: Property> DataSeries<S, V> {
-    /// Opens the series of a table. No request: the table must exist when it is used.
+    /// Opens the series of a table. No request; the table must exist when the series are used.
     ///
     /// # Errors
-    /// The name is not legal; two slots would share a property; more rows than a series has.
+    /// An invalid table name; two slots with one property name; more than a million rows.
     pub fn new<T, N>(store: T, table: N, slots: S) -> Result<Self>
     where
         T: TableStore,
@@ -64,73 +66,73 @@ impl<S: SlotSet, V: Property> DataSeries<S, V> {
 }
 
 impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
-    /// [`new`](DataSeries::new) with a codec that the type names: `DataSeries::<Hours, Wind, Grouped>::with_codec`.
+    /// Opens the series of a table with the codec `C`: `DataSeries::<Hours, Wind, Grouped>::with_codec`. No request.
     ///
     /// # Errors
-    /// As [`new`](DataSeries::new); a slot has no property, or can be larger than a row; a field is to be encrypted
-    /// and the store does not encrypt.
+    /// As [`new`](DataSeries::new); a value type without fields, or whose largest value does not fit into a row; a field
+    /// that must be encrypted and a store that does not encrypt.
     pub fn with_codec<T, N>(store: T, table: N, slots: S) -> Result<Self>
     where
         T: TableStore,
         N: TryInto<TableName, Error: Into<Error>>,
     {
         let (store, table) = (store.into_shared(), table.try_into().map_err(Into::into)?);
-        let encrypted = encrypted::<S, V, C>(&slots);
+        let encrypted = encrypted_properties::<S, V, C>(&slots);
         store.check_encrypts(&table, &encrypted.iter().map(String::as_str).collect::<Vec<_>>())?;
         let layout = Arc::new(Layout::new::<V, C>(slots)?);
         Ok(Self { store, table, layout, attempts: ATTEMPTS, of: PhantomData })
     }
 
-    /// Creates the table unless it is there; whether it was created. One request.
+    /// Creates the table if it is missing. Returns whether the table was created. 1 request.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub async fn create_if_missing(&self) -> Result<bool> {
         self.store.create_table_if_missing(&self.table).await
     }
 
-    /// Puts so many slots into a row instead of as many as fit with the largest values: for texts that are known
-    /// to be short, or to spread writers over rows. It decides where values are: never change it once there
-    /// are some.
+    /// Sets the number of slots in a row. The default is as many as fit with the largest values.
     ///
-    /// That so many *values* fit a row of 1 MiB is for the caller to know: a slot is refused by the service when its
-    /// row is full.
+    /// More slots per row suit strings that are short; fewer slots per row spread writers over rows. The number
+    /// determines the row of each value: do not change it once values are stored. The service refuses a value whose row
+    /// would be larger than 1 MiB.
     ///
     /// # Errors
-    /// Slots of more properties than an entity has room for, or more rows than a series has.
+    /// More slots than an entity has room for; more than a million rows; a handle that was cloned before.
     pub fn with_slots_per_row(self, slots: usize) -> Result<Self> {
         let layout = Arc::try_unwrap(self.layout);
-        let layout = layout.map_err(|_| Error::invalid_request("set the slots per row before cloning"))?;
+        let layout = layout.map_err(|_| {
+            Error::invalid_request("the handle was cloned: set the slots per row before the first clone")
+        })?;
         Ok(Self { layout: Arc::new(layout.with_slots_per_row(slots)?), ..self })
     }
 
-    /// Another bound on the attempts of an update that loses against other writers; at least 1, and 10 unless told
-    /// otherwise.
+    /// Sets how often an update is attempted if other writers change the row first; at least 1, by default 10.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts.max(1);
         self
     }
 
-    /// The slots.
+    /// The set of slots.
     pub fn slots(&self) -> &S {
         &self.layout.slots
     }
 
-    /// Sets a slot. One request, without reading: the last writer of a slot wins.
+    /// Sets a slot without reading it. 1 request. Of several writers of one slot, the last one wins.
     ///
     /// # Errors
-    /// No such slot; a value that cannot be stored; the store's.
+    /// A slot that is not in the set; a value that cannot be stored; errors of the store.
     pub async fn set(&self, series: &Key, slot: S::Slot, value: &V) -> Result<()> {
         let (row, patch) = self.patch(&slot, value)?;
         let merge = Operation::InsertOrMerge(Entity::from_parts(self.layout.key(series, row)?, patch));
         plain::write(&*self.store, &self.table, merge).await.map(drop)
     }
 
-    /// Sets several slots, all or none. One request, none for nothing. Of a slot that comes twice, the last.
+    /// Sets several slots atomically. 1 request; 0 for no values. If a slot comes twice, the last value counts.
     ///
     /// # Errors
-    /// As [`set`](Self::set); more than a group transaction takes.
+    /// As [`set`](Self::set); more rows or bytes than a group transaction takes.
     pub async fn set_many(&self, series: &Key, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<()> {
         let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
         for (row, patch) in self.patches(values)? {
@@ -144,14 +146,14 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         }
     }
 
-    /// The whole series; without any value where nothing was ever set. One request a page: a page holds 1000 rows.
+    /// Reads the whole series. A series that was never written is empty. 1 request per 1000 rows.
     ///
     /// # Errors
-    /// The store's; a value of another type.
+    /// Errors of the store; a stored value of another type.
     pub async fn get(&self, series: &Key) -> Result<Series<S, V>> {
         let mut values: Vec<Option<V>> = Vec::new();
         values.resize_with(self.slots().count(), || None);
-        for (row, entity) in self.stored(series).await? {
+        for (row, entity) in self.stored_rows(series).await? {
             for index in self.layout.slots_of(row) {
                 values[index] = C::read(&self.slots().name(index), &entity)?;
             }
@@ -159,21 +161,21 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         Ok(Series { layout: Arc::clone(&self.layout), values })
     }
 
-    /// One slot. One request.
+    /// Reads one slot; `None` if it is missing. 1 request.
     ///
     /// # Errors
-    /// As [`get`](Self::get); no such slot.
+    /// As [`get`](Self::get); a slot that is not in the set.
     pub async fn get_slot(&self, series: &Key, slot: S::Slot) -> Result<Option<V>> {
         let name = self.slots().name(self.layout.index(&slot)?);
         let entity = self.row(series, &slot).await?;
         entity.map_or(Ok(None), |entity| C::read(&name, &entity))
     }
 
-    /// Reads a slot, lets `change` decide on its new value, and merges that under the row's ETag; from the start
-    /// if another writer was quicker. Two requests, and two more for each conflict.
+    /// Reads a slot, calls `change` for the new value, and merges the value under the row's ETag. After a conflict the
+    /// update starts again. Returns the new value. 2 requests, and 2 per conflict.
     ///
     /// # Errors
-    /// Of `change`, with nothing written; precondition failed after the last attempt; as [`set`](Self::set).
+    /// The error of `change`, with nothing written; precondition failed, after the last attempt; as [`set`](Self::set).
     pub async fn modify(
         &self,
         series: &Key,
@@ -192,12 +194,13 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
                 None => Operation::Insert(patch),
             };
             match plain::write(&*self.store, &self.table, operation).await {
-                Err(error) => conflicts.wait(told_of(series, error)).await?,
+                Err(error) => conflicts.wait(with_entity_key(series, error)).await?,
                 Ok(_) => return Ok(value),
             }
         }
     }
 
+    /// The row of a slot, and the properties that set its value.
     fn patch(&self, slot: &S::Slot, value: &V) -> Result<(usize, Properties)> {
         let index = self.layout.index(slot)?;
         let mut patch = Properties::new();
@@ -205,6 +208,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         Ok((self.layout.row_of(index), patch))
     }
 
+    /// The properties that set several slots, by row.
     fn patches(&self, values: impl IntoIterator<Item = (S::Slot, V)>) -> Result<BTreeMap<usize, Properties>> {
         let mut rows = BTreeMap::<usize, Properties>::new();
         for (slot, value) in values {
@@ -214,7 +218,7 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         Ok(rows)
     }
 
-    /// The slot's properties, in their row.
+    /// Reads the properties of a slot. 1 request.
     async fn row(&self, series: &Key, slot: &S::Slot) -> Result<Option<Entity>> {
         let index = self.layout.index(slot)?;
         let name = self.slots().name(index);
@@ -222,8 +226,8 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         self.store.get(&self.table, &self.layout.key(series, self.layout.row_of(index))?, Some(&select)).await
     }
 
-    /// The rows there are.
-    pub(super) async fn stored(&self, series: &Key) -> Result<Vec<(usize, Entity)>> {
+    /// Reads the stored rows with their numbers. 1 request per 1000 rows.
+    async fn stored_rows(&self, series: &Key) -> Result<Vec<(usize, Entity)>> {
         if self.layout.rows() <= 1 {
             let entity = self.store.get(&self.table, series, None).await?;
             return Ok(entity.map(|entity| (0, entity)).into_iter().collect());
@@ -232,13 +236,159 @@ impl<S: SlotSet, V: Send + Sync, C: SlotCodec<V>> DataSeries<S, V, C> {
         let rows = self.store.query_all(&self.table, &query).await?.into_iter();
         Ok(rows.filter_map(|row| Some((self.layout.row_at(series, row.key())?, row))).collect())
     }
+
+    /// Removes the value of a slot. Returns whether the slot had a value. 2 requests, and 2 per conflict.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify).
+    pub async fn clear(&self, series: &Key, slot: S::Slot) -> Result<bool> {
+        let index = self.layout.index(&slot)?;
+        let key = self.layout.key(series, self.layout.row_of(index))?;
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            let Some(entity) = self.store.get(&self.table, &key, None).await? else { return Ok(false) };
+            let Some(operation) = self.remove_slot(entity, index)? else { return Ok(false) };
+            match plain::write(&*self.store, &self.table, operation).await {
+                Err(error) => conflicts.wait(with_entity_key(series, error)).await?,
+                Ok(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// Deletes a series. Returns whether the series existed. 1 request; if a series can have several rows, 1 per 1000 rows
+    /// and 1 per 100 rows, and again after a conflict.
+    ///
+    /// The deletion of more than 100 rows is not atomic: repeat a deletion that failed.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn delete(&self, series: &Key) -> Result<bool> {
+        let mut conflicts = Conflicts::new(self.attempts);
+        loop {
+            match self.delete_rows(series).await {
+                Err(error) if is_lost(&error) && self.layout.rows() > 1 => conflicts.wait(error).await?,
+                Err(error) if error.is_entity_not_found() => return Ok(false),
+                deleted => return deleted,
+            }
+        }
+    }
+
+    async fn delete_rows(&self, series: &Key) -> Result<bool> {
+        if self.layout.rows() <= 1 {
+            let delete = Operation::Delete(series.clone(), IfMatch::Any);
+            return plain::write(&*self.store, &self.table, delete).await.map(|_| true);
+        }
+        let rows = self.stored_rows(series).await?;
+        for some in rows.chunks(GROUP_OPERATIONS) {
+            let mut group = GroupTransaction::new(series.partition_key(), self.store.profile());
+            for (_, entity) in some {
+                group.push(Operation::Delete(entity.key().clone(), IfMatch::Any))?;
+            }
+            plain::transact(&*self.store, &self.table, group).await?;
+        }
+        Ok(!rows.is_empty())
+    }
+
+    /// The operation that removes a slot from a row; `None` if the slot has no value.
+    fn remove_slot(&self, mut entity: Entity, index: usize) -> Result<Option<Operation>> {
+        let etag = version_of(&entity)?;
+        let slot = self.slots().name(index);
+        let before = entity.properties().len();
+        for suffix in C::suffixes() {
+            entity.properties_mut().remove(&format!("{slot}{suffix}"));
+        }
+        let removed = entity.properties().len() < before;
+        Ok(removed.then(|| match entity.properties().is_empty() {
+            true => Operation::Delete(entity.key().clone(), etag),
+            false => Operation::Replace(entity, etag),
+        }))
+    }
 }
 
-/// The properties of all slots that must be encrypted.
-fn encrypted<S: SlotSet, V, C: SlotCodec<V>>(slots: &S) -> Vec<String> {
+/// The names of all properties that must be encrypted.
+fn encrypted_properties<S: SlotSet, V, C: SlotCodec<V>>(slots: &S) -> Vec<String> {
     let of_slot = |index| {
         let slot = slots.name(index);
         C::encrypted().into_iter().map(move |suffix| format!("{slot}{suffix}"))
     };
     (0..slots.count()).flat_map(of_slot).collect()
+}
+
+impl<S: SlotSet, V: Counter, C: SlotCodec<V>> DataSeries<S, V, C> {
+    /// Adds to the value of a slot; a missing slot counts as zero. Returns the sum. No update is lost. 2 requests, and 2
+    /// per conflict.
+    ///
+    /// # Errors
+    /// As [`modify`](Self::modify); a sum that is out of the type's range.
+    pub async fn add(&self, series: &Key, slot: S::Slot, amount: V) -> Result<V> {
+        let name = self.slots().name(self.layout.index(&slot)?);
+        let add = |value: Option<V>| {
+            let sum = value.unwrap_or_default().plus(amount);
+            sum.ok_or_else(|| Error::invalid_value(&*name, "the sum is out of the type's range"))
+        };
+        self.modify(series, slot, add).await
+    }
+}
+
+/// A number type whose addition detects overflow.
+pub trait Counter: Copy + Default + Send + Sync {
+    /// The sum; `None` if the sum is out of range.
+    fn plus(self, other: Self) -> Option<Self>;
+}
+
+macro_rules! counters {
+    ($($number:ty)*) => {$(
+        impl Counter for $number {
+            fn plus(self, other: Self) -> Option<Self> {
+                self.checked_add(other)
+            }
+        }
+    )*};
+}
+
+counters! { i8 i16 i32 i64 u8 u16 u32 u64 }
+
+impl Counter for f64 {
+    fn plus(self, other: Self) -> Option<Self> {
+        Some(self + other)
+    }
+}
+
+/// The values of a series, as a read returned them.
+#[derive(Debug)]
+pub struct Series<S, V> {
+    layout: Arc<Layout<S>>,
+    values: Vec<Option<V>>,
+}
+
+impl<S: SlotSet, V> Series<S, V> {
+    /// The value of a slot; `None` if the slot is missing or not in the set.
+    pub fn get(&self, slot: &S::Slot) -> Option<&V> {
+        self.values.get(self.layout.slots.index(slot)?)?.as_ref()
+    }
+
+    /// The values in the order of slots; `None` for missing values.
+    pub fn values(&self) -> &[Option<V>] {
+        &self.values
+    }
+
+    /// The slots with a value, each with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (S::Slot, &V)> {
+        let slots = self.values.iter().enumerate();
+        slots.filter_map(|(index, value)| Some((self.layout.slots.slot(index), value.as_ref()?)))
+    }
+
+    /// Whether no slot has a value.
+    pub fn is_empty(&self) -> bool {
+        self.values.iter().all(Option::is_none)
+    }
+}
+
+/// Indexes by the number of a slot, from 0.
+impl<S, V> Index<usize> for Series<S, V> {
+    type Output = Option<V>;
+
+    fn index(&self, index: usize) -> &Option<V> {
+        &self.values[index]
+    }
 }

@@ -3,24 +3,24 @@ use std::fmt::Debug;
 use chrono::{Datelike, NaiveDate};
 use table_core::store::{Error, Result};
 
-/// A fixed set of slots, in order: what a series has a value for.
+/// An ordered set of slots. A series has at most one value per slot.
 ///
-/// [`Hours`], [`Days`], [`Numbered`] and [`Enumerated`] are such sets; implement it for others. A set may grow at its
-/// end: the place and the name of a slot, which is its property's, must not change once data is stored.
+/// [`Hours`], [`Days`], [`Numbered`] and [`Enumerated`] implement it; implement it for other sets. A set may grow at its
+/// end. Once data is stored, the number and the name of a slot must not change: the name is the name of the property.
 pub trait SlotSet: Debug + Send + Sync + 'static {
-    /// A slot.
+    /// The type of a slot, such as an hour.
     type Slot: Debug + Send;
 
-    /// How many slots there are.
+    /// The number of slots.
     fn count(&self) -> usize;
 
-    /// The place of a slot, from 0; `None` if it is not in the set.
+    /// The number of a slot, from 0; `None` if the slot is not in the set.
     fn index(&self, slot: &Self::Slot) -> Option<usize>;
 
-    /// The slot at a place below [`count`](Self::count).
+    /// The slot with a number below [`count`](Self::count).
     fn slot(&self, index: usize) -> Self::Slot;
 
-    /// The property of the slot at a place.
+    /// The name of the property of the slot with this number.
     fn name(&self, index: usize) -> String;
 }
 
@@ -55,13 +55,14 @@ pub struct Days {
 }
 
 impl Days {
-    /// The days of a year.
+    /// The days of this year.
     ///
     /// # Errors
-    /// The calendar has no such year.
+    /// The calendar does not have the year.
     pub fn of_year(year: i32) -> Result<Self> {
         let first = NaiveDate::from_ymd_opt(year, 1, 1);
-        let first = first.ok_or_else(|| Error::invalid_request(format!("there is no year {year}")))?;
+        let first =
+            first.ok_or_else(|| Error::invalid_request(format!("the calendar has no year {year}")))?;
         Ok(Self { first })
     }
 }
@@ -86,8 +87,7 @@ impl SlotSet for Days {
     }
 }
 
-/// Slots with numbers from 0: `M0` … `M1439` for the minutes of a day. There may be more later, which changes the names
-/// of none.
+/// Slots numbered from 0: `M0` … `M1439` for the minutes of a day. A later version may have more slots; the names stay.
 ///
 /// ```
 /// use table_patterns::series::{Numbered, SlotSet};
@@ -97,19 +97,19 @@ impl SlotSet for Days {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered {
-    letter: &'static str,
+    prefix: &'static str,
     count: usize,
     digits: usize,
 }
 
 impl Numbered {
-    /// So many slots, whose names start with a text.
-    pub const fn new(letter: &'static str, count: usize) -> Self {
-        Self { letter, count, digits: 1 }
+    /// A set of `count` slots, whose names start with a prefix.
+    pub const fn new(prefix: &'static str, count: usize) -> Self {
+        Self { prefix, count, digits: 1 }
     }
 
-    /// At least so many digits in each name, with zeros in front: for rows that other programs read. Never change it
-    /// once data is stored.
+    /// Sets the minimal number of digits in a name, with leading zeros: for rows of other programs. Do not change the
+    /// number once data is stored.
     #[must_use]
     pub const fn with_digits(self, digits: usize) -> Self {
         Self { digits, ..self }
@@ -133,11 +133,11 @@ impl SlotSet for Numbered {
 
     fn name(&self, index: usize) -> String {
         let digits = self.digits;
-        format!("{}{index:0digits$}", self.letter)
+        format!("{}{index:0digits$}", self.prefix)
     }
 }
 
-/// The values of an enumeration, each with the name of its property. Add new ones at the end.
+/// The values of an enumeration, each with the name of its property. Add new values at the end.
 ///
 /// ```
 /// use table_patterns::series::{Enumerated, SlotSet};
@@ -155,7 +155,7 @@ impl SlotSet for Numbered {
 pub struct Enumerated<T: 'static>(&'static [(T, &'static str)]);
 
 impl<T> Enumerated<T> {
-    /// The values in order, with their names.
+    /// The values in order, each with its property name.
     pub const fn new(values: &'static [(T, &'static str)]) -> Self {
         Self(values)
     }
