@@ -230,7 +230,7 @@ impl CopyJob {
         let Some(row) = rows.iter().find(is_unfinished) else { return Ok(()) };
         let (key, table) = (row.key(), &self.from.1);
         Err(Error::invalid_request(format!(
-            "{key} belongs to an unfinished write of '{table}': run `Upkeep` once (or a sweep of the journal) while no \
+            "{key} belongs to a write of '{table}' that is not finished: run `Upkeep` once (or a sweep of the journal) while no \
              program writes, then copy again"
         )))
     }
